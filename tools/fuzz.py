@@ -69,13 +69,13 @@ def _searched(atheris: ModuleType, targets: ModuleType, name: str, seconds: floa
     corpus, found, log = BUILD / "corpus" / name, BUILD / "found", BUILD / f"{name}.log"
     for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)
-    for data in (*targets.kept(name), *targets.seeds(name)):
-        if len(data) <= _INPUT_BYTES_MAX:
-            (corpus / sha256(data).hexdigest()[:20]).write_bytes(data)
     limits = [f"-max_total_time={max(1, round(seconds))}", f"-max_len={_INPUT_BYTES_MAX}", "-timeout=10"]
     words = [name, *limits, "-rss_limit_mb=2048", f"-artifact_prefix={found}/{name}-", str(corpus)]
-    child = os.fork()  # what was instrumented once serves all
+    child = os.fork()  # what was instrumented once serves all; no thread of Arrow has begun before this
     if child == 0:
+        for data in (*targets.kept(name), *targets.seeds(name)):
+            if len(data) <= _INPUT_BYTES_MAX:
+                (corpus / sha256(data).hexdigest()[:20]).write_bytes(data)
         with log.open("wb") as output:
             os.dup2(output.fileno(), 1)
             os.dup2(output.fileno(), 2)
@@ -97,19 +97,20 @@ def _searched(atheris: ModuleType, targets: ModuleType, name: str, seconds: floa
 
 
 def _keep(file: Path, corpus: Path) -> None:
-    """Write the smallest inputs that reached something new, as far as there is room."""
+    """Keep what was kept before, what failed, and the smallest of what is new, as far as there is room."""
     added = [one for one in corpus.iterdir() if _NEW.fullmatch(one.name)] or list(corpus.iterdir())
-    added += (BUILD / "found").glob(f"{file.stem}-*")
+    failed = (BUILD / "found").glob(f"{file.stem}-*")
+    found, new = ([b64encode(one.read_bytes()).decode() for one in some] for some in (failed, added))
     before = file.read_text().splitlines() if file.exists() else []
-    lines = {*before, *(b64encode(one.read_bytes()).decode() for one in added)}
-    kept, size = [], 0
-    for line in sorted(lines, key=lambda one: (len(one), one)):
+    kept = {*before, *found}
+    size = sum(len(line) + 1 for line in kept)
+    for line in sorted(set(new) - kept, key=lambda one: (len(one), one)):
         size += len(line) + 1
         if size > _KEPT_BYTES_MAX:
             break
-        kept.append(line)
+        kept.add(line)
     file.parent.mkdir(exist_ok=True)
-    file.write_text("".join(f"{line}\n" for line in kept))
+    file.write_text("".join(f"{line}\n" for line in sorted(kept, key=lambda one: (len(one), one))))
 
 
 if __name__ == "__main__":

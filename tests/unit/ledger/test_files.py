@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, verify_ledger
+from maia.ledger.files import (
+    LedgerFiles,
+    LedgerHead,
+    LedgerUnavailable,
+    disclosures_in,
+    missing_heads,
+    verify_ledger,
+)
 from maia.ledger.parquet import export_ledger, roll_ledger
 from maia.ledger.records import (
     EVENTS_MAX,
@@ -299,3 +306,20 @@ def test_a_standing_disclosure_ends_with_its_close_or_the_next_of_its_source():
 def test_a_ledger_of_another_format_is_refused():
     with pytest.raises(BadLedger):
         list(LedgerReader().read([Begin(2, KEY, b"r" * 16, 1000)]))
+
+
+def test_a_disclosure_that_no_broker_writes_is_refused():
+    head = records_from_bytes(begin(0).data)[:-1]
+    for rows in ((0,), (0, -1)):
+        with pytest.raises(BadLedger):
+            list(LedgerReader().read([*head, Disclosed(1000, 2, 3, KEY, STREAM, 1, rows)]))
+    with pytest.raises(BadLedger):
+        list(LedgerReader().read([disclosed(1)]))
+
+
+def test_the_head_of_an_empty_ledger_is_in_every_ledger(tmp_path):
+    with LedgerFiles(tmp_path / "ledger") as ledger:
+        beginning = ledger.head
+    end = written(tmp_path / "ledger")
+    other = LedgerHead(end.entries, b"x" * 32)
+    assert missing_heads(tmp_path / "ledger", [beginning, end, other]) == [other]
