@@ -170,7 +170,9 @@ async def listening(
             await asyncio.sleep(0.01)
         if task.done():
             await task  # says why
-        accepting = asyncio.create_task(_Door(server, context).accept(taken))
+        # However few connections there may be, callers have a quarter of them to themselves.
+        strangers = min(STRANGERS_MAX, connections * 3 // 4)
+        accepting = asyncio.create_task(_Door(server, context, strangers).accept(taken))
         yield address
     finally:
         if accepting is not None:
@@ -185,10 +187,10 @@ async def listening(
 class _Door:
     """Accepts connections for a server: uvicorn would wait for as many handshakes as there are sockets."""
 
-    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext | None) -> None:
+    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext | None, strangers: int) -> None:
         # The key never lies in a file for uvicorn to read, so the context is made here.
         self._server, self._context = server, context
-        self._strangers: Places[_ImpatientProtocol] = Places(STRANGERS_MAX)
+        self._strangers: Places[_ImpatientProtocol] = Places(strangers)
         self._half_open: Places[asyncio.Task[None]] = Places(HALF_OPEN_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -137,8 +137,10 @@ def load(file: PolicyPath, caller: EntitledCaller, parent: Parents = None, as_js
     from maia.api.client import new_once
     from maia.api.requests import PolicyBody
     from maia.api.responses import PolicyAnswer
+    from maia.profile.type_names import owners_named
 
-    body = PolicyBody(read_text(file), {name: read_text(path) for name, path in _parents(parent).items()})
+    text, parents = read_text(file), {name: read_text(path) for name, path in _parents(parent).items()}
+    body = PolicyBody(text, parents, owners_named("\n".join([text, *parents.values()])))
     with caller.client() as client:
         found = client.call("PUT", "/v1/policy", body, answer=PolicyAnswer, once=new_once())
         lines = [*_lines(found), *_fallen(found), *published_line(client)]

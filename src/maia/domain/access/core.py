@@ -70,6 +70,8 @@ class AccessCore:
         self._is_ahead = False
         self.has_news = False
         """Whether an act has left something for `due` to sign, sooner than was due before."""
+        self.has_new_policy = False
+        """Whether an act has put another policy in force."""
         self.stream: bytes | None = None
         """The signed type of the stream on which the domain publishes its statements, once it does."""
 

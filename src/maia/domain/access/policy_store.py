@@ -196,7 +196,9 @@ class PolicyStore:
             self._read = _Read(row.digest, self._read_again(tables, row))
         return self._read.policy
 
-    def unchanged(self, work: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
+    def unchanged(
+        self, work: UnitOfWork, text: str, parents: Mapping[str, str], types: Mapping[str, VerifiedType]
+    ) -> PolicyRow | None:
         """Return the policy in force, if it is this text, read with these others and the types of now."""
         row = newest(work.tables)
         if row is None or row.text != text or self.in_force(work.tables) is None:
@@ -205,14 +207,13 @@ class PolicyStore:
         # A parent may import those before it, so their order matters.
         if list(known.items()) != list(parents.items()):
             return None
-        types = self._types(work)
         try:
             return row if all(types[word].id == one for word, one in ids.items()) else None
         except UnknownTypeName:
             return None
 
     def put_in_force(
-        self, work: UnitOfWork, text: str, parents: Mapping[str, str]
+        self, work: UnitOfWork, text: str, parents: Mapping[str, str], types: Mapping[str, VerifiedType]
     ) -> tuple[Policy, PolicyRow]:
         """Read and keep a policy; refuse it with all its errors, and keep the one before."""
         if (
@@ -221,7 +222,6 @@ class PolicyStore:
         ):
             most = self._settings.limits.policy_bytes
             raise ServiceFull(f"a policy has at most {most} bytes, with all it imports")
-        types = self._types(work)
         policy = read_policy(text, parents, types, self._domain)
         before = newest(work.tables)
         version = 1 if before is None else before.version + 1
@@ -233,10 +233,10 @@ class PolicyStore:
         work.tables.put(POLICIES, [row])
         return policy, row
 
-    def _types(self, work: UnitOfWork) -> Mapping[str, VerifiedType]:
-        """Return the newest versions, by the words of a policy."""
+    def types(self, work: UnitOfWork, owners: Mapping[str, str]) -> Mapping[str, VerifiedType]:
+        """Return the newest versions, by the words of a policy; `owners` are keys by its author's names."""
         known = self._registry.holding(work.tables, work.now).values()
-        return NamedTypes(known, own=self._domain, folders=self._settings.name_folders)
+        return NamedTypes(known, own=self._domain, folders=self._settings.name_folders, owners=owners)
 
     def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
         try:

@@ -283,9 +283,11 @@ def records_in(data: bytes, name: SegmentName, *, from_position: int = 1) -> Ite
     before = name.first - 1
     for number in range(file.num_row_groups):
         try:
-            known = file.metadata.row_group(number).column(0).statistics
-            if known is not None and known.has_min_max and int(known.max) < from_position:
-                continue
+            # Not by the statistics: Arrow ends the process where a file lies about the kind of a column.
+            if from_position > 1:
+                positions = file.read_row_group(number, columns=["position"]).column(0).to_pylist()
+                if max(positions, default=0) < from_position:
+                    continue
             table = file.read_row_group(number)
         except (pa.ArrowException, OSError, ValueError) as problem:
             raise LogDamaged(name.path, 0, "a part of it cannot be read") from problem

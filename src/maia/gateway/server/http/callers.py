@@ -13,7 +13,7 @@ import base64
 import binascii
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, Protocol
@@ -129,6 +129,16 @@ class Callers:
         if origin is not None and origin not in self._config.http_origins:
             raise OriginRefused("web pages of this origin may not call this gateway")
         return origin
+
+    @contextmanager
+    def calling(self, request: Request) -> Iterator[Caller]:
+        """Say who calls, and count the call in the share of its account for as long as it lasts."""
+        caller = self.admit(request)
+        self._prepared.shares.connect(caller.account)
+        try:
+            yield caller
+        finally:
+            self._prepared.shares.disconnect(caller.account)
 
     def admit(self, request: Request) -> Caller:
         """Return who calls, and let the connection in; every failure of a token looks the same (A79)."""
