@@ -44,6 +44,7 @@ def test_every_reader_sees_the_same_in_every_way(spark, postgres_server: str, tm
         with consortium(tmp_path / str(seed), seed) as world:
             publishers = world.publishers()
             keep_durable(world)
+            read_arrow(world)
             compare_live(world, publishers)
             for number, name in enumerate(ORGANISATIONS, start=1):
                 world.kill(name)

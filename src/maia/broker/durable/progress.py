@@ -106,6 +106,13 @@ class Progress:
         (publisher, stream, signer), number, _ = identity_of(frame)
         return number > 0 and self.recorded.unseen_rows(publisher, stream, number - 1, 1, signer) != 0
 
+    def lacks_rest_of(self, frame: Recorded) -> bool:
+        """Say whether a frame is a part, as it was sent to some reader, of one that is not recorded whole."""
+        (publisher, stream, signer), number, rows = identity_of(frame)
+        if rows == ALL_ROWS:
+            return False
+        return self.recorded.unseen_rows(publisher, stream, number, ALL_ROWS, signer) != 0
+
     def knows_stream(self, frame: Recorded) -> bool:
         """Say whether anything of the stream of a frame is recorded."""
         publisher, stream, signer = identity_of(frame)[0]
