@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC
 from functools import partial, reduce
 from itertools import permutations
 from pathlib import Path
@@ -481,7 +482,7 @@ def read_arrow(world: Consortium) -> dict[Stream, list[Row]]:
 
 
 def _of_moment(row: Mapping[str, Any]) -> Row:
-    return {**row, "at": None if row["at"] is None else f"{row['at']:%Y-%m-%dT%H:%M:%SZ}"}
+    return {**row, "at": None if row["at"] is None else f"{row['at'].astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
 
 def read_sql(world: Consortium, session: psycopg.Connection) -> dict[Stream, list[Row]]:

@@ -123,9 +123,9 @@ def _waits(log: Recording, progress: Progress, frame: Recorded) -> bool:
 
     A broker that was cut off carries for others before it is sent all that it wants itself.
     """
-    may_be_part = progress.is_cut or isinstance(frame, Sealed)
-    is_part = may_be_part and progress.lacks_rest_of(frame) and _takes_all(log, frame.type_id)
-    return is_part or _follows_gap(log, progress, frame)
+    if isinstance(frame, Sealed) and progress.lacks_rest_of(frame):
+        return progress.is_cut or _takes_all(log, frame.type_id)
+    return _follows_gap(log, progress, frame)
 
 
 def _follows_gap(log: Recording, progress: Progress, frame: Recorded) -> bool:
@@ -234,7 +234,7 @@ def _page_ended(
     under_way = progress.round
     if under_way is None or under_way.request != request.message.id:
         return []
-    if _lacks_rest(log, progress, under_way, under_way.frames, now):
+    if _lacks_rest(progress, under_way, under_way.frames, now):
         return _ended(state, log, type_id, progress, now, is_answered=False)
     effects, under_way.request, first = list[Effect](), b"", log.next_position
     for frame in _in_order(under_way.frames):
@@ -263,22 +263,18 @@ def _page_ended(
     return [*effects, *go_on_with_rounds(state, now)]
 
 
-def _lacks_rest(
-    log: Recording, progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant
-) -> bool:
-    """Say whether frames came in part, and a broker that may have all of them has not answered yet.
+def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
+    """Say whether sealed frames came in part, and their signers, which have all of them, have not answered.
 
-    Brokers record what they were sent for their own readers and those behind them. All of a sealed
-    frame is at its signer.
+    Brokers record what they were sent, for readers of their own and those behind them.
     """
-    is_silent = bool(progress.places.keys() - under_way.places.keys())
     found = {identity_of(frame)[:2] for frame in under_way.frames if identity_of(frame)[2] == ALL_ROWS}
-    parts = (frame for frame in frames if identity_of(frame)[:2] not in found)
     if not any(
-        progress.lacks_rest_of(part)
-        and (part.signer not in under_way.places if isinstance(part, Sealed) else is_silent)
-        and _takes_all(log, part.type_id)
-        for part in parts
+        isinstance(one, Sealed)
+        and one.signer not in under_way.places
+        and identity_of(one)[:2] not in found
+        and progress.lacks_rest_of(one)
+        for one in frames
     ):
         return False
     progress.held_since = progress.held_since or now
@@ -325,7 +321,7 @@ def _ended(
     is_patient = (
         not is_answered
         or (is_silent and _takes_all(log, type_id) and progress.holds_gap())
-        or _lacks_rest(log, progress, under_way, progress.held, now)
+        or _lacks_rest(progress, under_way, progress.held, now)
     )
     effects += _recorded_behind(state, log, type_id, progress, now, is_patient=is_patient)
     if under_way.is_repeated or (progress.is_over and is_answered):
@@ -354,7 +350,8 @@ def _recorded_behind(
     if is_patient and since is not None and now < seconds_after(since, HOLD_S):
         return []
     for frame in progress.held:
-        if _follows_gap(log, progress, frame) and progress.knows_stream(frame):
+        is_less = is_patient and progress.lacks_rest_of(frame) and _takes_all(log, type_id)
+        if is_less or (_follows_gap(log, progress, frame) and progress.knows_stream(frame)):
             progress.has_hole = True
         effects += log.record(frame, now)
     progress.held.clear()

@@ -91,10 +91,14 @@ class Progress:
     gap_at: Instant | None = None
     """When a gap was last a reason for a round."""
 
-    def note(self, frame: Recorded) -> bool:
-        """Take note of a frame that is recorded; say whether any of it is new."""
-        key, number, rows = identity_of(frame)
-        return self.note_numbers(key, number, rows)
+    def note(self, frame: Recorded) -> RowSet:
+        """Take note of a frame that is recorded; return the rows that are new.
+
+        A sealed frame is recorded once: what it has in common with another copy cannot be cut out of it.
+        """
+        (publisher, stream, signer), number, rows = identity_of(frame)
+        noted = ALL_ROWS if isinstance(frame, Sealed) else rows
+        return self.recorded.new_rows(publisher, stream, number, noted, signer)
 
     def note_numbers(self, key: StreamKey, number: int, rows: RowSet = ALL_ROWS) -> bool:
         """Take note of some rows of a frame; say whether any of them is new."""
