@@ -8,6 +8,7 @@ consortia; `MAIA_WORLD=48113` repeats one.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -72,9 +73,12 @@ def compare_live(world: Consortium, publishers: dict[str, Any]) -> None:
 
 def compare_tables(world: Consortium, spark, postgres_server: str) -> None:
     counts = {stream: len(world.expected(stream)) for stream in world.shown}
-    # Once the brokers have written all of it to the files of their logs.
-    wait_for(lambda: {stream: len(rows) for stream, rows in read_arrow(world).items()} == counts)
-    assert_same("Arrow", read_arrow(world), world)
+    for _ in range(30):  # until the brokers have written all of it to the files of their logs
+        time.sleep(1)
+        found = read_arrow(world)
+        if {stream: len(rows) for stream, rows in found.items()} == counts:
+            break
+    assert_same("Arrow", found, world)
     assert_same("Spark", read_spark(world, spark), world)
     with psycopg.connect(postgres_server) as session:
         assert_same("SQL", read_sql(world, session), world)

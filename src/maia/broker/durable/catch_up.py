@@ -238,7 +238,9 @@ def _page_ended(
         return _ended(state, log, type_id, progress, now, is_answered=False)
     effects, under_way.request, first = list[Effect](), b"", log.next_position
     for frame in _in_order(under_way.frames):
-        if progress.follows_gap(frame) and progress.knows_stream(frame) and _takes_all(log, type_id):
+        is_less = _is_part(frame, progress, under_way)
+        is_behind = progress.follows_gap(frame) and progress.knows_stream(frame)
+        if (is_less or is_behind) and _takes_all(log, type_id):
             progress.has_hole = True
         recorded = log.record(frame, now)
         effects += recorded
@@ -269,16 +271,17 @@ def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded]
     Brokers record what they were sent, for readers of their own and those behind them.
     """
     found = {identity_of(frame)[:2] for frame in under_way.frames if identity_of(frame)[2] == ALL_ROWS}
-    if not any(
-        isinstance(one, Sealed)
-        and one.signer not in under_way.places
-        and identity_of(one)[:2] not in found
-        and progress.lacks_rest_of(one)
-        for one in frames
-    ):
+    if not any(_is_part(one, progress, under_way) and identity_of(one)[:2] not in found for one in frames):
         return False
     progress.held_since = progress.held_since or now
     return now < seconds_after(progress.held_since, HOLD_S)
+
+
+def _is_part(frame: Recorded, progress: Progress, under_way: Round) -> bool:
+    """Say whether a sealed frame is a part, and its signer has not answered, which has all of it."""
+    if not isinstance(frame, Sealed) or frame.signer in under_way.places:
+        return False
+    return progress.lacks_rest_of(frame)
 
 
 def _in_order(frames: list[Recorded]) -> list[Recorded]:
@@ -350,8 +353,9 @@ def _recorded_behind(
     if is_patient and since is not None and now < seconds_after(since, HOLD_S):
         return []
     for frame in progress.held:
-        is_less = is_patient and progress.lacks_rest_of(frame) and _takes_all(log, type_id)
-        if is_less or (_follows_gap(log, progress, frame) and progress.knows_stream(frame)):
+        is_less = is_patient and isinstance(frame, Sealed) and progress.lacks_rest_of(frame)
+        is_behind = progress.follows_gap(frame) and progress.knows_stream(frame)
+        if (is_less or is_behind) and _takes_all(log, type_id):
             progress.has_hole = True
         effects += log.record(frame, now)
     progress.held.clear()
