@@ -266,7 +266,7 @@ def _page_ended(
 
 
 def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
-    """Say whether sealed frames came in part, and their signers, which have all of them, have not answered.
+    """Say whether frames came in part, and brokers that have all of them have not answered.
 
     Brokers record what they were sent, for readers of their own and those behind them.
     """
@@ -278,10 +278,9 @@ def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded]
 
 
 def _is_part(frame: Recorded, progress: Progress, under_way: Round) -> bool:
-    """Say whether a sealed frame is a part, and its signer has not answered, which has all of it."""
-    if not isinstance(frame, Sealed) or frame.signer in under_way.places:
-        return False
-    return progress.lacks_rest_of(frame)
+    """Say whether a broker with more of a frame has not answered: all of a sealed one is at its signer."""
+    is_awaited = frame.signer not in under_way.places if isinstance(frame, Sealed) else under_way.is_refused
+    return is_awaited and progress.lacks_rest_of(frame)
 
 
 def _in_order(frames: list[Recorded]) -> list[Recorded]:
@@ -501,6 +500,9 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
     had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
     frames: list[bytes] = []
     size, upto, is_cut = 0, found.upto, False
+    type_id = request.message.type_id
+    # What a publisher's broker, or one that is sent everything, has no more of does not exist.
+    has_parts = type_id not in state.catch_up.published and not _takes_all(log, type_id)
     is_whole = found.problem is None and not (request.has_place and found.removed_upto >= request.first)
     for logged in found.frames:
         if logged.recorded_at < request.since:
@@ -510,7 +512,7 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
         if frame is None:
             continue
         data, is_less = _permitted(state, frame, interests)
-        is_cut = is_cut or is_less
+        is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
         if data is None:
             continue
         if frames and size + len(data) > PAGE_BYTES:
