@@ -153,7 +153,10 @@ def test_a_user_who_repeats_a_part_of_the_policy_reaches_no_row_outside_it(spark
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_optimiser_keeps_the_policy_below_the_user(spark, tmp_path, desk, level):
-    """A73: in the optimised plan the View's filter stands alone, right above the opening of frames."""
+    """A73: in the optimised plan the View's filter stands alone, right above the opening of frames.
+
+    A93: what its user adds is above the wall, whatever it is.
+    """
     table = city(tmp_path, level, spark, desk)
     other = spark.range(100).withColumnRenamed("id", "other")
     for query in (
@@ -164,9 +167,10 @@ def test_the_optimiser_keeps_the_policy_below_the_user(spark, tmp_path, desk, le
     ):
         nodes = [re.sub(r"^[\s:+\-*()\d]*", "", line) for line in optimised(query).splitlines()]
         opened = next(place for place, node in enumerate(nodes) if node.startswith("MapInArrow"))
-        policy, barrier = nodes[opened - 1], nodes[opened - 2]
+        policy, wall = nodes[opened - 1], nodes[opened - 2]
         assert policy.startswith("Filter")
-        assert barrier == "Filter (SPARK_PARTITION_ID() >= 0)"
+        assert re.match(r"Project \[.*SPARK_PARTITION_ID\(\) AS the wall#\d+\]", wall)
+        assert re.match(r"Filter .*\(the wall#\d+ >= 0\)", nodes[opened - 3])
         assert "77" in policy  # the restriction
         assert "> 5" not in policy
         assert "/" not in policy

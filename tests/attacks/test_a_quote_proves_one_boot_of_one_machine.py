@@ -297,3 +297,22 @@ def test_the_commands_enrol_quote_and_approve(domain: DomainAtWork, tmp_path: Pa
     assert "maia tpm quote --nonce-out" in again.stderr
     (tmp_path / "bad.json").write_text("[]")
     assert "INPUT-FILE" in run("tpm", "approve", "bad.json", who="admin").stderr
+
+
+def test_of_two_subjects_that_enrol_one_tpm_at_once_one_gets_it(domain: DomainAtWork) -> None:
+    """A97: both have a credential before either has opened its own, and one machine has both keys."""
+    tpm = SoftwareTpm(MAKER)
+    body = bodies.EnrolBody(tpm.certificate, tpm.attestation_key)
+    with domain.client("router") as router, domain.client("other") as other:
+        given = [
+            one.call("POST", "/v1/tpm/enrolment", body, answer=answers.CredentialAnswer)
+            for one in (router, other)
+        ]
+        opened = [bodies.ActivationBody(tpm.activate(one.credential)) for one in given]
+        router.call("POST", "/v1/tpm/activation", opened[0], answer=answers.News)
+        again = code_of(lambda: other.call("POST", "/v1/tpm/activation", opened[1], answer=answers.News))
+        assert again == "CREDENTIAL-TPM-ENDORSEMENT"
+        log = tpm.boot(*GOOD)
+        assert prove(router, tpm, log).level == 2
+        assert code_of(lambda: nonce_for(other)) == "REFUSED-TPM-NOT-ENROLLED"
+        assert statement(other).attributes == {}

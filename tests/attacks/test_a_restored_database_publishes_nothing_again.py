@@ -104,7 +104,7 @@ def test_an_application_that_writes_rows_can_neither_forge_nor_read_what_waits(c
                 "INSERT INTO maia.out_prescriptions (dose) VALUES (2)",
                 "SELECT * FROM maia.out_prescriptions",
                 "DELETE FROM maia.commits",
-                "LOCK TABLE maia.turn IN SHARE ROW EXCLUSIVE MODE",
+                "SELECT nextval('maia.turns')",
                 "CREATE TEMP TABLE written (patient text, drug text, dose bigint);"
                 "CREATE TRIGGER t AFTER INSERT ON written REFERENCING NEW TABLE AS written FOR EACH STATEMENT"
                 " EXECUTE FUNCTION maia.release_prescriptions()",

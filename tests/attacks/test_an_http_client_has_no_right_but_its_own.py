@@ -201,3 +201,33 @@ def test_a_signature_is_for_one_call_and_ends_with_the_right(tmp_path: Path) -> 
                 assert await office.payload() == "last"
 
     asyncio.run(story())
+
+
+STRANGERS = (
+    b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+    b"GET /v1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"POST /v1/events?topic=news/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+    b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 64,
+    b"",
+)
+"""Bodies that never come, answers that no peer reads, and silence."""
+
+
+def test_strangers_whose_calls_never_end_keep_no_client_out(tmp_path: Path) -> None:
+    """A40 A88 A116 (N10): more connections than there may be, and an account publishes and reads."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path, limits="http.connections = 24") as city:
+            people(city)
+            host, _, port = city.http.removeprefix("http://").rpartition(":")
+            for head in STRANGERS:
+                held = [await asyncio.open_connection(host, int(port), limit=1) for _ in range(32)]
+                for reader, writer in held:
+                    writer.write(head)
+                    del reader
+                status, said = await call(city, "desk", body=b"still here", topic="news/x")
+                assert (status, said) == (200, {"accepted": 1}), head
+                for _, writer in held:
+                    writer.close()
+
+    asyncio.run(story())

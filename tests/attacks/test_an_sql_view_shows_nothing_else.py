@@ -7,6 +7,7 @@ the session, the catalogue, transactions that stay open.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -19,6 +20,7 @@ from maia.credentials import (
     Authority,
     OnlineTest,
     SignedCertificate,
+    SigningKey,
     TestKind,
     TypePattern,
     Validity,
@@ -29,9 +31,10 @@ from maia.credentials import (
 from maia.events import SECOND, AttributeUid, Instant
 from maia.postgres.views import InstalledViews, SchemaTaken
 from maia.predicates import parse_predicate
-from support.homecare import CARER, HOSPITAL, PRESCRIBE
+from maia.types import sign_definition, verify_definition
+from support.homecare import CARER, DOCTOR, HOSPITAL, PRESCRIBE
 from support.sql_views import Hospital, hospital, open_plans
-from support.statements import crl
+from support.statements import NOON, crl
 
 LEAKY = (
     "CREATE FUNCTION pg_temp.leak(seen text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS "
@@ -46,9 +49,13 @@ def database(postgres_server: str) -> Iterator[Hospital]:
 
 
 def right(
-    where: str = "true", *, attributes: tuple[str, ...] = ("1", "4"), validity: Validity | None = None
+    where: str = "true",
+    *,
+    attributes: tuple[str, ...] = ("1", "4"),
+    validity: Validity | None = None,
+    to: SigningKey = CARER,
 ) -> SignedCertificate:
-    """Let the carer see some attributes of some prescriptions."""
+    """Let the carer, or another, see some attributes of some prescriptions."""
     vocabulary = PRESCRIBE.definition.vocabulary
     authority = Authority(
         TypePattern(HOSPITAL.principal, exact_name("nhs.Prescribe"), None),
@@ -58,7 +65,7 @@ def right(
     )
     period = validity or UNBOUNDED
     return issue(
-        AuthorisationCertificate(HOSPITAL.principal, CARER.principal, False, authority, period), HOSPITAL
+        AuthorisationCertificate(HOSPITAL.principal, to.principal, False, authority, period), HOSPITAL
     )
 
 
@@ -170,12 +177,65 @@ def test_no_setting_or_object_of_the_reader_changes_what_a_view_asks(database: H
             session.execute(f"SET {name} = {value}")
         session.execute("CREATE TEMPORARY TABLE installed (name text, until timestamptz, query text)")
         session.execute("CREATE TEMPORARY TABLE prescriptions (patient text)")
+        found = session.execute(f"SELECT patient FROM {view}").fetchall()
+    assert sorted(found) == [("Ann",), ("Bob",)]
+
+
+def test_functions_and_operators_of_the_reader_are_not_called_in_place_of_the_server_s(
+    database: Hospital, view: str
+):
+    """A72, A93: PostgreSQL looks for those in any schema of the reader's path, which is never the view's."""
+    reader, schema = database.roles[0], f"decoys_{database.roles[0]}"
+    with psycopg.connect(f"{database.server} user=maia", autocommit=True) as administrator:
+        administrator.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        administrator.execute(f"CREATE SCHEMA {schema} AUTHORIZATION {reader}")
+    with database.role() as session:
+        session.execute(f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC")
+        session.execute(f"SET search_path = {schema}, pg_catalog")
+        for name, operator in (("eq", "="), ("ne", "<>")):
+            session.execute(
+                f"CREATE FUNCTION {name}(text, text) RETURNS boolean LANGUAGE sql AS "
+                f"$$ SELECT $1 OPERATOR(pg_catalog.{operator}) $2 OR $1 LIKE 'O%' OR $2 LIKE 'O%' $$"
+            )
+            session.execute(
+                f"CREATE OPERATOR {operator} (FUNCTION = {name}, LEFTARG = text, RIGHTARG = text)"
+            )
+        assert session.execute("SELECT 'O' <> text 'O'").fetchone() == (True,), "the decoys work"
         session.execute(
-            "CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql "
-            "AS $$ SELECT timestamptz '2000-01-01' $$"
+            "CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$"
         )
         found = session.execute(f"SELECT patient FROM {view}").fetchall()
     assert sorted(found) == [("Ann",), ("Bob",)]
+
+
+def test_the_function_behind_a_view_is_for_its_reader_alone_and_ends_with_the_view(database: Hospital):
+    """A93: it is called without the view, by its reader after the end, and by a reader of another view."""
+    assert [one.shows for one in database.renew((CARER, [right()]), (DOCTOR, [right(to=DOCTOR)]))] == [
+        True,
+        True,
+    ]
+    rows = f'SELECT patient FROM {database.view()[:-1]}_rows"()'
+    with database.role(1) as other, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        other.execute(rows)
+    with database.role() as reader:
+        assert len(reader.execute(rows).fetchall()) == 3
+        database.owner.execute("UPDATE shown.installed SET until = clock_timestamp()")
+        assert reader.execute(rows).fetchall() == []
+    database.renew((CARER, [right()]))
+
+
+def test_a_lock_that_a_reader_can_take_keeps_no_right_alive(database: Hospital):
+    """A93: every role can hold an advisory lock, and a lock on what it may read."""
+    assert database.renew((CARER, [right()]))[0].shows
+    with database.role() as session:
+        session.execute("BEGIN")
+        session.execute("SELECT pg_advisory_lock(hashtext('maia shown'))")
+        session.execute(f"LOCK TABLE {database.view()} IN ACCESS SHARE MODE")
+        assert [one.what for one in database.renew((CARER, []))] == ["ended"]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute(f"SELECT * FROM {database.view()}")
+    assert [one.what for one in database.renew((CARER, []))] == ["removed"]
 
 
 def test_a_schema_of_another_role_is_not_used(database: Hospital):
@@ -251,3 +311,56 @@ def test_a_view_ends_by_the_clock_inside_an_open_transaction(database: Hospital)
         session.execute("SELECT pg_sleep(1.1)")
         assert session.execute("FETCH ALL FROM slow").fetchall() == []
         assert session.execute(f"SELECT * FROM {database.view()}").fetchall() == []
+
+
+def test_a_view_ends_with_the_timed_list_that_its_right_depends_on(database: Hospital):
+    """A93, S17: without the next list nobody knows what was revoked, whether or not the watcher runs."""
+    tested = right(validity=UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, HOSPITAL.principal)))
+    now, standing = Instant(system_now() // SECOND * SECOND), ValidityState()
+    standing.hear(crl(1, since=(now - NOON) / SECOND - 20, lasting=30, by=HOSPITAL), now)
+    (outcome,) = database.renew((CARER, [tested]), standing=standing, now=now)
+    assert outcome.until == now + 10 * SECOND - 1
+    standing.hear(crl(2, since=(now - NOON) / SECOND + 10, lasting=30, by=HOSPITAL), now)
+    (outcome,) = database.renew((CARER, [tested]), standing=standing, now=Instant(now + 11 * SECOND))
+    assert outcome.until == now + 40 * SECOND - 1
+
+
+def test_a_restriction_on_an_attribute_without_a_column_gives_no_view(database: Hospital):
+    """A93: read as missing, `not exists(dose)` would be true of every row."""
+    older = replace(PRESCRIBE.definition, attributes=PRESCRIBE.definition.attributes[:5])
+    version = verify_definition(sign_definition(older, HOSPITAL), at=system_now())
+    columns = {uid: name for uid, name in database.table.columns.items() if uid in version.kinds}
+    table = replace(database.table, versions=(version,), columns=columns)
+    assert database.renew((CARER, [right()]), table=table)[0].shows
+    (outcome,) = database.renew((CARER, [right("not exists(dose)")]), table=table)
+    assert outcome.problem is not None
+    assert (outcome.what, outcome.problem.code) == ("removed", "PIPELINE-UNKNOWN-TERMS")
+
+
+def test_a_value_that_no_event_has_is_missing_and_not_the_largest(postgres_server: str):
+    """A93: PostgreSQL sorts NaN and infinities beside numbers, and `dose > 5` would be true of them."""
+    with hospital(
+        postgres_server, rows=[{"patient": "Ann", "dose": 6.0, "at": "2026-01-01 00:00+00"}]
+    ) as own:
+        for patient, dose, at in (
+            ("nan", "NaN", None),
+            ("inf", "Infinity", "infinity"),
+            ("low", "-Infinity", "-infinity"),
+        ):
+            own.owner.execute(
+                "INSERT INTO public.prescriptions (patient, dose, at) VALUES (%s, %s, %s)",
+                (patient, dose, at),
+            )
+        for where in (
+            "dose > 5.0",
+            "not dose <= 5.0",
+            "dose != 5.0",
+            'at > "2025-01-01T00:00:00Z"',
+            'at < "2027-01-01T00:00:00Z"',
+        ):
+            assert own.renew((CARER, [right(where)]))[0].shows
+            assert own.shown(columns="patient") == [("Ann",)], where
+        assert own.renew((CARER, [right("not exists(dose)", attributes=("1", "6", "7"))]))[0].shows
+        assert sorted(own.shown(columns="patient, dose, at")) == [
+            (one, None, None) for one in ("inf", "low", "nan")
+        ]

@@ -68,6 +68,22 @@ def status_of(answer: bytes) -> int:
     return int(answer.split(b" ")[1])
 
 
+def test_silent_connections_keep_no_reader_out() -> None:
+    """A88 A116: as many as there may be at one time, and a monitor still gets its numbers."""
+
+    async def story() -> bytes:
+        endpoint = StatusEndpoint(told(), token=None)
+        host, _, port = (await endpoint.start("127.0.0.1:0")).rpartition(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
+        answer = await raw_answer(host, int(port), get("/metrics"))
+        for _, writer in silent:
+            writer.close()
+        await endpoint.stop()
+        return answer
+
+    assert status_of(asyncio.run(story())) == 200
+
+
 def test_status_needs_the_token() -> None:
     """A70: who is connected is for a peer that can read the data folder, and for no other peer."""
     token = "5" * 64

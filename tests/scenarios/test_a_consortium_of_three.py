@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("org", "new", "rotterdam"),
         ("org", "new", "customs"),
         ("type", "define", "ShipMovement", "ship:string", "quay:string", "--org", "hamburg"),
-        ("member", "add", "tower", "--may", "publish:ShipMovement", "--org", "hamburg"),
+        ("type", "define", "Manifest", "ship:string", "cargo:string", "--sealed", "--org", "hamburg"),
+        ("member", "add", "tower", "--may", "publish:ShipMovement", "--may", "publish:Manifest",
+         "--org", "hamburg"),
         ("type", "define", "ShipMovement", "ship:string", "berth:int", "--org", "rotterdam"),
         ("member", "add", "pilot", "--may", "publish:ShipMovement", "--org", "rotterdam"),
         ("network", "invite", "rotterdam/rotterdam.pub", "--org", "hamburg", "-o", "rotterdam.invite"),
@@ -30,13 +33,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("type", "define", "Notice", "text:string", "--org", "rotterdam"),
         ("member", "add", "pilot", "--may", "publish:Notice", "--org", "rotterdam"),
         ("grant", "customs/customs.pub", "--org", "hamburg", "--may", "subscribe:ShipMovement",
-         "--delegable", "-o", "hamburg.grant"),
+         "--may", "subscribe:Manifest", "--delegable", "-o", "hamburg.grant"),
         ("grant", "customs/customs.pub", "--org", "rotterdam", "--may", "subscribe:ShipMovement",
          "--may", "subscribe:Notice", "--delegable", "-o", "rotterdam.grant"),
         ("org", "join", "hamburg.grant", "--org", "customs"),
         ("org", "join", "rotterdam.grant", "--org", "customs"),
         ("member", "add", "desk", "--org", "customs", "--may", "subscribe:ShipMovement@hamburg",
          "--may", "subscribe:ShipMovement@rotterdam", "--may", "subscribe:Notice"),
+        ("member", "add", "inspector", "--org", "customs"),
     ):  # fmt: skip
         answer = command(*words, cwd=folder)
         assert answer.returncode == 0, (words, answer.stderr)
@@ -71,6 +75,39 @@ def test_types_of_one_name_are_told_apart_by_their_owners(
         assert rotterdam.some(timeout_s=60)[0] == {"ship": "Emma", "berth": 3}
 
 
+POLICY = """policy "Customs"
+fact on_duty(who: principal)
+role inspector
+rule inspector
+    while on_duty(holder)
+    for 1 day
+grant inspector
+    may subscribe to Manifest@hamburg(ship, cargo)
+grant inspector
+    may subscribe to ShipMovement@hamburg(ship)
+end
+"""
+
+
+def test_a_role_to_a_sealed_type_is_used_after_a_login(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F6: a member without a right and without a type logs in, and subscribes to both by name."""
+    monkeypatch.chdir(home)
+    (home / "customs.policy").write_text(POLICY)
+    for words in (
+        ("domain", "policy", "load", "customs.policy", "--as", "customs"),
+        ("domain", "fact", "assert", "on_duty", "customs/inspector.maia/inspector.pub", "--as", "customs"),
+        ("login", "--as", "inspector"),
+    ):
+        answer = command(*words, cwd=home)
+        assert answer.returncode == 0, (words, answer.stderr)
+    with maia.connect("tower") as tower, maia.connect("inspector") as inspector:
+        manifests, ships = inspector.subscribe("Manifest"), inspector.subscribe("ShipMovement")
+        tower.publish("Manifest", ship="Otto", cargo="coffee")
+        tower.publish("ShipMovement", ship="Otto", quay="Burchard")
+        assert manifests.some(timeout_s=60)[0] == {"ship": "Otto", "cargo": "coffee"}
+        assert ships.some(timeout_s=60)[0] == {"ship": "Otto", "quay": None}
+
+
 def test_a_grant_is_revoked_without_the_membership_and_membership_apart(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,9 +120,19 @@ def test_a_grant_is_revoked_without_the_membership_and_membership_apart(
         assert answer.returncode == 0, answer.stderr
         with pytest.raises(maia.Refusal):
             hamburg.some(timeout_s=60)
+        joined = command("network", "join", "hamburg.grant", "--org", "customs", cwd=home)
+        assert (joined.returncode, "[REFUSED-GRANT-REVOKED]" in joined.stderr) == (3, True), joined.stderr
+        listed = json.loads(command("member", "list", "--org", "customs", "--json", cwd=home).stdout)
+        counts = {
+            (listed["names"][right["rests_on"][0]["by"]]["name"], right["counts"])
+            for right in listed["members"][0]["rights"]
+        }
+        assert counts == {("hamburg", False), ("rotterdam", True)}
         pilot.publish("Notice", text="fog")
         assert notices.some(timeout_s=60)[0] == {"text": "fog"}
-        answer = command("network", "revoke", "rotterdam", "--org", "hamburg", cwd=home)
+        expel = ("network", "revoke", "rotterdam", "--org", "hamburg")
+        assert "dry run      nothing was revoked" in command(*expel, "--dry-run", cwd=home).stdout
+        answer = command(*expel, cwd=home)
         assert answer.returncode == 0, answer.stderr
         with pytest.raises(maia.MaiaError):
             publish_for_ever(pilot)

@@ -74,7 +74,8 @@ def test_a_program_without_a_loop_is_refused_with_a_reason(hospital: maia.Organi
 def test_a_refusal_ends_with_the_command_that_explains_it(hospital: maia.Organisation) -> None:
     refused = command("subscribe", "LabResult", "--as", "lab", cwd=hospital.folder)
     explain = f"maia explain LabResult --as {hospital.folder / 'lab.maia'} --action subscribe"
-    assert refused.stderr.endswith(f"[POLICY-NO-CHAIN] (`{explain}` says why)\n")
+    assert f"[POLICY-NO-CHAIN] (`{explain}` says why; " in refused.stderr
+    assert "`maia member add lab --org hospital --may subscribe:LabResult` gives it" in refused.stderr
     assert refused.returncode == 3
     assert command(*explain.split()[1:], cwd=hospital.folder).returncode == 1
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from pyspark.errors import PythonException
@@ -24,6 +25,8 @@ CONSORTIUM = PAGE.parent / "tutorials" / "consortium.md"
 BLOCK = re.compile(r"^```(sh|py)\n(.*?)^```$", re.M | re.S)
 PROGRAM = re.compile(r"^cat > \w+\.py <<'END'\n(.*?)^END$", re.M | re.S)
 DONE = "BLOCK IS DONE"
+WITHIN_S = 300.0
+"""How long one block may take on a busy machine."""
 
 
 class Shell:
@@ -43,6 +46,9 @@ class Shell:
             text=True,
             start_new_session=True,
         )
+        assert self.process.stdin is not None
+        # A command that fails ends the shell: what it runs ends with it, and does not hold the pipe open.
+        self.process.stdin.write("trap 'kill -KILL 0' EXIT\n")
 
     def run(self, block: str) -> str:
         assert self.process.stdin is not None
@@ -50,10 +56,15 @@ class Shell:
         self.process.stdin.write(f"{block}\necho {DONE}\n")
         self.process.stdin.flush()
         printed = []
-        for line in self.process.stdout:
-            if line.strip() == DONE:
-                return "".join(printed)
-            printed.append(line)
+        bound = Timer(WITHIN_S, os.killpg, (self.process.pid, signal.SIGKILL))
+        bound.start()
+        try:
+            for line in self.process.stdout:
+                if line.strip() == DONE:
+                    return "".join(printed)
+                printed.append(line)
+        finally:
+            bound.cancel()
         logs = (f"{file.name}:\n{file.read_text()}" for file in sorted(self.folder.glob("*.log")))
         raise AssertionError("".join((*printed, *logs)))
 
@@ -153,6 +164,12 @@ def named(program: str) -> dict[str, object]:
     return names
 
 
+def test_a_block_whose_command_fails_ends_with_what_was_printed(shell: Shell) -> None:
+    """Also where a process in the background goes on, and would hold the output open."""
+    with pytest.raises(AssertionError, match="before"):
+        shell.run("echo before\nsleep 600 &\nfalse")
+
+
 def test_three_organisations_share_as_the_tutorial_for_a_consortium_says(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -170,6 +187,9 @@ def test_three_organisations_share_as_the_tutorial_for_a_consortium_says(
     assert re.search(
         r"^to +desk .*\ntype +Manifest\nof +tower .*\nattributes +(cargo, ship|ship, cargo)$", told, re.M
     )
-    assert "berth" in shell.run("maia subscribe ShipMovement@rotterdam --as desk --count 1")
+    assert re.search(r"^subscribed to Manifest of hamburg \(.*\)\nhidden from you: value$", told, re.M)
+    printed_one = shell.run("maia subscribe ShipMovement@rotterdam --as desk --count 1 --json 2> json.err")
+    event = json.loads(printed_one)
+    assert (event["event"].keys(), event["hidden"]) == ({"ship", "berth"}, [])
     refused = shell.run("maia subscribe Manifest --as desk --count 1 --wait 30 2>&1 || true")
     assert "[POLICY-REVOKED]" in refused

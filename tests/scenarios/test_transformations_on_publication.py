@@ -10,6 +10,7 @@ from maia.expressions.syntax import Function, Scope
 from support.air_quality import (
     CAMERA,
     CITY,
+    MAST,
     OPERATOR,
     PASSING,
     READING,
@@ -92,3 +93,37 @@ async def test_a_camera_writes_one_type_and_publishes_another():
         assert refused.value.code == "TYPE-UNKNOWN"
         assert "your right is to write `city.Sighting`" in str(refused.value)
         assert await passings.some(1, timeout_s=0.05) == []
+
+
+@pytest.mark.parametrize("signs", [False, True])
+@in_a_loop
+async def test_what_is_written_is_transformed_however_it_is_sent_and_never_signed(signs: bool):
+    """One event alone, several in one read, a batch; and one that the transformation leaves as it is."""
+    async with (
+        edge_and_centre() as (edge, centre),
+        connected(MAST, edge.address) as mast,
+        connected(OPERATOR, edge.address) as near,
+        connected(OPERATOR, centre.address) as far,
+    ):
+        readers = [await near.subscribe(READING), await far.subscribe(READING)]
+        written = await mast.advertise(READING, signs=signs)
+        exact = ["CB3 0FD", "CB3", "CB1 2AB"]
+
+        async def arrives(places: list[str]) -> None:
+            for subscription in readers:
+                for place in places:
+                    event = await soon(anext(subscription))
+                    assert event == {"sensor": "m1", "place": place[:3], "level": 1.0}
+                    assert not event.publisher.is_signed, "which events were changed is not to be seen"
+
+        for place in exact:
+            await written.publish(sensor="m1", place=place, level=1.0)
+            await written.flush()
+        await arrives(exact)
+        for place in exact * 10:  # frames of one event each, of which the broker reads several at once
+            await written.publish_many([{"sensor": "m1", "place": place, "level": 1.0}])
+        await written.flush()
+        await arrives(exact * 10)
+        await written.publish_many({"sensor": "m1", "place": place, "level": 1.0} for place in exact)
+        await written.flush()
+        await arrives(exact)

@@ -18,9 +18,9 @@ from maia.ledger.files import LedgerFiles
 from support.policy_world import PolicyWorld, keys_of, type_of
 
 CITY, *PEOPLE = keys_of(
-    "air quality", "city", "edge broker", "centre broker", "sensor", "camera", "operator", "public"
+    "air quality", "city", "edge broker", "centre broker", "sensor", "camera", "operator", "public", "mast"
 )
-EDGE, CENTRE, SENSOR, CAMERA, OPERATOR, PUBLIC = PEOPLE
+EDGE, CENTRE, SENSOR, CAMERA, OPERATOR, PUBLIC, MAST = PEOPLE
 
 READING = type_of(
     CITY, "city.Reading", ("sensor", Kind.STRING), ("place", Kind.STRING), ("level", Kind.FLOAT)
@@ -50,6 +50,7 @@ role sensor
 role camera
 role operator
 role public
+role mast
 
 rule sensor
     while works_as(holder, "sensor")
@@ -64,6 +65,9 @@ rule operator
 rule public
     while works_as(holder, "public")
     for 30 days
+rule mast
+    while works_as(holder, "mast")
+    for 30 days
 
 grant sensor
     may publish Reading(*)
@@ -71,6 +75,8 @@ grant sensor
 grant camera
     may publish Sighting(*)
     where speed > 0
+grant mast
+    may publish Reading(*)
 grant operator
     may subscribe Reading(*)
 grant operator
@@ -83,6 +89,9 @@ transform Reading on publication for sensor
     set sensor := pseudonym(sensor, domain)
     set place := first(place, 3) when not level > 100
     set level := round_to(level, 0.5)
+
+transform Reading on publication for mast
+    set place := first(place, 3)
 
 # A camera writes what it has seen, and what is published is that a vehicle passed.
 transform Sighting on publication for camera as Passing
@@ -111,8 +120,9 @@ def authorities_of(role: str, who: SigningKey) -> list[Authority]:
 
 def certificates() -> tuple[SignedCertificate, ...]:
     """Return the right of all to connect, and those of the roles' members."""
-    members = (("sensor", SENSOR), ("camera", CAMERA), ("operator", OPERATOR), ("public", PUBLIC))
-    return (*WORLD.connecting(), *(one for role, who in members for one in WORLD.rights_of(role, who)))
+    members = {"sensor": SENSOR, "camera": CAMERA, "operator": OPERATOR, "public": PUBLIC, "mast": MAST}
+    rights = (one for role, who in members.items() for one in WORLD.rights_of(role, who))
+    return (*WORLD.connecting(), *rights)
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -73,11 +74,9 @@ data = "gateway"
 listen = "127.0.0.1:0"
 connections = 64
 connections_before_connect = 8
-
-[http]
-listen = "127.0.0.1:0"
-streams_per_account = 3
-origins = ["https://desk.example"]
+http.listen = "127.0.0.1:0"
+http.streams_per_account = 3
+http.origins = ["https://desk.example"]
 """
 _TOPICS = """
 [[topics]]
@@ -162,6 +161,8 @@ class City:
     tokens: dict[str, str] = field(default_factory=dict)
     issued: dict[tuple[str, str], SignedCertificate] = field(default_factory=dict)
     clients: list[Mqtt] = field(default_factory=list)
+    sockets: list[socket.socket] = field(default_factory=list)
+    """Closed at the end, for tests that speak MQTT by hand."""
     lists: int = 0
     revoked: set[bytes] = field(default_factory=set)
 
@@ -287,10 +288,11 @@ def prepare_folder(folder: Path, definitions: Mapping[str, TypeDefinition]) -> N
         (folder / f"{name}.type").write_text(definition_to_text(signed), encoding="utf-8")
 
 
-def write_config(folder: Path, broker: str, topics: str) -> Path:
-    """Write the gateway's configuration."""
+def write_config(folder: Path, broker: str, topics: str, limits: str = "") -> Path:
+    """Write the gateway's configuration; `limits` are lines at the top level."""
     path = folder / "gateway.toml"
-    path.write_text(_CONFIG.format(broker=broker, owner=OWNER.principal) + topics, encoding="utf-8")
+    own = _CONFIG.format(broker=broker, owner=OWNER.principal)
+    path.write_text(f"{limits}\n{own}{topics}", encoding="utf-8")
     return path
 
 
@@ -309,7 +311,10 @@ def recording(folder: Path) -> Iterator[LogRecorder]:
 
 @asynccontextmanager
 async def mqtt_city(
-    folder: Path, definitions: Mapping[str, TypeDefinition] = _DEFINITIONS, topics: str = _TOPICS
+    folder: Path,
+    definitions: Mapping[str, TypeDefinition] = _DEFINITIONS,
+    topics: str = _TOPICS,
+    limits: str = "",
 ) -> AsyncIterator[City]:
     """Run broker and gateway in this process."""
     prepare_folder(folder, definitions)
@@ -327,19 +332,23 @@ async def mqtt_city(
                 BROKER, settings, listen="127.0.0.1:0", store=FolderStore(folder / "kept"), recorder=recorder
             )
         )
-        config = write_config(folder, running.address, topics)
+        config = write_config(folder, running.address, topics, limits)
         prepared = prepare(read_config(config, flags={}, environment={}), now=system_now())
         gateway = Gateway(prepared, QuietRecords())
         taken, address = bind("127.0.0.1:0")
         accepting = asyncio.create_task(accept_clients(gateway, taken, None))
         door = HttpDoor(prepared, QuietRecords())
-        http = await stack.enter_async_context(listening(door.application(), None, "127.0.0.1:0"))
+        http = await stack.enter_async_context(
+            listening(door.application(), None, "127.0.0.1:0", connections=prepared.config.http_connections)
+        )
         stack.push_async_callback(door.stop)
         city = City(folder, running, gateway, address, f"http://{http}", door)
         stating = asyncio.create_task(_state_again_and_again(city))
         try:
             yield city
         finally:
+            for connection in city.sockets:
+                connection.close()
             for one in city.clients:
                 await asyncio.to_thread(one.client.loop_stop)
                 if (sock := one.client.socket()) is not None:

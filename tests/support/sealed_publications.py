@@ -58,6 +58,7 @@ class PublishingNet(SealedNet):
         *actions: Action,
         attributes: AttributeSet = ALL_ATTRIBUTES,
         validity: Validity | None = None,
+        **more: Any,
     ) -> SignedCertificate:
         """Let PITO grant somebody a right to the type."""
         name = self.story.definition.definition.name
@@ -66,7 +67,7 @@ class PublishingNet(SealedNet):
             to,
             may_delegate=False,
             authority=Authority(
-                TypePattern(name.owner, exact_name(name.name), None), frozenset(actions), attributes
+                TypePattern(name.owner, exact_name(name.name), None), frozenset(actions), attributes, **more
             ),
             validity=validity or self.story.certificates[0].certificate.validity,
         )

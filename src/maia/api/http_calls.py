@@ -50,7 +50,11 @@ class RequestUnsigned(Refusal):
 
 
 async def read_body(request: Request, body_max: int) -> bytes:
-    """Read a body to its end, in time and not beyond its limit."""
+    """Read a body to its end, in time and within its limit; one that is announced too long, not at all."""
+    announced = request.headers.get("content-length", "0")
+    is_open = body_max == 0 and "transfer-encoding" in request.headers
+    if is_open or (announced.isdecimal() and int(announced) > body_max):
+        raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_S):

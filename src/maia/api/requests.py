@@ -63,6 +63,8 @@ class PolicyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     text: Annotated[str, Meta(max_length=POLICY_BYTES_MAX)]
     parents: dict[str, str] = {}
+    owners: dict[str, _Key] = {}
+    """Keys by the names that the texts use for owners of types, as the caller knows them."""
 
 
 class Appointing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -139,6 +139,8 @@ class WalletAnswer(msgspec.Struct, frozen=True):
     statements: list[bytes]
     renew_before: _Moment
     withheld: list[WithheldAnswer] = []
+    types: list[bytes] = []
+    """The definitions of the types that the rights are about."""
 
 
 class OpenAnswer(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ for neither.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -77,6 +78,7 @@ BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which extras of the distribution bring a module that a client can do without."""
 
+_ASSIGNED: Final = re.compile(r"unexpected extra argument.*?(\w+=[^ )]*)")
 _EXTRA_OF: Final = {
     "broker": "broker",
     "console": "domain",
@@ -180,6 +182,8 @@ def _run(words: list[str]) -> object:
         options = [] if context is None else [flag for one in context.command.params for flag in one.opts]
         if "--as" in options and "--as" not in words and type(problem).__name__ == "MissingParameter":
             sys.stderr.write("A profile says all of it: `--as PROFILE`; `maia member add` makes one.\n")
+        if "--set" in options and (found := _ASSIGNED.search(getattr(problem, "message", ""))):
+            sys.stderr.write(f"Say each value with `--set`, as in `--set {found[1]}`.\n")
         return INPUT_STATUS
     if status == INTERRUPTED:
         raise KeyboardInterrupt  # Typer has made a number of it

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import ReasonText, record_of, revoked_lines
+from maia.cli.domain.calls import ReasonText
 from maia.cli.inputs import AsJson, command_group, read_principal
-from maia.cli.organisation import Org, opened
-from maia.cli.output import answer
+from maia.cli.organisation import DryRun, Org, opened, revoke_and_answer, shown_rights
+from maia.cli.output import answer, book
+from maia.cli.trust.grants import right_record
 from maia.cli.trust.key import Force
 
 if TYPE_CHECKING:
-    from maia.organisation.organisation import Joined
+    from maia.credentials import SignedCertificate
+    from maia.organisation.joining import Joined
 
 app = command_group("Invite organisations into the network, join one, leave it, and show who is in it.")
 
@@ -32,6 +34,14 @@ Check: TypeAlias = Annotated[
 Called: TypeAlias = Annotated[
     str | None, typer.Option("--name", help="What you call the other organisation from now on.")
 ]
+
+_NOT_CONFIRMED: Final = (
+    "not asked    whether it was revoked since: the server of its issuer does not answer now"
+)
+_COMPARE: Final = (
+    "check        compare that key with the one the other organisation tells you; then",
+    "             `maia key remember {} --name NAME` gives it a name of yours",
+)
 
 
 @app.command(epilog="Example: maia network invite rotterdam.pub -o rotterdam.invite")
@@ -72,9 +82,10 @@ def join_and_answer(
     file: Path, *, leave: bool, check: bool, name: str | None, org: Path | None, as_json: bool
 ) -> None:
     """Join, after a question where a network is left and a person can answer it."""
-    from maia.organisation.organisation import WouldLeave
+    from maia.organisation.joining import WouldLeave
 
     ours = opened(org)
+    known = frozenset(book().keys)
     try:
         joined = ours.join(file, leave=leave or check, is_check=check, name=name)
     except WouldLeave as problem:
@@ -84,25 +95,38 @@ def join_and_answer(
         if not typer.confirm("Leave it?"):
             raise
         joined = ours.join(file, leave=True, name=name)
-    answer(
-        _joined_lines(joined, check=check), _joined_record(joined, check=check), as_json=as_json, whole=True
-    )
+    is_known = str(joined.offer.grant.domain) in known
+    lines = _joined_lines(joined, file, check=check, is_known=is_known)
+    answer(lines, _joined_record(joined, check=check), as_json=as_json, whole=not is_known)
 
 
-def _joined_lines(joined: Joined, *, check: bool) -> list[str]:
+def _rights(joined: Joined) -> list[SignedCertificate]:
+    """Return what it grants to events, by the certificates to us."""
+    from maia.organisation.losses import is_membership
+
+    offer = joined.offer
+    return [
+        one
+        for one in offer.certificates
+        if one.certificate.subject == offer.grant.subject and not is_membership(one)
+    ]
+
+
+def _joined_lines(joined: Joined, file: Path, *, check: bool, is_known: bool) -> list[str]:
     offer = joined.offer
     left = joined.left
+    network, rights = f"{offer.network.name} of {offer.network.owner}", shown_rights(_rights(joined))
     return [
         *(["checked      nothing was changed; this would be:"] if check else []),
-        f"{'joined' if left else 'network':<12} {offer.network.name} of {offer.network.owner}",
+        f"joined       {network}" if left else f"took in      {file}, in network {network}",
         *([f"left         {left.name} of {left.owner}"] if left is not None and joined.ends else []),
         *(f"ended        {one}" for one in joined.ends),
         f"granted by   {offer.grant.domain}",
-        *([f"types        {' '.join(offer.types)}"] if offer.types else []),
+        *(rights or ([f"types        {' '.join(offer.types)}"] if offer.types else [])),
         *(f"not kept     {one}" for one in offer.unused),
         *(f"note         {one}" for one in joined.notes),
-        "check        compare that key with the one the other organisation tells you; then",
-        f"             `maia key remember {offer.grant.domain} --name NAME` gives it a name of yours",
+        *([] if joined.is_confirmed else [_NOT_CONFIRMED]),
+        *([] if is_known else [line.format(offer.grant.domain) for line in _COMPARE]),
     ]
 
 
@@ -115,9 +139,11 @@ def _joined_record(joined: Joined, *, check: bool) -> dict[str, object]:
         "ended": list(joined.ends),
         "granted_by": str(offer.grant.domain),
         "types": list(offer.types),
+        "rights": [right_record(one) for one in _rights(joined)],
         "certificates": len(offer.certificates),
         "not_kept": list(offer.unused),
         "notes": list(joined.notes),
+        "confirmed": joined.is_confirmed,
         "files": joined.files,
         "changed": not check,
     }
@@ -177,10 +203,11 @@ def show(org: Org = None, as_json: AsJson = False) -> None:
     answer(lines, record, as_json=as_json)
 
 
-@app.command(epilog="Examples: maia network revoke rotterdam; maia network revoke rotterdam.invite")
+@app.command(epilog="Examples: maia network revoke rotterdam --dry-run; maia network revoke rotterdam.invite")
 def revoke(
     whom: Annotated[str, typer.Argument(help="The organisation: a name, a .pub file, a key, an invitation.")],
     reason: ReasonText = "",
+    dry_run: DryRun = False,
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
@@ -189,6 +216,7 @@ def revoke(
 
     path = Path(whom)
     is_file = path.is_file() and path.suffix != ".pub"
-    subject = read_grant(path).subject if is_file else read_principal(whom)
-    found = opened(org).revoke_membership(subject, reason=reason)
-    answer(revoked_lines(found), record_of(found), as_json=as_json)
+    subject, ours = read_grant(path).subject if is_file else read_principal(whom), opened(org)
+    act = None if dry_run else lambda: ours.revoke_membership(subject, reason=reason)
+    also = "with it      its broker, its members and its own types leave the network"
+    revoke_and_answer(ours.membership_losses(subject), act, also=also, as_json=as_json)

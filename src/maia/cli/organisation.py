@@ -6,7 +6,7 @@ back; run its servers; show a participant's profile, and choose the one that com
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
@@ -17,14 +17,15 @@ from maia.cli.domain.calls import HINTS, ReasonText, record_of, revoked_lines
 from maia.cli.inputs import AsJson, command_group
 from maia.cli.output import answer, named, use_folder
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
-from maia.cli.trust.grants import right_lines, right_record, shown_subject
+from maia.cli.trust.grants import narrowing, right_lines, right_record, shown_subject
 from maia.cli.trust.key import Force
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
+    from maia.api.responses import RevokedAnswer
     from maia.credentials import SignedCertificate
     from maia.organisation import Organisation
-    from maia.organisation.losses import Loss
+    from maia.organisation.losses import Loss, Losses
     from maia.organisation.rights import Terms
     from maia.profile import Profile
 
@@ -49,9 +50,19 @@ Org: TypeAlias = Annotated[
         help="The organisation's folder; default: the one around here, or the only one below.",
     ),
 ]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Show who would lose what, and change nothing.")
+]
 Days: TypeAlias = Annotated[
     int | None, typer.Option("--days", min=1, max=3650, help="How long the rights hold; default: 90.")
 ]
+
+_OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
+_NO_KEY: Final = (
+    "note         a sealed type: with --set it brings no key to the other's brokers, which deliver nothing; "
+    "leave --set out, or let it read at your broker"
+)
+_OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,8 @@ class RightOptions:
         list[str] | None,
         typer.Option(
             "--may", metavar="ACTION:TYPE",
-            help="publish:TYPE, subscribe:TYPE or subscribe:/topic; may be repeated.",
+            help="publish:TYPE or subscribe:TYPE; of topics, 'publish:/topic' is that one, "
+            "'publish:/topic/#' and 'subscribe:/topic' also those below. May be repeated.",
         ),
     ] = None  # fmt: skip
     only: Annotated[
@@ -190,11 +202,13 @@ def show_org(org: Org = None, as_json: AsJson = False) -> None:
         "members": [one.name for one in ours.members()],
     }
     held = [one for one in ours.held() if one.certificate.subject == ours.principal]
-    lines = [*_lines(record), *map(named, shown_rights(held, by=True))]
-    for to, given in _by_subject(ours.issued()).items():
-        lines += [named(f"granted to   {to}"), *(f"  {named(line)}" for line in shown_rights(given))]
-    record["holds"] = _right_records(held)
-    record["granted"] = [{"to": str(one.certificate.subject), **right_record(one)} for one in ours.issued()]
+    rights = _Rights.of(ours)
+    lines = [*_lines(record), *map(named, rights.lines(held, by=True))]
+    given = _by_subject(ours.issued())
+    for to, some in given.items():
+        lines += [named(f"granted to   {to}"), *(f"  {named(line)}" for line in rights.lines(some))]
+    record["holds"] = rights.records(held)
+    record["granted"] = [{"to": to, **one} for to, some in given.items() for one in rights.records(some)]
     answer(lines, record, as_json=as_json, whole=True)
 
 
@@ -237,10 +251,13 @@ def add(
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
+    sealed = _sealed_among(ours, rights)
     lines = [
         f"member       {name} of {ours.name}",
         f"profile      {made.path} (only you can read it; `--as {name}`)",
         *shown_rights(given),
+        *_topic_notes(rights.may or ()),
+        *(f"recorded     of {one}, {_OPENED}" for one in sealed),
     ]
     record = {
         "member": name, "profile": str(made.path), "may": rights.may or [], "rights": _right_records(given),
@@ -252,11 +269,11 @@ def add(
 def list_members(org: Org = None, as_json: AsJson = False) -> None:
     """List the members of an organisation, their profiles, and what it has granted them."""
     ours = opened(org)
-    lines, records = list[str](), list[dict[str, object]]()
+    lines, records, rights = list[str](), list[dict[str, object]](), _Rights.of(ours)
     for one in ours.members():
         given = ours.issued_to(one.principal())
-        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in shown_rights(given, by=True))]
-        records.append({"member": one.name, "profile": str(one.path), "rights": _right_records(given)})
+        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in rights.lines(given, by=True))]
+        records.append({"member": one.name, "profile": str(one.path), "rights": rights.records(given)})
     answer(lines or ["no members"], {"members": records}, as_json=as_json)
 
 
@@ -276,12 +293,19 @@ def grant(
     made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.terms)
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
+    is_own = made.coordinator == ours.principal
     lines = [
         f"granted to   {made.subject}",
         *shown_rights(given),
+        *_topic_notes(rights.may or ()),
+        *([_NO_KEY] if rights.assignments and _sealed_among(ours, rights) else []),
+        f"for network  {made.network} of {made.coordinator}{_OF_OUR_OWN if is_own else ''}",
         f"written to   {out}   (revoke it with `maia revoke {out}`)",
     ]
-    record: dict[str, object] = {"subject": str(made.subject), "may": rights.may or [], "file": str(out)}
+    record: dict[str, object] = {
+        "subject": str(made.subject), "may": rights.may or [], "file": str(out),
+        "network": made.network, "coordinator": str(made.coordinator),
+    }  # fmt: skip
     record["rights"] = _right_records(given)
     answer(lines, record, as_json=as_json)
 
@@ -291,16 +315,22 @@ def revoke(
         str, typer.Argument(help="A member or an organisation by its name or key; a grant; a certificate.")
     ],
     reason: ReasonText = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show who would lose what, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
     """Revoke rights at the organisation's own server, which `maia up` runs; open streams end."""
     ours = opened(org)
-    losses = ours.losses(what)
-    lines = [line for one in losses.lost for line in _loss_lines(one)]
+    revoke_and_answer(
+        ours.losses(what), None if dry_run else lambda: ours.revoke(what, reason=reason), as_json=as_json
+    )
+
+
+def revoke_and_answer(
+    losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: str | None = None, as_json: bool
+) -> None:
+    """Say who loses what, and revoke it; without an act, it is a dry run."""
+    lines = [line for one in losses.lost for line in _loss_lines(one)] + ([also] if also else [])
     record: dict[str, object] = {
         "loses": [{"principal": str(one.subject), **right_record(one.signed)} for one in losses.lost]
     }
@@ -308,12 +338,12 @@ def revoke(
         kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
         lines.append(f"stays        {', '.join(kept)} (`maia network revoke` ends that)")
         record["stays"] = kept
-    if dry_run:
+    if act is None:
         unknown = [] if losses.is_complete else ["unknown      what it passed on: the server does not answer"]
         answer([*lines, *unknown, "dry run      nothing was revoked"], record, as_json=as_json)
         return
     try:
-        found = ours.revoke(what, reason=reason)
+        found = act()
     except MaiaError as problem:
         if problem.code == "UNAVAILABLE-DOMAIN":
             problem.add_note("`maia up` runs the organisation's server")
@@ -333,11 +363,82 @@ def shown_rights(given: Iterable[SignedCertificate], *, by: bool = False) -> lis
     return [line for one in given for line in right_lines(one, by=by)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """What certificates grant, each right once, with what it rests on; what was revoked is marked."""
+
+    ours: Organisation
+    revoked: frozenset[bytes]
+
+    @classmethod
+    def of(cls, ours: Organisation) -> _Rights:
+        """Ask the issuers whose grants matter here."""
+        return cls(ours, ours.revoked_now())
+
+    def lines(self, given: Iterable[SignedCertificate], *, by: bool = False) -> list[str]:
+        """Return them for people."""
+        found = list[str]()
+        for one in self._once(given):
+            found += right_lines(one, by=by)
+            rests_on = self.ours.rests_on(one)
+            for below in [each for each in rests_on if each.id not in self.revoked] or rests_on[:1]:
+                terms = "; ".join(narrowing(below))
+                found.append(
+                    f"  rests on   a grant of {below.certificate.issuer}{f': {terms}' if terms else ''}"
+                )
+            if not self._counts(one, rests_on):
+                who = rests_on[0].certificate.issuer if rests_on else one.certificate.issuer
+                found.append(f"  revoked    by {who}: it counts no more")
+        return found
+
+    def records(self, given: Iterable[SignedCertificate]) -> list[dict[str, object]]:
+        """Return them for programs."""
+        found = list[dict[str, object]]()
+        for one in self._once(given):
+            rests_on = self.ours.rests_on(one)
+            below = {"rests_on": _right_records(rests_on)} if rests_on else {}
+            found.append({**right_record(one), **below, "counts": self._counts(one, rests_on)})
+        return found
+
+    def _counts(self, one: SignedCertificate, rests_on: list[SignedCertificate]) -> bool:
+        lost = rests_on and all(each.id in self.revoked for each in rests_on)
+        return one.id not in self.revoked and not lost
+
+    def _once(self, given: Iterable[SignedCertificate]) -> list[SignedCertificate]:
+        """Return one certificate for each right: the one that counts for the longest time."""
+        found: dict[str, SignedCertificate] = {}
+        for one in sorted(given, key=lambda each: (each.id not in self.revoked, _ends(each))):
+            found[repr({**right_record(one), "until": None})] = one
+        return list(found.values())
+
+
+def _ends(signed: SignedCertificate) -> int:
+    from maia.events import INSTANT_MAX
+
+    return signed.certificate.validity.not_after or INSTANT_MAX
+
+
 def _by_subject(given: Iterable[SignedCertificate]) -> dict[str, list[SignedCertificate]]:
     found: dict[str, list[SignedCertificate]] = {}
     for one in given:
         found.setdefault(shown_subject(one.certificate.subject), []).append(one)
     return found
+
+
+def _sealed_among(ours: Organisation, rights: RightOptions) -> list[str]:
+    """Return the sealed types that rights let their holder read."""
+    meant = ours.rights(rights.may or (), **rights.terms)
+    read = (one.event_type for one in meant if one.action.value == "subscribe")
+    return sorted({one.name.name for one in read if one.sealing is not None})
+
+
+def _topic_notes(may: Iterable[str]) -> list[str]:
+    """Say what is meant by the right to publish on a topic, which is less than to subscribe to it."""
+    return [
+        f"note         `{one}` is that topic alone; `{one.rstrip('/')}/#` would include those below it"
+        for one in may
+        if one.startswith("publish:/") and not one.endswith("#")
+    ]
 
 
 def _right_records(given: Iterable[SignedCertificate]) -> list[dict[str, object]]:

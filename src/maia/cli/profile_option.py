@@ -8,9 +8,11 @@ command, so it is stronger than the environment; a profile that comes from
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,6 +76,8 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         by_flag.pop("--log", None)  # events come from elsewhere
 
     def chosen(context: typer.Context, given: str | None) -> None:
+        from maia.profile.profile import wallet_places
+
         profile = profile_named(given) if given is not None else used_profile()
         if profile is None:
             return
@@ -82,6 +86,8 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
         defaults: dict[str, object] = dict(context.default_map or {})
         for flag, parameter in by_flag.items():
             value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
+            if flag in ("--types", "--credentials") and "--wallet" not in by_flag:
+                value = (*value, *wallet_places(profile.settings.wallet))
             if value is None or value == ():
                 continue
             defaults[parameter.name] = [str(one) for one in value] if isinstance(value, tuple) else str(value)
@@ -89,7 +95,15 @@ def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
                 parameter.envvar = None
         context.default_map = defaults
 
+    for parameter in by_flag.values():
+        parameter.get_help_record = partial(_without_as, parameter.get_help_record)
     command.params.insert(0, _option(chosen))
+
+
+def _without_as(record: Callable[[Any], tuple[str, str] | None], context: Any) -> tuple[str, str] | None:
+    """Return the help of an option that a profile fills: it is required only where no profile is named."""
+    found = record(context)
+    return None if found is None else (found[0], re.sub(r"required\]$", "required without --as]", found[1]))
 
 
 def _option(chosen: Callable[[typer.Context, str | None], None]) -> object:
@@ -138,7 +152,32 @@ def explaining(context: typer.Context, type_name: str, action: str, where: str =
             words = ["maia", "explain", *about, "--as", str(profile.path), "--action", action]
             words += ["--where", where] if about and where != "true" else []
             problem.add_note(f"`{shlex.join(words)}` says why")
+            if (
+                about
+                and problem.code == "POLICY-NO-CHAIN"
+                and (way := how_to_get(profile, action, type_name))
+            ):
+                problem.add_note(way)
         raise
+
+
+def how_to_get(profile: Profile | None, action: str, type_name: str) -> str | None:
+    """Say how a member of an organisation gets a right that it lacks; None for other participants."""
+    from maia.profile.profile import ORGANISATION_FILE
+
+    if profile is None or not (org := profile.path.absolute().parent / ORGANISATION_FILE).is_file():
+        return None
+    words = [
+        "maia",
+        "member",
+        "add",
+        profile.name,
+        "--org",
+        org.parent.name,
+        "--may",
+        f"{action}:{type_name}",
+    ]
+    return f"`{shlex.join(words)}` gives it, if `{org.parent.name}` has it; else the owner grants it first"
 
 
 def profile_named(word: str) -> Profile:

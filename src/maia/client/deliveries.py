@@ -8,6 +8,7 @@ once for each subscription, in the order in which it arrived.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from maia.client.authors import AuthorReader
 from maia.client.entries import EntryStage, RequestEntry, Subscribed
@@ -20,6 +21,9 @@ from maia.types import VerifiedType
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver, DeliverLogged, DeliverLoggedWithAuthor, DeliverWithAuthor
 from maia.wire.messages import Missed as MissedMessage
+
+_VALUE_BYTES: Final = 64
+"""What a value takes in memory beside the bytes that it had on the wire."""
 
 
 def what_arrived(
@@ -82,9 +86,9 @@ def _read(
     if isinstance(message, DeliverWithAuthor | DeliverLoggedWithAuthor):
         about = Publishing(version.type_id, message.label, message.published_at, message.author.requires)
         by = authors.read(publisher, message.author, about, frame)
-    return Delivered(
-        refs, publisher, message.stream, message.label, Instant(message.published_at), frame, position, by
-    )
+    columns, at = message.columns, Instant(message.published_at)
+    size = sum(len(one.data) for one in columns) + message.rows * len(columns) * _VALUE_BYTES
+    return Delivered(refs, publisher, message.stream, message.label, at, frame, position, by, size)
 
 
 def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> GapDetected | None:

@@ -138,6 +138,8 @@ class Delivered(msgspec.Struct, frozen=True):
     """Where to go on behind this frame, if the subscription is durable: only its broker can read it."""
     by: PublishedBy | None = None
     """What came along about the publisher; None if nothing did."""
+    size: int = 0
+    """About how many bytes of memory it takes."""
 
     def __repr__(self) -> str:
         """Return whose it is, and none of its values."""

@@ -50,7 +50,7 @@ from maia.console.principal import Acting, NotAllowed
 from maia.console.sessions import NotFromThisPage, NotSignedIn, Session, Sessions
 from maia.credentials import Principal
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
-from maia.net.http_listener import listening
+from maia.net.http_listener import let_in, listening
 from maia.net.observer import Records
 from maia.net.process import until_told_to_stop
 from maia.net.telemetry import Telemetry
@@ -215,6 +215,7 @@ class Console:
 
     def _visited(self, request: Request) -> tuple[Session, Acting]:
         session = self.sessions.session(request.cookies.get(COOKIE), system_now())
+        let_in(request.scope)
         return session, self._acting_as(session.principal)
 
     def _acting_as(self, principal: Principal) -> Acting:

@@ -1,7 +1,7 @@
 """Where do a principal's certificates lie between a login and their use?
 
 In a folder that only its owner can use: `*.cert` for brokers, `*.appointment`
-for domains, `*.statement` for verifiers, and `wallet.json`, which says from
+for domains, `*.statement` for verifiers, `*.type` for readers, and `wallet.json`, which says from
 which domain they came and when to ask again. Brokers' and clients' settings
 may name the folder as it is. Each file appears whole or not at all; what a
 login no longer gives is removed, and what its owner put there stays.
@@ -42,11 +42,12 @@ from maia.credentials.validity.statements import SignedStatement, statement_from
 from maia.errors import BadInput, BrokenCredential, MaiaError, Unavailable
 from maia.events import Instant
 from maia.private_files import make_private_folder
+from maia.types import definition_from_bytes, definition_to_text
 
 NOTE: Final = "wallet.json"
 FILES_MAX: Final = 10_000
 FILE_BYTES_MAX: Final = 4 << 20
-_OURS: Final = re.compile(r"[0-9a-f]{64}\.(cert|appointment|statement)")
+_OURS: Final = re.compile(r"[0-9a-f]{64}\.(cert|appointment|statement|type)")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _Read = TypeVar("_Read")
 
@@ -131,6 +132,9 @@ class WalletFolder:
         for data in wallet.statements:
             statement = statement_from_bytes(data)
             files[f"{statement.id.hex()}.statement"] = statement_to_bytes(statement)
+        for data in wallet.types:
+            definition = definition_from_bytes(data)
+            files[f"{definition.id.hex()}.type"] = definition_to_text(definition).encode()
         note = _Note(1, wallet.principal, str(domain), address, str(now), wallet.renew_before, sorted(files))
         self._replace(files, note, domain)
         return len(files)

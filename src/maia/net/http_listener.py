@@ -3,8 +3,9 @@
 uvicorn does the talking. Signals are the process's own business, so its
 handlers are left out; a connection that begins a request and does not end it,
 or takes no more of an answer, is closed. Where there are too many connections
-without a request under way, one goes, the oldest from where most of them come:
-strangers that hold connections keep no caller out (A88).
+whose caller is not known, one goes, the oldest from where most of them come,
+whatever it waits for, a request, a body or a reader: strangers that hold connections keep no caller
+out (A88). The interface says with `let_in` that a caller is known, until it is answered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from maia.net.addresses import bind
 from maia.sessions.admission import Places
@@ -30,18 +31,28 @@ if TYPE_CHECKING:
 LEAF: Final = "maia.leaf"
 """Where the scope of a call has the TLS certificate, in DER, of a caller that has shown one."""
 
+_LET_IN: Final = "maia.let_in"
+
 CONNECTIONS_MAX: Final = 256
-IDLE_MAX: Final = 192
-"""Connections at one time on which no request is under way."""
+STRANGERS_MAX: Final = 192
+"""Connections at one time whose caller is not known, those between two calls among them."""
 HALF_OPEN_MAX: Final = 128
 """Connections at one time that have not ended the handshake of TLS."""
 HANDSHAKE_S: Final = 10.0
 HEAD_BYTES_MAX: Final = 96 << 10
 HEAD_S: Final = 10.0
+"""How long the head of a request, and its body where the caller is not known, may take to arrive."""
 READ_S: Final = 30.0
 _KEEP_ALIVE_S: Final = 30
 _GRACE_S: Final = 5
 _ACCEPT_PAUSE_S: Final = 0.1
+
+
+def let_in(scope: Scope) -> None:
+    """Take note that the caller of a request is known: its connection makes room for no stranger's."""
+    known = scope.get(_LET_IN)
+    if known is not None:
+        known()
 
 
 class _Server(uvicorn.Server):
@@ -54,56 +65,71 @@ class _Server(uvicorn.Server):
 
 
 class _ImpatientProtocol(H11Protocol):
-    """A connection that is closed if the head of a request, or its reader, keeps us waiting."""
+    """A connection that is closed if a request, or the reader of an answer, keeps us waiting."""
 
-    _head: asyncio.TimerHandle | None = None
+    _request: asyncio.TimerHandle | None = None
     _reader: asyncio.TimerHandle | None = None
+    _is_known = False
 
-    def __init__(self, server: uvicorn.Server, idle: Places[_ImpatientProtocol]) -> None:
-        """Serve for a server; `idle` are its connections on which no request is under way."""
+    def __init__(self, server: uvicorn.Server, strangers: Places[_ImpatientProtocol]) -> None:
+        """Serve for a server; `strangers` are its connections whose caller is not known."""
         super().__init__(server.config, server.server_state, server.lifespan.state)
-        self._idle = idle
+        self._strangers = strangers
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its parent
         """Begin to wait for the first request."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         leaf = None if tls is None else tls.getpeercert(binary_form=True)
-        if leaf is not None:
-            app: ASGIApp = self.app
+        app: ASGIApp = self.app
 
-            async def known(scope: Scope, receive: Receive, send: Send) -> None:
-                await app({**scope, LEAF: leaf}, receive, send)
+        async def of_connection(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, LEAF: leaf, _LET_IN: self._let_in}, receive, send)
 
-            self.app = known
-        self._head = self.loop.call_later(HEAD_S, self.transport.abort)
-        self._is_idle()
+        self.app = of_connection
+        self._await_request()
+        self._take_place()
 
-    def _is_idle(self) -> None:
-        """Take a place among those without a request, for which another one may have to go."""
-        self._idle.take(self, self.client[0] if self.client else None)
-        waits = self._idle.next_to_go() if self._idle.is_overfull else None
+    def _take_place(self) -> None:
+        """Take a place among the strangers, for which another one may have to go."""
+        self._strangers.leave(self)  # it is the youngest again
+        self._strangers.take(self, self.client[0] if self.client else None)
+        waits = self._strangers.next_to_go() if self._strangers.is_overfull else None
         if waits is not None:
-            self._idle.leave(waits)
+            self._strangers.leave(waits)
             waits.transport.abort()
 
+    def _let_in(self) -> None:
+        self._is_known = True
+        self._strangers.leave(self)
+        self._await_request(False)
+
+    def _await_request(self, is_awaited: bool = True) -> None:
+        """Begin to wait for a request, unless that has begun; or end it."""
+        if not is_awaited:
+            _cancel(self._request)
+            self._request = None
+        elif self._request is None:
+            self._request = self.loop.call_later(HEAD_S, self.transport.abort)
+
     def on_response_complete(self) -> None:
-        """Be idle again, unless the next request was there already."""
+        """Have no known caller again, unless the next request was there already."""
         super().on_response_complete()
         if not self.transport.is_closing() and self.cycle.response_complete:
-            self._is_idle()
+            self._is_known = False
+            self._take_place()
 
     def data_received(self, data: bytes) -> None:
-        """Wait no longer for a head that is there; begin to wait for one that has begun."""
+        """Wait no longer for a request that is there; begin to wait for one that has begun."""
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            _cancel(self._head)
-            self._head = None
-            cycle: RequestResponseCycle | None = self.cycle  # None until the first head was read
-            if cycle is not None and not cycle.response_complete:
-                self._idle.leave(self)
-        elif self._head is None and self.conn.trailing_data[0]:
-            self._head = self.loop.call_later(HEAD_S, self.transport.abort)
+        if self.conn.their_state is h11.SEND_BODY:
+            self._await_request(not self._is_known)
+        elif self.conn.their_state is not h11.IDLE:
+            self._await_request(False)
+        elif self.conn.trailing_data[0]:
+            self._await_request()
+        elif self.cycle is not None:  # the rest of a body that was not wanted
+            self._await_request(False)
 
     def pause_writing(self) -> None:
         """Begin to wait for a reader."""
@@ -117,8 +143,8 @@ class _ImpatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
-        self._idle.leave(self)
-        _cancel(self._head)
+        self._strangers.leave(self)
+        _cancel(self._request)
         _cancel(self._reader)
         super().connection_lost(exc)
 
@@ -144,7 +170,9 @@ async def listening(
             await asyncio.sleep(0.01)
         if task.done():
             await task  # says why
-        accepting = asyncio.create_task(_Door(server, context).accept(taken))
+        # However few connections there may be, callers have a quarter of them to themselves.
+        strangers = min(STRANGERS_MAX, connections * 3 // 4)
+        accepting = asyncio.create_task(_Door(server, context, strangers).accept(taken))
         yield address
     finally:
         if accepting is not None:
@@ -159,10 +187,10 @@ async def listening(
 class _Door:
     """Accepts connections for a server: uvicorn would wait for as many handshakes as there are sockets."""
 
-    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext | None) -> None:
+    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext | None, strangers: int) -> None:
         # The key never lies in a file for uvicorn to read, so the context is made here.
         self._server, self._context = server, context
-        self._idle: Places[_ImpatientProtocol] = Places(IDLE_MAX)
+        self._strangers: Places[_ImpatientProtocol] = Places(strangers)
         self._half_open: Places[asyncio.Task[None]] = Places(HALF_OPEN_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -201,7 +229,7 @@ class _Door:
     async def _shake_hands(self, connection: socket.socket) -> None:
         with suppress(OSError):  # that of TLS is one
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _ImpatientProtocol(self._server, self._idle),
+                lambda: _ImpatientProtocol(self._server, self._strangers),
                 connection,
                 ssl=self._context,
                 ssl_handshake_timeout=None if self._context is None else HANDSHAKE_S,

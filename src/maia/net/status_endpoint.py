@@ -30,6 +30,7 @@ from maia.credentials.keys import same_secret
 from maia.errors import BadInput, Unavailable
 from maia.net.addresses import host_and_port
 from maia.net.observer import Records
+from maia.sessions.admission import Places
 
 DOOR_FILE: Final = "status.door"
 """The file in the data folder that says where the endpoint listens, and with which token to ask."""
@@ -74,6 +75,22 @@ class Door:
     token: str = field(repr=False)
 
 
+def _ready(source: StatusSource) -> bytes:
+    if source.is_ready():
+        return _response("200 OK", b"ready\n")
+    why = source.why_not_ready()
+    body = f"not ready: {why}\n" if why else "not ready\n"
+    return _response("503 Service Unavailable", body.encode())
+
+
+PUBLIC_PAGES: Final[Mapping[str, Callable[[StatusSource], bytes]]] = {
+    "/health": lambda _: _response("200 OK", b"ok\n"),
+    "/ready": _ready,
+    "/metrics": lambda source: _response("200 OK", source.metrics(), _PROMETHEUS),
+}
+"""What needs no token."""
+
+
 class StatusEndpoint:
     """The listener: one short request for each connection, few at a time, each with a deadline."""
 
@@ -82,7 +99,7 @@ class StatusEndpoint:
         self._source = source
         self._token = None if token is None else token.encode()
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._asking: Places[asyncio.Task[None]] = Places(_CONNECTIONS_MAX)
 
     async def start(self, listen: str) -> str:
         """Listen, and return the address with the port that was taken."""
@@ -103,17 +120,22 @@ class StatusEndpoint:
                 await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        task, where = asyncio.current_task(), writer.get_extra_info("peername")
+        assert task is not None  # noqa: S101 - the server runs this in one
+        self._asking.take(task, where[0] if where else None)
+        oldest = self._asking.next_to_go() if self._asking.is_overfull else None
+        if oldest is not None:  # connections that say nothing keep no reader out (A88)
+            self._asking.leave(oldest)
+            oldest.cancel()
         try:
-            if self._open <= _CONNECTIONS_MAX:
-                async with asyncio.timeout(_REQUEST_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answer(head))
-                    await writer.drain()
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # too slow, too long or gone: such a peer gets no answer
         finally:
-            self._open -= 1
+            self._asking.leave(task)
             writer.close()
 
     def _answer(self, head: bytes) -> bytes:
@@ -140,16 +162,8 @@ class StatusEndpoint:
 
     def _page(self, path: str, headers: Mapping[str, str]) -> bytes:
         match path:
-            case "/health":
-                return _response("200 OK", b"ok\n")
-            case "/ready":
-                if self._source.is_ready():
-                    return _response("200 OK", b"ready\n")
-                why = self._source.why_not_ready()
-                body = f"not ready: {why}\n" if why else "not ready\n"
-                return _response("503 Service Unavailable", body.encode())
-            case "/metrics":
-                return _response("200 OK", self._source.metrics(), _PROMETHEUS)
+            case _ if path in PUBLIC_PAGES:
+                return PUBLIC_PAGES[path](self._source)
             case "/status" if self._is_let_in(headers):
                 body = json.dumps(self._source.status(), ensure_ascii=False, default=str)
                 return _response("200 OK", body.encode(), _JSON)

@@ -159,6 +159,11 @@ _WORTH_A_WARNING: Final = frozenset(
         "log-failed",
     }
 )
+_EXPECTED: Final = frozenset(
+    {"UNAVAILABLE-LINK-NOT-NEEDED", "STATEMENT-OLD", "REFUSED-NO-KEY-GROUP", "SEALING-NOT-BY-A-MEMBER"}
+)
+"""Codes of what happens where nothing is wrong: two brokers dial each other at once, a list comes by
+two ways, a broker asks for keys, or for events, of a sealed type whose grant was just revoked."""
 
 
 class Deliveries(Protocol):
@@ -216,7 +221,8 @@ class Telemetry:
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Write one line; whatever names a problem is a warning."""
-        self._write("warning" if event in _WORTH_A_WARNING else "info", event, fields)
+        is_warning = event in _WORTH_A_WARNING and fields.get("code") not in _EXPECTED
+        self._write("warning" if is_warning else "info", event, fields)
 
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
         if _LEVELS[level] < self._least:

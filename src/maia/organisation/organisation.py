@@ -22,7 +22,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
@@ -60,10 +60,11 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     TypeName,
+    TypePattern,
     certificate_to_text,
 )
 from maia.credentials.names import NamePattern
-from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Attribute, BadAttribute, Instant, Kind, attribute_uid
 from maia.keystore.key_files import (
     WrongPassphrase,
@@ -74,19 +75,23 @@ from maia.keystore.key_files import (
 )
 from maia.organisation.draft import Draft, write_file
 from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
+from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
 from maia.organisation.losses import Loss, Losses, is_membership, passed_on
-from maia.organisation.offer import Offer, chain_certificates, examine
+from maia.organisation.offer import Offer, chain_certificates
 from maia.organisation.rights import (
+    SERVER_DAYS,
     NotHeld,
     Right,
     Signing,
     Terms,
     check_held,
     end_of,
+    let_broker,
     reaches_network,
     read_right,
 )
 from maia.organisation.server_settings import separate_settings, write_settings
+from maia.organisation.standing import ask_standing
 from maia.private_files import exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
 from maia.profile.profile import (
@@ -103,7 +108,6 @@ from maia.profile.profile import (
 )
 from maia.types import (
     Change,
-    InstallNotGranted,
     Sealing,
     SealingLevel,
     SignedDefinition,
@@ -114,7 +118,6 @@ from maia.types import (
     install_credentials,
     next_version,
     sign_definition,
-    verify_definition,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +127,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NoOrganisation", "Organisation", "find_organisation"]
 
-SERVER_DAYS: Final = 365
 _DAY: Final = 86_400 * SECOND
 _ROLL_S: Final = 10
 """How soon recorded events are in tables."""
@@ -140,32 +142,6 @@ class NoOrganisation(BadInput):
     """There is no organisation here, there are several, or there is one already."""
 
     code = "INPUT-ORGANISATION"
-
-
-class NotForUs(BadInput):
-    """A grant was made for another organisation."""
-
-    code = "INPUT-GRANT-FOR-ANOTHER"
-
-
-class WouldLeave(Refusal):
-    """To join the network of a grant, the organisation would have to leave the one that it is in."""
-
-    code = "REFUSED-LEAVES-NETWORK"
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What a grant or an invitation has changed here, or would change."""
-
-    offer: Offer
-    left: NetworkName | None
-    """The network that was left for another one."""
-    ends: tuple[str, ...]
-    """What ended with that."""
-    files: int
-    """How many files of the organisation changed."""
-    notes: tuple[str, ...]
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,6 +296,24 @@ class Organisation:
     def issued_to(self, principal: Principal | str) -> list[SignedCertificate]:
         """Return what it has granted to one principal, by its key."""
         return [one for one in self.issued() if str(one.certificate.subject) == str(principal)]
+
+    def rests_on(self, signed: SignedCertificate) -> list[SignedCertificate]:
+        """Return what others granted us to the type of a right that we gave, which counts as far as that."""
+        right = signed.certificate
+        if not isinstance(right, AuthorisationCertificate) or is_membership(signed):
+            return []
+        given = [one for one in self.held() if one.certificate.subject == self.principal != right.subject]
+        return [
+            one for one in given
+            if isinstance(one.certificate, AuthorisationCertificate)
+            and one.certificate.authority.resources == right.authority.resources
+            and right.authority.actions <= one.certificate.authority.actions
+        ]  # fmt: skip
+
+    def revoked_now(self) -> frozenset[bytes]:
+        """Return the ids of our rights and grants that were revoked, as far as issuers can be asked."""
+        servers = {self.principal: self._settings.server}
+        return ask_standing([*self.held(), *self.issued()], now=system_now(), servers=servers).revoked
 
     def type_files(self) -> list[tuple[Path, SignedDefinition]]:
         """Return the files of its types, every version after those that it was made from."""
@@ -491,7 +485,9 @@ class Organisation:
         signing = self._signing()
         given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
         for right in rights:
-            check_held(right, whom, [*self.held(), *given], issuer=self.name, now=signing.now)
+            check_held(
+                right, whom, [*self.held(), *given], issuer=self.name, by=self.principal, now=signing.now
+            )
         self._keep(self.folder / "issued", given)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
             self._remember(whom, Path(subject))
@@ -577,49 +573,32 @@ class Organisation:
         One of another network is refused unless `leave` says that ours is left for it. With `is_check`,
         everything is tried and nothing is changed. `name` is what you call the other organisation.
         """
-        grant = read_grant(Path(path))
-        if grant.subject != self.principal:
-            raise NotForUs(
-                f"`{path}` was granted to `{grant.subject}`, and `{self.name}` is `{self.principal}`"
-            )
-        now = system_now()
-        offer = examine(grant, self.principal, self.held(), self.definitions(), now)
-        moves = offer.network != self.network
-        if moves and not offer.invites:
-            raise BadGrantFile(
-                f"`{path}` does not let `{self.name}` connect to `{offer.network.name[:64]}` now: ask its "
-                "coordinator for an invitation (`maia network invite`)"
-            )
-        if not (offer.types or offer.invites):
-            raise BadGrantFile(f"`{path}` grants nothing here: {'; '.join(offer.unused) or 'it is empty'}")
-        ends = self._ends_with(self.network) if moves else ()
+        found = examine_file(self, path)
+        moves = found.offer.network != self.network
+        ends = ended_by_leaving(self) if moves else ()
         if ends and not leave:
-            raise WouldLeave(
-                f"`{path}` is of network `{offer.network.name[:64]}` of `{offer.network.owner}`, and "
-                f"`{self.name}` is in `{self.network.name}` of `{self.network.owner}`: to join is to leave "
-                f"that, which ends {', '.join(ends)}; `--leave` does so"
-            )
+            raise would_leave(self, path, found.offer, ends)
         left = self.network if moves else None
         with Draft(self.folder) as draft:
             copy = Organisation(draft.path)
-            notes = copy._take(offer, moves=moves, name=name)
+            notes = copy._take(found.offer, moves=moves, name=name)
             files = draft.changed()
             if not is_check:
                 draft.accept()
         self._settings = Organisation(self.folder)._settings
-        return Joined(offer, left, ends, len(files), notes)
+        return Joined(found.offer, left, ends, len(files), (*found.notes, *notes), found.is_confirmed)
 
     def leave(self, *, is_check: bool = False) -> tuple[str, ...]:
         """Leave the network that was joined, for one of our own; return what ends by that."""
         if self.network.owner == self.principal:
             raise NoOrganisation(f"`{self.name}` has joined no network: it is in its own")
-        ends = self._ends_with(self.network)
+        ends = ended_by_leaving(self)
         if is_check:
             return ends
         with Draft(self.folder) as draft:
             copy = Organisation(draft.path)
             copy._move(NetworkName(self.principal, self.name), (), ())
-            copy._try_settings()
+            try_settings(copy)
             draft.accept()
         self._settings = Organisation(self.folder)._settings
         return ends
@@ -644,7 +623,7 @@ class Organisation:
         )
         own = (self._settings.broker,)
         self._move(offer.network, tuple(one for one in join if one not in own), hear)
-        return self._try_settings()
+        return try_settings(self, about=offer.types)
 
     def _move(self, network: NetworkName, join: tuple[str, ...], hear: tuple[PrincipalWord, ...]) -> None:
         """Be part of a network, through these brokers; what let us into another one is dropped."""
@@ -663,54 +642,15 @@ class Organisation:
             self._write_member(member.path, member.name)
         self.prepare_servers()
 
-    def _try_settings(self) -> tuple[str, ...]:
-        """Ask what the servers ask when they start, and what brokers ask of our types; raise what fails."""
-        now, network = system_now(), self.network
-        for file, place in (("broker.key", "broker-certs"), (f"{self.name}.key", "server-certs")):
-            pool = read_certificates([self.folder / place])
-            if not reaches_network(network, public_half(self.folder / file), pool, now=now):
-                raise BadGrantFile(
-                    f"`{file}` of `{self.name}` could not connect to `{network.name[:64]}`: the right "
-                    "may not be passed on: ask the coordinator for an invitation (`maia network invite`)"
-                )
-        notes: list[str] = []
-        owners: dict[str, set[str]] = {}
-        for one in self.definitions():
-            owners.setdefault(one.definition.name.name, set()).add(str(one.definition.name.owner))
-            try:
-                verify_definition(one, at=now, network=network)
-            except InstallNotGranted:
-                notes.append(
-                    f"`{one.definition.name.name}` cannot be used in `{network.name}`: it holds no right "
-                    "to be installed there, which an invitation of its owner brings"
-                )
-            except MaiaError:
-                continue  # a later version that is not compared here, or a quorum's
-        several = sorted(name for name, found in owners.items() if len(found) > 1)
-        notes += [f"`{name}` is of {len(owners[name])} owners here: say `{name}@OWNER`" for name in several]
-        return tuple(dict.fromkeys(notes))
-
-    def _ends_with(self, network: NetworkName) -> tuple[str, ...]:
-        """Say what ends when the network is left; nothing if it is our own, and no others are in it."""
-        others = sorted(
-            {
-                one.definition.name.name
-                for one in self.definitions()
-                if one.definition.name.owner != self.principal
-            }
-        )
-        invited = len(self.invited())
-        if network.owner == self.principal:
-            others = []
-        return (
-            *([f"what was granted there ({', '.join(others)})"] if others else []),
-            *([f"the membership of {invited} that `{self.name}` invited"] if invited else []),
-            *(["the connection to its brokers"] if network.owner != self.principal else []),
-        )
-
     def losses(self, what: str | Path) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""
-        ended, kept = self._revoked_with(what)
+        return self._losses(*self._revoked_with(what))
+
+    def membership_losses(self, subject: Principal) -> Losses:
+        """Return who would lose what by `revoke_membership`; nothing changes."""
+        return self._losses(self._memberships(subject), ())
+
+    def _losses(self, ended: Sequence[SignedCertificate], kept: tuple[SignedCertificate, ...]) -> Losses:
         with suppress(Unavailable):
             return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept)
         return Losses(tuple(map(Loss, ended)), kept, is_complete=False)
@@ -724,10 +664,13 @@ class Organisation:
 
     def revoke_membership(self, subject: Principal, *, reason: str = "") -> RevokedAnswer:
         """End the membership of an organisation that was invited; its own types and members go with it."""
+        return self._revoke(self._memberships(subject), reason)
+
+    def _memberships(self, subject: Principal) -> list[SignedCertificate]:
         given = self.invited().get(subject)
         if not given:
             raise BadGrantFile(f"`{self.name}` has not invited `{subject}` to `{self.network.name}`")
-        return self._revoke(given, reason)
+        return given
 
     def _revoke(self, ended: Sequence[SignedCertificate], reason: str) -> RevokedAnswer:
         from maia.api.client import new_once
@@ -773,7 +716,10 @@ class Organisation:
                 "key": f"{self.name}.key", **shared, "credentials": ["server-certs"], "listen": given.keys,
                 "data": "domain-data", "history": history,
                 "api": {"listen": given.server, "public": given.server},
-                "broker": {"addresses": [given.broker], "hear": list(given.hear)},
+                "broker": {
+                    "addresses": [given.broker], "hear": list(given.hear), "own": "broker.pub",
+                    "own_credentials": "broker-certs", "own_delegates": given.processes > 1,
+                },
                 "policy": {"types": ["types"], "held": ["certs"], "issued": ["issued"]},
             },
         }  # fmt: skip
@@ -812,7 +758,9 @@ class Organisation:
         signing = self._signing()
         given = [signing.right(right, subject) for right in rights]
         for right in rights:
-            check_held(right, subject, [*self.held(), *given], issuer=self.name, now=signing.now)
+            check_held(
+                right, subject, [*self.held(), *given], issuer=self.name, by=self.principal, now=signing.now
+            )
         self._keep(folder, [*self.held(), *given])
         self._keep(self.folder / "issued", given)
         for right in rights:
@@ -826,13 +774,11 @@ class Organisation:
         return list(found.values())
 
     def _let_broker(self, right: Right, signing: Signing) -> None:
-        """Let the broker do what a member behind it may do; its certificate is cut by what we hold."""
-        broker = public_half(self.folder / "broker.key")
-        label = f"{right.action.value}-{right.event_type.type_id.hex()[:24]}.cert"
+        """Let the broker do what a member behind it may do."""
+        name, broker = right.event_type.name, public_half(self.folder / "broker.key")
+        types = TypePattern(name.owner, NamePattern(name.name), None)
         passes_on = self._settings.processes > 1
-        ends = end_of(signing.now, days=SERVER_DAYS)
-        given = signing.right(right.whole(ends), broker, is_tested=False, may_delegate=passes_on)
-        _write(self.folder / "broker-certs" / label, certificate_to_text(given))
+        let_broker(self.folder / "broker-certs", broker, right.action, types, signing, passes_on=passes_on)
 
     @staticmethod
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
@@ -869,6 +815,7 @@ class Organisation:
             "brokers": [self._settings.broker],
             "server": self._settings.server,
             "domain": str(self.principal),
+            "wallet": "wallet",
             "log": "../log",
         }
         write_profile(folder, settings)

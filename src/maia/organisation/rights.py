@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
+from hashlib import sha256
+from pathlib import Path
 from typing import Final, TypedDict
 
 from maia.config.grant_terms import condition_of, on_topics_of, transformed
+from maia.config.input_files import read_certificates
 from maia.credentials import (
     ALL_ATTRIBUTES,
     ASSUMED_GOOD,
@@ -30,11 +33,13 @@ from maia.credentials import (
     TestKind,
     TypePattern,
     Validity,
+    certificate_to_text,
     issue,
 )
-from maia.credentials.names import NamePattern
+from maia.credentials.names import NamePattern, type_id
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
+from maia.organisation.draft import write_file
 from maia.policy import NO_FACTS, Audience, ConditionNotMet, Denial, Request, decide, gather_evidence
 from maia.policy.decision import AttributeNotReadable, Reason
 from maia.policy.grants import unread_in
@@ -43,6 +48,7 @@ from maia.types import VerifiedType, check_predicate
 from maia.types.definition import TOPIC
 
 MEMBER_DAYS: Final = 90
+SERVER_DAYS: Final = 365
 _ACTIONS: Final = {"publish": Action.PUBLISH, "subscribe": Action.SUBSCRIBE}
 
 
@@ -97,10 +103,6 @@ class Right:
     result: VerifiedType | None = None
     """The type as which events are shown, if it is another one."""
 
-    def whole(self, ends: Instant) -> Right:
-        """Return the same action on the whole type: what remains of it is what its issuer has itself."""
-        return Right(self.action, self.event_type, _whole(self.action, self.event_type), ends)
-
     def __str__(self) -> str:
         return f"{self.action.value}:{self.event_type.name.name}"
 
@@ -143,6 +145,33 @@ def read_right(
 def _whole(action: Action, event_type: VerifiedType) -> Authority:
     name = event_type.name
     return Authority(TypePattern(name.owner, NamePattern(name.name), None), frozenset({action}))
+
+
+def let_broker(
+    folder: Path, broker: Principal, action: Action, types: TypePattern, signing: Signing, *, passes_on: bool
+) -> None:
+    """Let a broker do what members behind it may: a certificate for the whole type, cut by what we hold.
+
+    It lies in the folder of the broker's certificates, and is renewed in good time.
+    """
+    meant = types.name.exact
+    spoken = b"" if meant is None or types.owner is None else type_id(types.owner, meant)
+    label = spoken or sha256(f"{types.owner} {types.name}".encode()).digest()
+    file = folder / f"{action.value}-{label.hex()[:24]}.cert"
+    ends = end_of(signing.now, days=SERVER_DAYS)
+    if file.exists():
+        held = read_certificates([file])[0].certificate
+        last = held.validity.not_after
+        is_same = isinstance(held, AuthorisationCertificate) and held.may_delegate == passes_on
+        if (
+            is_same
+            and held.subject == broker
+            and last is not None
+            and last - signing.now > (ends - signing.now) // 2
+        ):
+            return
+    given = signing.whole(types, action, broker, ends=ends, may_delegate=passes_on)
+    write_file(file, certificate_to_text(given).encode())
 
 
 def _narrowed(authority: Authority, event_type: VerifiedType, topics: list[str], terms: Terms) -> Authority:
@@ -212,6 +241,13 @@ class Signing:
         validity = self._until(right.ends).with_tests(*(tests if is_tested else ()))
         return self._issued(right.authority, subject, validity, may_delegate)
 
+    def whole(
+        self, types: TypePattern, action: Action, subject: Principal, *, ends: Instant, may_delegate: bool
+    ) -> SignedCertificate:
+        """Grant an action on whole types, without a test."""
+        authority = Authority(types, frozenset({action}))
+        return self._issued(authority, subject, self._until(ends), may_delegate)
+
     def network(
         self, network: NetworkName, actions: frozenset[Action], subject: Principal, *, ends: Instant,
         may_delegate: bool = False,
@@ -231,7 +267,13 @@ class Signing:
 
 
 def check_held(
-    right: Right, subject: Principal, pool: Sequence[SignedCertificate], *, issuer: str, now: Instant
+    right: Right,
+    subject: Principal,
+    pool: Sequence[SignedCertificate],
+    *,
+    issuer: str,
+    by: Principal,
+    now: Instant,
 ) -> None:
     """Refuse a right that does not reach from the owner of the type to the subject."""
     request = Request(subject, right.action, right.event_type.name, right.event_type)
@@ -245,8 +287,25 @@ def check_held(
         raise AttributeNotReadable((Reason("readable", sentence, attribute=uid),))
     # Whether a condition holds is asked at the moment of use.
     if isinstance(decision, Denial) and decision.kind is not ConditionNotMet:
+        if _holds(right, by, pool, now=now) is None:
+            wanted = f"`maia grant {issuer}.pub --may {right} --delegable`"
+            raise NotHeld(
+                f"`{issuer}` does not hold `{right}`: ask `{right.event_type.name.owner}` for it ({wanted})"
+            )
+        if not _holds(right, by, pool, now=now):
+            raise NotHeld(
+                f"`{issuer}` may not pass `{right}` on: ask `{right.event_type.name.owner}` for a grant with "
+                "`--delegable`"
+            )
         why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
-        raise NotHeld(f"`{issuer}` cannot grant `{right}`, which it does not hold or may not pass on: {why}")
+        raise NotHeld(f"`{issuer}` cannot grant `{right}` so: {why}")
+
+
+def _holds(right: Right, who: Principal, pool: Sequence[SignedCertificate], *, now: Instant) -> bool | None:
+    """Say whether a principal may do the same itself: None if not, else whether it may pass it on."""
+    request = Request(who, right.action, right.event_type.name, right.event_type)
+    chains = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD).chains
+    return any(one.may_delegate for one in chains) if chains else None
 
 
 def reaches_network(

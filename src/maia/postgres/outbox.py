@@ -1,9 +1,10 @@
 """Which rows leave next, in which frames, and which have left?
 
-One release of one database. Rows are read in the order in which their transactions committed. Before a frame
-leaves, its number and its last row are on the database's disk (`plan`), so that the same frame leaves again
-after a crash; when the broker has taken it on, its rows are deleted. Both are done in one transaction for
-many frames.
+One release of one database. Rows are read in the order in which their transactions committed: a commit gets
+its position when it is seen for the first time (`place`), and no transaction waits for another one. Before a
+frame leaves, its number and its last row are on the database's disk (`plan`), so that the same frame leaves
+again after a crash; when the broker has taken it on, its rows are deleted. Both are done in one transaction
+for many frames.
 """
 
 from __future__ import annotations
@@ -90,6 +91,15 @@ class Outbox:
             " WHERE release = %(release)s AND position < %(last_position)s)"
             " DELETE FROM {s}.frames WHERE release = %(release)s AND number <= %(number)s"
         ).format(**parts)
+        self._place = sql.SQL(
+            "UPDATE {s}.commits c SET position = seen.position FROM (SELECT xid, started,"
+            " row_number() OVER (ORDER BY turn) + (SELECT greatest(planned_position,"
+            " (SELECT max(position) FROM {s}.commits WHERE release = name))"
+            " FROM {s}.releases WHERE name = %(release)s) AS position"
+            " FROM {s}.commits WHERE release = %(release)s AND position IS NULL) seen"
+            " WHERE c.release = %(release)s AND c.xid = seen.xid AND c.started = seen.started"
+            " AND c.position IS NULL"
+        ).format(**parts)
         self._plan = sql.SQL(
             "WITH numbered AS (INSERT INTO {s}.frames (release, number, upto_position, upto_row)"
             " SELECT %(release)s, * FROM unnest(%(numbers)s::bigint[], %(positions)s::bigint[],"
@@ -133,6 +143,8 @@ class Outbox:
             if done is not None:
                 gone = _between(self._deleted, self._ends[done]) | {"number": done}
                 await self._connection.execute(self._delete, asked | gone)
+            # One statement, so one snapshot: a commit that it sees, it sees with all that came before.
+            await self._connection.execute(self._place, asked)
             some = {"limit": _ROWS_AT_ONCE, "bytes": _BYTES_AT_ONCE}
             rows = await self._rows(_between(self._planned, (_MOST, _MOST)) | some)
             ends = list(self._ends_of(rows))

@@ -6,10 +6,11 @@ is never seen. Applications need no rights here: the triggers run with the right
 them, and their text is fixed.
 
 **The order of commits.** A number that a row takes when it is written says nothing about which
-transaction commits first. So each transaction that releases something leaves one row in `commits`, whose
-position is taken by a deferred trigger, at the very end of the transaction, under a lock that is held until
-the commit is visible. Positions are therefore in the order of commits, and a reader that sees one sees all
-below it. NOTIFY, which wakes the connector, makes such transactions commit one after the other in any case
+transaction commits first. So each transaction that releases something leaves one row in `commits`, which
+takes its turn from a sequence in a deferred trigger, at the very end of the transaction. No lock is taken
+there: a writer could hold it for as long as its transaction is open, and stop every other writer. A
+transaction that commits after another had committed has the higher turn, and is never seen without it. So
+the connector gives positions to the commits that it sees for the first time, in the order of their turns
 (`docs/decisions/postgres.md`).
 
 **Frames.** `frames` says which rows left together, and under which number, before they leave. What is
@@ -31,7 +32,7 @@ from maia.postgres.config import PreparedConnector, Release, Store, TableName
 from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection
 from maia.views.plan import POSTGRES_TYPES
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _EVENT_BYTES_MAX: Final = 2 << 20
 _OUTBOX_OWN: Final = {
     "maia_xid": "xid8",
@@ -85,11 +86,14 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
             is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only), format integer NOT NULL,
             incarnation uuid NOT NULL, system_identifier bigint NOT NULL, database oid NOT NULL,
             broker text, may_rebind boolean NOT NULL DEFAULT true)""",
-        "CREATE SEQUENCE IF NOT EXISTS {s}.positions",
-        "CREATE TABLE IF NOT EXISTS {s}.turn ()",
+        "CREATE SEQUENCE IF NOT EXISTS {s}.turns",
         """CREATE TABLE IF NOT EXISTS {s}.commits (
             release text NOT NULL, xid xid8 NOT NULL, started timestamptz NOT NULL, position bigint,
             PRIMARY KEY (release, xid, started))""",
+        "ALTER TABLE {s}.commits ADD COLUMN IF NOT EXISTS turn bigint",
+        # Format 1 had a lock for the order of commits.
+        "DROP FUNCTION IF EXISTS {s}.take_position() CASCADE",
+        "DROP TABLE IF EXISTS {s}.turn",
         "CREATE INDEX IF NOT EXISTS commits_in_order ON {s}.commits (release, position)",
         """CREATE TABLE IF NOT EXISTS {s}.releases (
             name text PRIMARY KEY, next_frame bigint NOT NULL DEFAULT 0,
@@ -102,33 +106,36 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
             name text PRIMARY KEY, position bigint NOT NULL DEFAULT 0, after bytea,
             stored bigint NOT NULL DEFAULT 0, missed bigint NOT NULL DEFAULT 0)""",
         # A derived row comes through here as well: the trigger is on the outbox itself.
+        # A role may be given INSERT on an outbox: what it says of its transaction is its own, or refused.
         """CREATE OR REPLACE FUNCTION {s}.mark() RETURNS trigger LANGUAGE plpgsql
             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
             BEGIN
-                IF EXISTS (SELECT FROM released) THEN
+                IF EXISTS (SELECT FROM released WHERE maia_row <= 0
+                        OR (maia_xid, maia_started) <> (pg_current_xact_id(), transaction_timestamp())) THEN
+                    RAISE check_violation USING MESSAGE = 'columns maia_... of an outbox are set by itself';
+                ELSIF EXISTS (SELECT FROM released) THEN
                     INSERT INTO {s}.commits (release, xid, started)
                         VALUES (TG_ARGV[0], pg_current_xact_id(), transaction_timestamp())
                         ON CONFLICT DO NOTHING;
                 END IF;
                 RETURN NULL;
             END $$""",
-        """CREATE OR REPLACE FUNCTION {s}.take_position() RETURNS trigger LANGUAGE plpgsql
+        """CREATE OR REPLACE FUNCTION {s}.take_turn() RETURNS trigger LANGUAGE plpgsql
             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
             BEGIN
-                LOCK TABLE {s}.turn IN SHARE ROW EXCLUSIVE MODE;
-                UPDATE {s}.commits SET position = nextval({positions})
+                UPDATE {s}.commits SET turn = nextval({turns})
                     WHERE release = NEW.release AND xid = NEW.xid AND started = NEW.started;
                 PERFORM pg_notify({channel}, '');
                 RETURN NULL;
             END $$""",
-        "REVOKE ALL ON FUNCTION {s}.mark(), {s}.take_position() FROM PUBLIC",
-        "DROP TRIGGER IF EXISTS take_position ON {s}.commits",
-        """CREATE CONSTRAINT TRIGGER take_position AFTER INSERT ON {s}.commits
-            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {s}.take_position()""",
+        "REVOKE ALL ON FUNCTION {s}.mark(), {s}.take_turn() FROM PUBLIC",
+        "DROP TRIGGER IF EXISTS take_turn ON {s}.commits",
+        """CREATE CONSTRAINT TRIGGER take_turn AFTER INSERT ON {s}.commits
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {s}.take_turn()""",
     )
-    positions = sql.Literal(f"{schema.as_string(None)}.positions")
+    turns = sql.Literal(f"{schema.as_string(None)}.turns")
     for text in statements:
-        yield sql.SQL(text).format(s=schema, positions=positions, channel=sql.Literal(channel_name))
+        yield sql.SQL(text).format(s=schema, turns=turns, channel=sql.Literal(channel_name))
 
 
 # ------------------------------------------------------------ releases
@@ -355,7 +362,8 @@ async def install(connection: Connection, prepared: PreparedConnector, *, role: 
             sql.SQL(
                 "INSERT INTO {}.connection (format, incarnation, system_identifier, database)"
                 " SELECT %s, %s, system_identifier, oid FROM pg_control_system(), pg_database"
-                " WHERE datname = current_database() ON CONFLICT DO NOTHING"
+                " WHERE datname = current_database()"
+                " ON CONFLICT (is_only) DO UPDATE SET format = EXCLUDED.format"
             ).format(schema),
             [FORMAT, uuid4()],
         )
@@ -395,7 +403,7 @@ async def _grant(
         "USAGE ON SCHEMA {s}",
         "SELECT, UPDATE ON {s}.connection, {s}.releases, {s}.stores",
         "SELECT, INSERT, DELETE ON {s}.frames",
-        "SELECT, DELETE ON {s}.commits",
+        "SELECT, UPDATE (position), DELETE ON {s}.commits",
     ]
     statements = [sql.SQL("GRANT " + one + " TO {role}") for one in grants]
     names = {"s": schema, "role": sql.Identifier(role)}

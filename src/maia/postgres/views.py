@@ -408,7 +408,10 @@ class InstalledViews:
             with connection.transaction():
                 connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
                 connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
-                connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"maia {self.schema}",))
+                # No advisory lock: every role can hold one, and a reader would keep its own right alive.
+                own = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
+                if connection.execute(own, (self.schema, _ENTRIES)).fetchone() is not None:
+                    self._execute(connection, f"LOCK TABLE {self._entries} IN SHARE ROW EXCLUSIVE MODE")
                 yield
         except psycopg.errors.LockNotAvailable:
             raise ViewBusy("another transaction uses the table or the view") from None

@@ -179,20 +179,29 @@ class Profile:
 
     def lineage(self, name: str, *, at: Instant) -> tuple[VerifiedType, ...]:
         """Return the newest version of a type that is named, after those it was made from, all verified."""
-        return types_named(name, self.settings.types, constitutions=self.constitutions(), at=at)
+        return types_named(name, self.type_places(), constitutions=self.constitutions(), at=at)
+
+    def type_places(self) -> tuple[Path, ...]:
+        """Return where its types are: those of a login lie in its wallet."""
+        return (*self.settings.types, *wallet_places(self.settings.wallet))
 
     def definitions(self) -> tuple[SignedDefinition, ...]:
         """Read every definition that the participant has; nothing is verified yet."""
         from maia.config.input_files import read_definitions
         from maia.config.type_folder import in_order_of_making
 
-        return in_order_of_making(read_definitions(self.settings.types))
+        return in_order_of_making(read_definitions(self.type_places()))
 
 
 def _needed(profile: Profile, name: str, value: _Value | None) -> _Value:
     if value is None:
         raise ProfileIncomplete(f"the profile `{profile.path}` has no `{name}`")
     return value
+
+
+def wallet_places(wallet: Path | None) -> tuple[Path, ...]:
+    """Return the wallet, if there was a login: types are found in it by name."""
+    return () if wallet is None or not wallet.is_dir() else (wallet,)
 
 
 def types_named(

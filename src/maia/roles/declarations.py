@@ -2,6 +2,7 @@
 
     key courts = ed25519:…
     type Numberplate = "uk.gov.pito.Numberplate"
+    type Lorry = port.Lorry@customs
     fact case_assignment(who: principal, case: string)
     appointment court_order(case: string, plate: string) by courts
     role np_tracker(plate: string)
@@ -21,12 +22,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials import BadKey, BadName, Principal, principal_from_text
 from maia.credentials.appointments import PARAMETERS_MAX, ParameterKind
 from maia.credentials.names import checked_label
+from maia.errors import BadInput
 from maia.events import Kind
 from maia.predicates.language.literals import read_literal
 from maia.predicates.language.scanner import BadPredicateText, Scanner
@@ -88,12 +91,30 @@ class Names:
         return {name: one for name, one in self.declared.items() if isinstance(one, RoleDeclaration)}
 
     def type_called(self, name: str) -> VerifiedType | None:
-        """Return the type that the policy means by `name`."""
-        return self.types.get(self.aliases.get(name, name))
+        """Return the type that the policy means by `name`, if it means one."""
+        with suppress(KeyError, BadInput):
+            return self._type_meant(self.aliases.get(name, name))
+        return None
 
-    def unknown(self, what: str, name: str, known: Iterable[str], *, at: int) -> Complaint:
+    def must_be_type(self, name: str, *, at: int, is_alias_known: bool = True) -> VerifiedType:
+        """Return the type that the policy means by `name`; complain where that is none, or several."""
+        try:
+            return self._type_meant(self.aliases.get(name, name) if is_alias_known else name)
+        except KeyError:
+            raise self.unknown("type", name, [*self.aliases, *self.types], at=at) from None
+        except BadInput as problem:
+            raise self.unknown("type", name, self.aliases, at=at, said=problem.message) from problem
+
+    def _type_meant(self, word: str) -> VerifiedType:
+        """Find a type by its name or NAME@OWNER; the owner may be a key that the policy declares."""
+        name, _, owner = word.partition("@")
+        return self.types[f"{name}@{self.keys[owner]}" if owner in self.keys else word]
+
+    def unknown(
+        self, what: str, name: str, known: Iterable[str], *, at: int, said: str | None = None
+    ) -> Complaint:
         """Return the problem of an unknown name: each cause is reported once."""
-        said = f"there is no {what} `{shown(name)}`"
+        said = said or f"there is no {what} `{shown(name)}`"
         if self.is_incomplete or name in self.broken or did_you_mean(name, self.broken):
             return Consequence(said, at=at)
         hint = did_you_mean(name, known)
@@ -147,7 +168,8 @@ def import_policy(names: Names, parent: str, parents: Mapping[str, Policy]) -> N
 _KEY_TEXT: Final = re.compile(r"ed25519:[0-9A-Za-z]*")
 _MEANT: Final = re.compile(r"\w+\s+([\w-]{1,63})")
 _SWALLOWED: Final = re.compile(r"\n[ \t]+(key|type|fact|appointment|role)[ \t]+([A-Za-z0-9_-]{1,63})")
-_TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:@[^\s(),\"@]+)?")
+"""The name of a type, or NAME@OWNER."""
 
 
 def read_declaration(statement: Statement, names: Names, origin: str, problems: Problems) -> None:
@@ -220,12 +242,10 @@ def _type(scanner: Scanner, names: Names, _place: Place) -> None:
     if scanner.sees('"'):
         meant: str | None = str(read_literal(scanner, Kind.STRING))
     else:
-        meant = scanner.take_match(_TYPE_NAME)
+        meant = scanner.take_match(TYPE_NAME)
     if meant is None:
         raise scanner.expected("the name of a type")
-    if meant not in names.types:
-        hint = did_you_mean(meant, names.types)
-        raise Complaint(f"there is no type `{shown(meant)}`", at=type_at, hint=hint)
+    names.must_be_type(meant, at=type_at, is_alias_known=False)
     names.aliases[name] = meant
 
 

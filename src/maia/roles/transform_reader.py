@@ -36,28 +36,27 @@ from maia.expressions.summary_text import parse_every, parse_key, parse_measure,
 from maia.expressions.syntax import RULES_MAX, BadExpression, Rule, checked_rules, reads_of
 from maia.predicates.language.scanner import BadPredicateText
 from maia.predicates.syntax import BadPredicate
-from maia.roles.declarations import Names
+from maia.roles.declarations import TYPE_NAME, Names
 from maia.roles.policy import Transform
 from maia.roles.rule_reader import Reading, TermReader
-from maia.roles.statements import Fragment, Problems, Statement, did_you_mean
+from maia.roles.statements import Complaint, Fragment, Problems, Statement, did_you_mean
 from maia.roles.variables import sample_values
 from maia.types import VerifiedType
 
 AMENDING: Final = ("transform", "summarise", "restrict")
-_TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ROLE: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"
 _TRANSFORM: Final = re.compile(
-    rf"transform\s+(?P<type>{_TYPE_NAME.pattern})(?P<publication>\s+on\s+publication)?"
+    rf"transform\s+(?P<type>{TYPE_NAME.pattern})(?P<publication>\s+on\s+publication)?"
     rf"\s+for\s+(?P<role>{_ROLE})"
-    rf"(?:\s+(?P<as>as)\s+(?P<result>{_TYPE_NAME.pattern}))?\s*"
+    rf"(?:\s+(?P<as>as)\s+(?P<result>{TYPE_NAME.pattern}))?\s*"
 )
 _SUMMARISE: Final = re.compile(
-    rf"summarise\s+(?P<type>{_TYPE_NAME.pattern})\s+for\s+(?P<role>{_ROLE})"
-    rf"\s+as\s+(?P<result>{_TYPE_NAME.pattern})\s+every\s+(?P<every>.*)",
+    rf"summarise\s+(?P<type>{TYPE_NAME.pattern})\s+for\s+(?P<role>{_ROLE})"
+    rf"\s+as\s+(?P<result>{TYPE_NAME.pattern})\s+every\s+(?P<every>.*)",
     re.DOTALL,
 )
 _RESTRICT: Final = re.compile(
-    rf"restrict\s+(?P<type>{_TYPE_NAME.pattern})\s+to\s+(?P<role>{_ROLE})\s*(?P<terms>\([^()]*\))?"
+    rf"restrict\s+(?P<type>{TYPE_NAME.pattern})\s+to\s+(?P<role>{_ROLE})\s*(?P<terms>\([^()]*\))?"
     r"\s+when\s+(?P<premise>.*)",
     re.DOTALL,
 )
@@ -74,13 +73,10 @@ _STATEMENTS: Final = {
 def take_type(reader: TermReader) -> VerifiedType:
     """Read the name of an event type."""
     at = reader.scanner.mark()
-    name = reader.scanner.take_match(_TYPE_NAME)
+    name = reader.scanner.take_match(TYPE_NAME)
     if name is None:
         raise reader.scanner.expected("a type, or `topic`, `network` or `type` and a pattern in quotes")
-    event_type = reader.names.type_called(name)
-    if event_type is None:
-        raise reader.names.unknown("type", name, [*reader.names.aliases, *reader.names.types], at=at)
-    return event_type
+    return reader.names.must_be_type(name, at=at)
 
 
 # What does a grant make of events?
@@ -279,7 +275,7 @@ def _is_about(amendment: _Amendment, head: re.Match[str], grant: Statement, name
     wanted = names.type_called(amendment.type_name)
     for word, fragment in grant.clauses:
         if word == "may" and amendment.action.value in _NAME.findall(fragment.text.partition("(")[0]):
-            spoken = _TYPE_NAME.findall(fragment.text.partition("(")[0])
+            spoken = TYPE_NAME.findall(fragment.text.partition("(")[0])
             found = names.type_called(spoken[-1]) if spoken else None
             return found is not None and wanted is not None and found.name == wanted.name
     return False
@@ -293,9 +289,9 @@ def _amendment(statement: Statement, names: Names, problems: Problems) -> _Amend
         problems.add(head.problem(word, f"a `{word}` is written as `{shape}`"))
         return None
     label = f"{word} {found.group('type')}"
-    event_type = names.type_called(found.group("type"))
-    if event_type is None:
-        refusal = names.unknown("type", found.group("type"), names.types, at=found.start("type"))
+    try:
+        event_type = names.must_be_type(found.group("type"), at=found.start("type"))
+    except Complaint as refusal:
         head.report(problems, label, refusal)
         return None
     if found.group("role") not in names.roles:

@@ -4,7 +4,7 @@
     maia.spark.stream(spark, "LabResult", profile="dashboard.maia")
 
 `governed` is left for `maia.spark.governed.table` itself, because importing it
-loads PySpark; `table`, `stream` and `close` are loaded when they are first asked for.
+loads PySpark; `table`, `stream`, `close` and `check_endpoint` are loaded when they are first asked for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource,
 from maia.spark.session.java_home import check_spark_version
 
 if TYPE_CHECKING:
+    from maia.spark.endpoint import check_endpoint
     from maia.spark.tables import close, stream, table
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ReaderIdentity",
     "RingKeys",
     "SeveralSources",
+    "check_endpoint",
     "close",
     "stream",
     "table",
@@ -37,7 +39,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Return one of the functions that need a Spark session from its home."""
-    if name not in {"close", "stream", "table"}:
+    if name not in {"check_endpoint", "close", "stream", "table"}:
         raise AttributeError(f"module `maia.spark` has no attribute `{name}`")
     check_spark_version(import_module("pyspark").__version__)
-    return getattr(import_module("maia.spark.tables"), name)
+    home = "maia.spark.endpoint" if name == "check_endpoint" else "maia.spark.tables"
+    return getattr(import_module(home), name)

@@ -166,12 +166,14 @@ async def ask_testers(
     now: Instant,
     within_s: float = FETCH_S,
     allowed: frozenset[str] | None = None,
+    also: Mapping[Principal, str] | None = None,
 ) -> Fetched:
     """Ask each tester once, at the first of its locations that answers; say what came of it.
 
-    With `allowed`, only these addresses are dialled, whatever certificates say.
+    With `allowed`, only these addresses are dialled, whatever certificates say. Those in `also` are asked at
+    a location of the caller's, where no certificate names one.
     """
-    places = _places(certificates, now, allowed)
+    places = {by: [text] for by, text in (also or {}).items()} | _places(certificates, now, allowed)
     statements: list[SignedStatement] = []
     problems: dict[Principal, MaiaError] = {}
     streams: dict[Principal, SignedDefinition] = {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -108,15 +109,37 @@ class SparkView:
     is_open: bool = False
     """Whether every row is admitted."""
 
-    def of(self, events: DataFrame) -> DataFrame:
-        """Return `events`, whose columns are called by uid, as the View shows them."""
+    def of(self, events: DataFrame, *kept: str) -> DataFrame:
+        """Return `events`, whose columns are called by uid, as the View shows them, and these others."""
         _check_columns(events, self.stored)
         admitted = events if self.is_open else events.where(self.admits)
         if self.at_once is not None:
-            return admitted.select(*self.at_once)
-        seen = admitted.select(*self.seen)
+            return walled(admitted.select(*self.at_once, *kept))
+        seen = admitted.select(*self.seen, *kept)
         wanted = seen if self.interest is None else seen.where(self.interest)
-        return wanted.select(*self.delivered)
+        return walled(wanted.select(*self.delivered, *kept))
+
+
+_WALL: Final = "the wall"
+
+
+def walled(shown: DataFrame) -> DataFrame:
+    """Return the same table, such that nothing written over it reaches a row or a value behind it (A93).
+
+    Analysis looks for a column that a `select` has dropped in the plan below, and for the hidden columns
+    of a source; it does neither behind a view. The optimiser joins neighbouring filters, merges
+    projections and moves filters through them; it does neither where a projection that is not
+    deterministic has a filter above it. Everything below is ours: it has no side effects, so Spark may
+    rearrange it, push it down and prune it. It costs one comparison of two numbers for each row.
+    """
+    marked = shown.select("*", F.spark_partition_id().alias(_WALL))
+    table = marked.where(F.col(f"`{_WALL}`") >= F.lit(0)).drop(_WALL)
+    session, name = shown.sparkSession, f"maia_{uuid4().hex}"
+    table.createTempView(name)
+    try:
+        return session.table(name)
+    finally:
+        session.catalog.dropTempView(name)
 
 
 def to_spark(
@@ -433,9 +456,7 @@ class SparkSummary:
         )
         named = [F.col(key).alias(one.uid) for key, one in zip(keys, summary.keys, strict=True)]
         made = [_made(place, one, summary).alias(one.uid) for place, one in enumerate(summary.measures)]
-        # What a user asks of a key is not asked of groups that are not shown: nothing passes this filter.
-        barrier = F.spark_partition_id() >= F.lit(0)
-        derived = found.where(F.col("events") >= summary.at_least).where(barrier).select(*named, *made)
+        derived = found.where(F.col("events") >= summary.at_least).select(*named, *made)
         return self.behind.of(derived)
 
     def start_column(self, published_at: Column) -> Column:

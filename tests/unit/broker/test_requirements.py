@@ -150,11 +150,16 @@ def test_a_durable_subscription_is_served_by_the_statement_of_the_moment():
     anna = member(net, "anna", HERE, WRITE, clearance=3)
     first = member(net, "reader", HERE, READ, rank=2)
     durable(first, "mine", requires=parse_requirement("clearance >= 3"))
+    low = member(net, "low", HERE, READ, rank=1)
+    durable(low, "mine")
     ref = anna.advertise(requires=parse_requirement("rank >= 2"))
     publish(anna, ref, "A")
     assert plates(first) == ["A"]
+    assert plates(low) == []
     first.hang_up()
+    show(low, rank=2)
     publish(anna, ref, "B")
+    assert plates(low) == ["B"]
     show(anna, clearance=1)
     publish(anna, ref, "C")
     net.advance(1000)

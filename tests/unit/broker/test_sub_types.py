@@ -9,8 +9,9 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.broker.publication import projection
 from maia.credentials import Action, TestKind, TypeName, Validity
+from maia.credentials.requirements import parse_requirement, requirement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.events import Attribute, Instant, Kind, attribute_uid, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import (
     Added,
@@ -21,8 +22,10 @@ from maia.types import (
     sign_definition,
     type_id,
 )
-from maia.wire.messages import AskState, Carried, Deliver, Offer, Published
+from maia.wire.columns import frame_to_columns
+from maia.wire.messages import AskState, Carried, Deliver, Offer, Publish, Published, PublishTo
 from support.broker import NOW, SECOND, Net, sighting
+from support.coalition import TRUST, show
 from support.revoking import Issuer
 from support.sealed_net import state_of
 from support.sub_types import (
@@ -400,3 +403,23 @@ def test_what_was_said_goes_with_the_right_to_say_it(tested, lost):
         ref = billing.subscribe()
         billing.say(AskState(77, ref))
         assert not billing.all_heard(Deliver)
+
+
+@pytest.mark.parametrize("is_default", [True, False])
+def test_what_the_publisher_of_a_sub_type_requires_holds_for_readers_of_the_super_type(is_default: bool):
+    town = Town(identity=TRUST)
+    low, high = (town.client(BILLING, "Met broker") for _ in range(2))
+    show(low, rank=1)
+    show(high, rank=2)
+    low.subscribe()
+    high.subscribe()
+    camera, required = town.camera(), parse_requirement("rank >= 2")
+    told = {"requires": required} if is_default else {}
+    offer = speak(camera, town.world.charge, "advertise", **told)
+    frame = frame_to_columns(frame_of([charge()], CHARGE_KINDS))
+    if is_default:
+        camera.say(Publish(offer, 0, int(NOW), 1, frame))
+    else:
+        camera.say(PublishTo(offer, 0, int(NOW), 1, frame, requirement_to_bytes(required)))
+    assert [event[NUMBERPLATE] for event in high.events()] == ["LC04 ABC"]
+    assert low.events() == []

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from maia.client import ClientClosed, Delivered, GapDetected, RefusedByBroker
-from maia.client.api.subscription import ROWS_WAITING_MAX, Subscription
+from maia.client.api.subscription import BYTES_WAITING_MAX, ROWS_WAITING_MAX, Subscription
 from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Column, Frame, Kind
 from support.client_session import NOW, STORY, Played
@@ -91,6 +91,18 @@ async def test_the_client_is_asked_when_there_is_no_room_and_when_there_is_again
 ):
     for sequence in range(2):
         subscription._take(delivered(sequence, rows=ROWS_WAITING_MAX // 2))
+    assert not subscription._has_room
+    assert home.asked == 1
+    await anext(subscription)
+    assert subscription._has_room
+    assert home.asked == 2
+
+
+@in_a_loop
+async def test_a_few_long_frames_leave_no_room_either(subscription: Subscription, home: Home):
+    """A89 (N5): the client stops reading when the bytes that wait are too many, however few the events."""
+    for sequence in range(2):
+        subscription._take(replace(delivered(sequence), size=BYTES_WAITING_MAX // 2))
     assert not subscription._has_room
     assert home.asked == 1
     await anext(subscription)

@@ -226,3 +226,15 @@ def test_a_closed_file_that_was_edited_becomes_no_table(tmp_path):
     with LedgerFiles(folder) as ledger, pytest.raises(BadLedger):
         roll_ledger(ledger.closed(), tables)
     assert not list(tables.glob("*.parquet"))
+
+
+def test_no_ledger_is_kept_in_a_folder_that_others_can_change(tmp_path):
+    """A84: another account could put files of its own in place of these."""
+    folder = tmp_path / "ledger"
+    with LedgerFiles(folder):
+        pass
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for mode in (0o770, 0o702):
+        folder.chmod(mode)
+        with pytest.raises(LedgerUnavailable, match="can be changed by others"):
+            LedgerFiles(folder)

@@ -57,6 +57,18 @@ def test_a_level_leaves_lines_out_and_text_is_for_people() -> None:
     assert not stream.getvalue().startswith("{")
 
 
+def test_what_is_refused_where_nothing_is_wrong_is_no_warning() -> None:
+    stream = io.StringIO()
+    for code in (
+        "STATEMENT-OLD",
+        "UNAVAILABLE-LINK-NOT-NEEDED",
+        "SEALING-NOT-BY-A-MEMBER",
+        "STATEMENT-FORMAT",
+    ):
+        Telemetry(stream).note("refused", {"code": code})
+    assert [line["level"] for line in lines_of(stream)] == ["info", "info", "info", "warning"]
+
+
 def test_a_closed_log_does_not_stop_the_broker() -> None:
     stream = io.StringIO()
     telemetry = Telemetry(stream, log_format="json")

@@ -8,6 +8,7 @@ import pytest
 
 from maia.clock import system_now
 from maia.organisation import Organisation
+from maia.organisation.joining import WouldLeave
 from maia.profile import read_profile
 from maia.types import verify_definition
 
@@ -78,3 +79,37 @@ def test_a_check_says_what_would_change_and_changes_nothing(
     assert would.files > 5
     assert before == {one: one.read_bytes() for one in rotterdam.folder.rglob("*") if one.is_file()}
     assert rotterdam.network.owner == rotterdam.principal
+
+
+def test_a_grant_from_before_its_issuer_joined_is_refused_with_both_ways_out(
+    ports: tuple[Organisation, Organisation], tmp_path: Path
+) -> None:
+    hamburg, rotterdam = ports
+    customs = Organisation.create(tmp_path / "customs")
+    early = rotterdam.grant(customs.principal, may="subscribe:ShipMovement").save(tmp_path / "early.grant")
+    with pytest.raises(WouldLeave, match="what `rotterdam` has granted it then grants again"):
+        rotterdam.join(hamburg.invite(rotterdam.principal).save(tmp_path / "rotterdam.invite"))
+    rotterdam.join(tmp_path / "rotterdam.invite", leave=True)
+    customs.join(hamburg.invite(customs.principal).save(tmp_path / "customs.invite"))
+    with pytest.raises(WouldLeave, match=r"`--leave` does so; to stay, have `ed25519:.*` join first and"):
+        customs.join(early)
+    later = rotterdam.grant(customs.principal, may="subscribe:ShipMovement").save(tmp_path / "later.grant")
+    assert customs.join(later).offer.types == ("ShipMovement",)
+
+
+def test_a_right_that_rests_on_another_is_found_with_it(
+    ports: tuple[Organisation, Organisation], tmp_path: Path
+) -> None:
+    """A member's right is shown with the grant that it rests on, and none of its own types."""
+    hamburg, rotterdam = ports
+    hamburg.define("Manifest", ship="string")
+    grant = hamburg.grant(rotterdam.principal, may="subscribe:Manifest", delegable=True)
+    rotterdam.join(grant.save(tmp_path / "rotterdam.grant"))
+    pilot = rotterdam.add_member("pilot", may="subscribe:Manifest")
+    by_issuer = {
+        one.certificate.authority.resources.owner: [
+            below.certificate.issuer for below in rotterdam.rests_on(one)
+        ]
+        for one in rotterdam.issued_to(pilot.principal())
+    }
+    assert by_issuer == {rotterdam.principal: [], hamburg.principal: [hamburg.principal]}

@@ -29,6 +29,14 @@ def test_check_names_whatever_was_changed_and_install_mends_it(clinic: Clinic) -
     clinic.install(STORE + RELEASE)
     clinic.install(STORE + RELEASE)
     assert differences(clinic) == []
+    # The format before this one ordered commits by a lock.
+    clinic.sql(
+        "ALTER TABLE maia.commits DROP COLUMN turn",
+        "CREATE TABLE maia.turn ()",
+        "UPDATE maia.connection SET format = 1",
+    )
+    assert "INPUT-POSTGRES-NOT-INSTALLED" in clinic.postgres("check").stderr
+    clinic.install(STORE + RELEASE)
     clinic.sql(
         "ALTER TABLE prescriptions DISABLE TRIGGER maia_maia_prescriptions_insert",
         "CREATE OR REPLACE FUNCTION maia.release_prescriptions() RETURNS trigger LANGUAGE plpgsql"

@@ -22,8 +22,9 @@ from maia.cli.pipeline.source import CredentialsOf, KeyOf, LogOptions, RecordOf,
 
 if TYPE_CHECKING:
     from maia.api.responses import PolicyAnswer
+    from maia.credentials import Principal
+    from maia.profile.type_names import NamedTypes
     from maia.roles import Policy, RoleDeclaration
-    from maia.types import VerifiedType
 
 
 app = command_group("Check policies, put them in force, show the one that is.")
@@ -80,7 +81,7 @@ def check(
 
     # Without a domain, `here` is a key without an owner: everything can be checked but that key.
     here = new_signing_key().principal if domain is None else read_principal(domain)
-    known, read = _types(types or []), dict[str, Policy]()
+    known, read = _types(types or [], own=here), dict[str, Policy]()
     for name, path in _parents(parent).items():
         read[name] = parse_policy(read_text(path), origin=name, domain=here, parents=dict(read), types=known)
     found = parse_policy(read_text(file), origin=str(file), domain=here, parents=read, types=known)
@@ -136,8 +137,10 @@ def load(file: PolicyPath, caller: EntitledCaller, parent: Parents = None, as_js
     from maia.api.client import new_once
     from maia.api.requests import PolicyBody
     from maia.api.responses import PolicyAnswer
+    from maia.profile.type_names import owners_named
 
-    body = PolicyBody(read_text(file), {name: read_text(path) for name, path in _parents(parent).items()})
+    text, parents = read_text(file), {name: read_text(path) for name, path in _parents(parent).items()}
+    body = PolicyBody(text, parents, owners_named("\n".join([text, *parents.values()])))
     with caller.client() as client:
         found = client.call("PUT", "/v1/policy", body, answer=PolicyAnswer, once=new_once())
         lines = [*_lines(found), *_fallen(found), *published_line(client)]
@@ -167,25 +170,21 @@ def shown_role(role: RoleDeclaration) -> str:
     return f"{role.name}({', '.join(f'{one.name}: {one.kind.value}' for one in role.parameters)})"
 
 
-def _types(paths: list[Path]) -> dict[str, VerifiedType]:
-    """Verify definitions from files; the last part of a name is enough where no two types share it."""
+def _types(paths: list[Path], *, own: Principal) -> NamedTypes:
+    """Verify definitions from files, and return their types by the words of a policy of `own`."""
     from maia.config.constitutions import read_constitutions
     from maia.config.input_files import QUORUM_SUFFIX, read_definitions
     from maia.config.type_folder import verified_lineage
+    from maia.profile.type_names import NamedTypes
 
     signed, now = read_definitions(one for one in paths if one.suffix != QUORUM_SUFFIX), moment(None)
     quorums = read_constitutions(paths)
     owned = {(one.definition.name.owner, one.definition.name.name) for one in signed}
-    full: dict[str, VerifiedType] = {}
-    for owner, name in owned:
-        lineage = verified_lineage(
-            signed, owner=owner, name=name, version=None, at=now, constitutions=quorums
-        )
-        full[name] = lineage[-1]
-    short: dict[str, list[VerifiedType]] = {}
-    for name, found in full.items():
-        short.setdefault(name.rpartition(".")[2], []).append(found)
-    return {word: found[0] for word, found in short.items() if len(found) == 1} | full
+    newest = [
+        verified_lineage(signed, owner=owner, name=name, version=None, at=now, constitutions=quorums)[-1]
+        for owner, name in owned
+    ]
+    return NamedTypes(newest, own=own, folders=[one.parent for one in paths])
 
 
 def _parents(words: list[str] | None) -> dict[str, Path]:

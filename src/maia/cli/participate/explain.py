@@ -12,6 +12,8 @@ import typer
 from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.participate.membership import TypeOptions
+from maia.cli.participate.subscribe import on_topics_text
+from maia.cli.profile_option import how_to_get
 from maia.cli.trust.grants import one_action
 from maia.config.grant_terms import BadGrant
 from maia.errors import Refusal
@@ -34,6 +36,9 @@ EXAMPLES: Final = (
 )
 
 
+_NO_CHAIN: Final = "POLICY-NO-CHAIN"
+
+
 class RequirementUnmet(Refusal):
     """The identity statement of a principal does not meet what the other side requires."""
 
@@ -41,6 +46,7 @@ class RequirementUnmet(Refusal):
 
 
 def explain(
+    context: typer.Context,
     principal: Annotated[str, typer.Option(help="Who asks: key or .pub file.")],
     action: Annotated[str, typer.Option(help="connect install publish subscribe extend manage.add …")],
     credentials: Annotated[
@@ -84,6 +90,9 @@ def explain(
     is_typed = meant.named is not None or meant.definition is not None
     if is_typed and (network is None or action not in ("connect", "install")):
         history = meant.history(quorums)
+        if meant.topic is not None:
+            tree, below = history[-1].definition.name.name, action == "subscribe"
+            filter_text = on_topics_text(meant.topic, filter_text, tree, below=below)
         request = _request_about_type(principal, action, history, filter_text, now, quorums)
     else:
         request = _request_about_network(principal, action, network, coordinator)
@@ -99,7 +108,10 @@ def explain(
     record: dict[str, object] = {"reasons": reasons.records(reader)}
     if isinstance(decision, Denial):
         refused = {"permitted": False, "code": decision.code}
-        answer([f"no [{decision.code}]", *because], refused | record, as_json=as_json)
+        is_about_member = decision.code == _NO_CHAIN and meant.named is not None
+        way = how_to_get(context.obj, action, str(meant.named)) if is_about_member else None
+        lines = [f"no [{decision.code}]", *because, *([f"  way out    {way}"] if way else [])]
+        answer(lines, refused | record, as_json=as_json)
         return ANSWER_NO
     required, met = _required(requires, identity, request.principal, now)
     if not met:
@@ -252,11 +264,18 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.expressions import format_rule
     from maia.expressions.summary_text import format_summary
     from maia.policy import shows
-    from maia.predicates import format_predicate
+    from maia.predicates import ALWAYS, format_predicate
     from maia.predicates.language.writer import format_literal
 
     names = _names(event_type)
-    lines: list[str] = []
+    steps = [*view.on_publication, *(step for window in view.windows for step in window.transformations)]
+    lines = [
+        f"  needs      a secret or table of {by} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
+        for by in dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
+    ]
+    is_sealed = event_type is not None and event_type.sealing is not None
+    if is_sealed and view.windows and all(window.transformations for window in view.windows):
+        lines.append("  sealed     this right brings a broker no key: read at a broker that has another one")
     for step in view.on_publication:
         written = "" if step.result is None else f"from {step.result.name}: "
         lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
@@ -270,7 +289,9 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
             if step.summary is not None:
                 every, per, assigned = format_summary(step.summary, names)
                 rules = "; ".join((f"every {every}", *(f"per {one}" for one in per), *assigned))
-            lines.append(f"  transforms {into}{rules}")
+            lines += [f"  transforms {into}{rules}"] if rules else []
+            if step.restriction != ALWAYS:
+                lines.append(f"  of these   where {format_predicate(step.restriction, names)}")
     lines += [
         f"  forced     {names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()
     ]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 EXAMPLES: Final = (
-    "Examples: maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
+    "Examples: maia login --as desk; "
+    "maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
     "--show order.appointment; maia login … --watch   (then: maia subscribe --credentials smith-wallet …)"
 )
 
@@ -121,9 +122,13 @@ def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_j
         for one in found.rights
     ]
     lines += [f"withheld     {one.right or one.rule}: {one.why} [{one.code}]" for one in found.withheld]
-    lines.append(
-        f"wallet       {folder.folder}: {files} files, to be renewed before {found.renew_before or 'never'}"
-    )
+    ends = min((one.until for one in found.rights if one.until is not None), default=None)
+    again = "" if ends is None else f"; log in again before {ends}, or stay with --watch"
+    lines.append(f"wallet       {folder.folder}: {files} files{again}")
+    if found.renew_before is not None:
+        lines.append(
+            "renewed      by clients that use it: the statements of validity in it, which are short-lived"
+        )
     record = {
         "principal": found.principal,
         "roles": [shown_call(one.membership.role, one.membership.arguments) for one in found.memberships],

@@ -238,7 +238,10 @@ class TypeOptions:
 
     named: Annotated[
         str | None,
-        typer.Argument(metavar="TYPE", help="The event type: its name among --types, or its file."),
+        typer.Argument(
+            metavar="TYPE",
+            help="The event type: its name among --types, or its file; or a topic, as /news/uk.",
+        ),
     ] = None
     definition: Annotated[
         Path | None,
@@ -253,9 +256,19 @@ class TypeOptions:
         typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
     ] = None
 
-    def history(self, constitutions: tuple[VerifiedConstitution, ...] = ()) -> list[SignedDefinition]:
+    @property
+    def topic(self) -> str | None:
+        """Return the topic that is named in place of a type."""
+        is_topic = self.named is not None and self.named.startswith("/") and not Path(self.named).is_file()
+        return self.named if is_topic else None
+
+    def history(
+        self, constitutions: tuple[VerifiedConstitution, ...] = (), *, wallet: Path | None = None
+    ) -> list[SignedDefinition]:
         """Return the type that is meant, after those it was made from."""
-        from maia.profile.profile import types_named
+        from maia.predicates.path_patterns import parse_path_pattern
+        from maia.profile.profile import types_named, wallet_places
+        from maia.types.definition import tree_label
 
         named, definition = self.named, self.definition
         if (named is None) == (definition is None):
@@ -264,12 +277,15 @@ class TypeOptions:
             definition = Path(named)
         if definition is not None:
             return history_of(definition, self.previous)
-        if not self.types:
+        places = [*(self.types or ()), *wallet_places(wallet)]
+        if not places:
             raise NoTypeNamed(
                 f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
                 "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
             )
-        found = types_named(str(named), self.types, constitutions=constitutions, at=moment(None))
+        if self.topic is not None:
+            named = tree_label(parse_path_pattern(self.topic))
+        found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
         return [one.signed for one in found]
 
 

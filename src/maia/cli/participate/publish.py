@@ -98,8 +98,9 @@ def publish(
 
     requires = parse_requirement(subscribers)
     member = participant.membership()
-    history = meant.history(member.constitutions)
+    history = meant.history(member.constitutions, wallet=member.wallet)
     event_type = verified(history, member.constitutions)
+    topic = topic or meant.topic
     fixed = {} if topic is None else _on_topic(topic, payload, event_type)
     if payload is not None and topic is None:
         raise BadEventLine("`--payload` is for an event on a topic: say `--topic`")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from maia.client import PublishedBy
     from maia.client.api.subscription import ReceivedEvent, Subscription
     from maia.predicates import Predicate
+    from maia.profile import Profile
     from maia.types import SignedDefinition, VerifiedType
 
 
@@ -113,34 +114,41 @@ def subscribe(
     from maia.credentials.requirements import parse_requirement
 
     member = participant.membership()
-    history = meant.history(member.constitutions)
+    history = meant.history(member.constitutions, wallet=member.wallet)
     event_type = verified(history, member.constitutions)
     if forget and durable is None:
         raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
+    topic = topic or meant.topic
     if topic is not None:
-        where = _on_topics(topic, where, event_type)
+        where = on_topics_text(topic, where, event_type.name.name)
     result = None if shown_as is None else history_of(shown_as, None)
     # A mistake is found before anything is dialled.
     check_durable_name(durable)
     check_filter(where, event_type if result is None else verified(result, member.constitutions))
     wanted = _Wanted(
-        where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result
-    )
+        where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result,
+        _called(event_type, context.obj),
+    )  # fmt: skip
     with explaining(context, meant.named or event_type.name.name, "subscribe", where):
         asyncio.run(_subscribe(member, history, wanted))
 
 
-def _on_topics(topic: str, where: str, event_type: VerifiedType) -> str:
+def _called(event_type: VerifiedType, profile: Profile | None) -> str:
+    name = event_type.name
+    is_ours = profile is None or str(name.owner) == profile.settings.domain
+    return name.name if is_ours else named(f"{name.name} of {name.owner}")
+
+
+def on_topics_text(topic: str, where: str, tree: str, *, below: bool = True) -> str:
     """Return a filter of the topics that are meant: a node includes those below it."""
     from maia.predicates import format_predicate
     from maia.predicates.path_patterns import parse_path_pattern
     from maia.types.definition import TOPIC, on_topics, tree_label
 
-    pattern = replace(parse_path_pattern(topic), has_rest=True)
-    if event_type.name.name != tree_label(pattern):
-        raise NotDeclared(
-            f"`{event_type.name.name}` does not declare `{topic}`: give the file of `maia topic declare`"
-        )
+    pattern = parse_path_pattern(topic)
+    pattern = replace(pattern, has_rest=below or pattern.has_rest)
+    if tree != tree_label(pattern):
+        raise NotDeclared(f"`{tree}` does not declare `{topic}`: give the file of `maia topic declare`")
     meant = format_predicate(on_topics([pattern]), {TOPIC.uid: TOPIC.name})
     return meant if where == "true" else f"{meant} and ({where})"
 
@@ -158,6 +166,8 @@ class _Wanted:
     as_json: bool
     state: bool
     shown_as: list[SignedDefinition] | None
+    called: str
+    """The type, with its owner where it is another organisation's."""
 
 
 async def _subscribe(member: Membership, history: list[SignedDefinition], wanted: _Wanted) -> None:
@@ -186,7 +196,9 @@ async def _subscribe(member: Membership, history: list[SignedDefinition], wanted
             on_warning=warned,
             timeout_s=member.wait_s,
         )
-        sys.stderr.write(f"subscribed to {history[-1].definition.name.name}\n")
+        sys.stderr.write(f"subscribed to {wanted.called}\n")
+        if subscription.hidden:
+            sys.stderr.write(f"hidden from you: {', '.join(sorted(subscription.hidden))}\n")
         sys.stderr.flush()
         is_told = True
         if subscription.warning is not None:
@@ -236,6 +248,7 @@ def _print(event: ReceivedEvent, *, as_json: bool) -> None:
         delivered = event.delivered
         record = {
             "event": record,
+            "hidden": sorted(event.hidden),
             "publisher": str(delivered.publisher),
             "published_by": _author_record(event.publisher),
             "published_at": str(delivered.published_at),

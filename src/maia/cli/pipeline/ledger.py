@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -265,17 +266,17 @@ class _Names:
             known = self.certificates.get(id_)
             said = None if known is None else known.certificate
             whose = "" if said is None else f" of {said.issuer} to {shown_subject(said.subject)}"
-            lines.append(f"by           certificate {id_.hex() if known is None else id_.hex()[:16]}{whose}")
+            lines.append(f"by           certificate {id_.hex()[:16]}{whose or ', which is not known here'}")
         return lines
 
 
 def _known_certificates() -> dict[bytes, SignedCertificate]:
-    """Return the certificates in the organisation and the profile in use, by their ids; skip what is none."""
+    """Return the certificates of the organisation, the profile in use and wallets here, by their ids."""
     found: dict[bytes, SignedCertificate] = {}
-    for folder in name_places():
-        for file in (*folder.glob("*/*.cert"), *folder.glob("*/*/*.cert")):
-            with suppress(MaiaError):
-                found |= {one.id: one for one in read_certificates([file])}
+    places = [one for folder in name_places() for one in (folder.glob("*/*.cert"), folder.glob("*/*/*.cert"))]
+    for file in chain(*places, Path.cwd().glob("*/*.cert")):
+        with suppress(MaiaError):  # it is none
+            found |= {one.id: one for one in read_certificates([file])}
     return found
 
 

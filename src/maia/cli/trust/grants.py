@@ -271,6 +271,13 @@ def right_lines(signed: SignedCertificate, *, by: bool = False) -> list[str]:
     return [*lines, f"  granted by {record['by']}"] if by else lines
 
 
+def narrowing(signed: SignedCertificate) -> list[str]:
+    """Return what narrows or changes what a certificate grants, in few words."""
+    record = right_record(signed)
+    only = [f"only {', '.join(_words(record['only']))}"] if "only" in record else []
+    return [*only, *(f"{word} {record[word]}" for word in _TERMS if word in record)]
+
+
 def _end(validity: Validity) -> str:
     return validity_record(validity)["not_after"]
 

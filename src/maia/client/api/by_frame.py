@@ -75,3 +75,12 @@ def next_frame(subscription: Subscription) -> Delivered | None:
 def call_on_arrival(subscription: Subscription, call: Callable[[], None] | None) -> None:
     """Have something called when a frame has arrived, or the end; `next_frame` has it."""
     subscription._on_arrival = call
+
+
+def call_on_waiting(subscription: Subscription, call: Callable[[int], None] | None) -> None:
+    """Have something told how many bytes wait for `next_frame`, and of every change; None ends that."""
+    if subscription._on_waiting is not None:
+        subscription._on_waiting(-subscription._bytes)
+    subscription._on_waiting = call
+    if call is not None:
+        call(subscription._bytes)

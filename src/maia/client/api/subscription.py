@@ -34,6 +34,8 @@ __all__ = ["AskedSubscription", "ReceivedEvent", "Subscription"]
 
 ROWS_WAITING_MAX: Final = 65_536
 """How many events may wait for the application before the client stops reading."""
+BYTES_WAITING_MAX: Final = 16 << 20
+"""How many bytes of memory these may take; one frame, however long, may always wait."""
 _WITHDRAW_S: Final = 30.0
 _STATE_S: Final = 10.0
 _FRAMES_AT_A_TIME: Final = 8
@@ -138,7 +140,7 @@ class Subscription:
         self._entry = entry
         self._frames: deque[Delivered] = deque()
         self._rows: deque[ReceivedEvent] = deque()
-        self._waiting = 0
+        self._waiting = self._bytes = 0
         self._taken = 0
         self._arrived = asyncio.Event()
         self._problem: MaiaError | None = None
@@ -157,6 +159,8 @@ class Subscription:
         """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
         self._on_arrival: Callable[[], None] | None = None
         """Called when a frame has arrived, or the end (`by_frame.py`)."""
+        self._on_waiting: Callable[[int], None] | None = None
+        """Called with the bytes that wait from now on, or wait no more (`by_frame.py`)."""
 
     def __repr__(self) -> str:
         """Return what it is about, how many events wait, and why it has ended if it has."""
@@ -186,7 +190,7 @@ class Subscription:
     @property
     def _has_room(self) -> bool:
         """Say whether the client should read on."""
-        return self._waiting < ROWS_WAITING_MAX
+        return self._waiting < ROWS_WAITING_MAX and self._bytes < BYTES_WAITING_MAX
 
     @property
     def waiting(self) -> int:
@@ -309,9 +313,9 @@ class Subscription:
     def _take(self, delivered: Delivered) -> None:
         """Take a frame that has arrived."""
         self._frames.append(delivered)
-        self._waiting += delivered.frame.rows
+        self._wait(delivered.frame.rows, delivered.size)
         self._arrive()
-        if self._waiting >= ROWS_WAITING_MAX:
+        if not self._has_room:
             self._client._check_room()
 
     def _note(self, notice: GapDetected | Changed | StateKnown) -> None:
@@ -363,11 +367,17 @@ class Subscription:
     def _take_frame(self) -> Delivered:
         frame = self._frames.popleft()
         self._handed_out = frame.position
-        was_full = self._waiting >= ROWS_WAITING_MAX
-        self._waiting -= frame.frame.rows
-        if was_full:
+        had_room = self._has_room
+        self._wait(-frame.frame.rows, -frame.size)
+        if not had_room:
             self._client._check_room()
         return frame
+
+    def _wait(self, rows: int, size: int) -> None:
+        self._waiting += rows
+        self._bytes += size
+        if self._on_waiting is not None:
+            self._on_waiting(size)
 
 
 def _rows_of(delivered: Delivered, subscription: Subscription) -> Iterator[ReceivedEvent]:

@@ -62,7 +62,7 @@ class AccessCore:
         limits = self._settings.limits
         self._cache = VerificationCache()
         self._registry = TypeRegistry(self._cache, limits, self._settings.constitutions)
-        self._policies = PolicyStore(key.principal, self._registry, limits)
+        self._policies = PolicyStore(key.principal, self._registry, self._settings)
         self._roles = RoleActivation(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)
@@ -70,6 +70,8 @@ class AccessCore:
         self._is_ahead = False
         self.has_news = False
         """Whether an act has left something for `due` to sign, sooner than was due before."""
+        self.has_new_policy = False
+        """Whether an act has put another policy in force."""
         self.stream: bytes | None = None
         """The signed type of the stream on which the domain publishes its statements, once it does."""
 

@@ -1,7 +1,7 @@
 """Which policy is in force, and does it survive a restart exactly as it was?
 
 A policy is kept as the text that was loaded, with the texts of the role sets
-that it imports and the ids of the event types that it was read with. After a
+that it imports and the ids of the event types that it names. After a
 restart the same texts are read again. Loading the same policy again makes no
 new version. A policy that cannot be read any more grants nothing: to go back to
 an older one could grant what was revoked since.
@@ -24,7 +24,6 @@ from sqlalchemy import select
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import (
-    Owner,
     Principal,
     TypeName,
     VerificationCache,
@@ -41,7 +40,7 @@ from maia.domain.access.cascade import end_memberships, revoke_rights
 from maia.domain.access.memberships import membership_from_bytes
 from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull, UnknownType
 from maia.domain.access.results import EntryKind, LoadedPolicy, Revoked
-from maia.domain.access.settings import AccessLimits
+from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, next_number
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import (
@@ -58,6 +57,8 @@ from maia.domain.storage.tables import (
 )
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.profile import UnknownTypeName
+from maia.profile.type_names import NamedTypes
 from maia.roles import Grant, Policy, SupportKind, ended_memberships, parse_policy
 from maia.roles.policy import CertificatePremise
 from maia.types import (
@@ -120,25 +121,6 @@ class TypeRegistry:
             found[verified.name] = verified
         return found
 
-    def newest(self, tables: Tables, now: Instant, domain: Principal) -> dict[str, VerifiedType]:
-        """Return the version of each readable name that was registered last.
-
-        The last word of a name is enough where no two types share it. Of owners that share a whole name,
-        the domain itself is meant; a name that only others share is left out, and so never guessed (A71).
-        """
-        owners: dict[str, dict[Owner, VerifiedType]] = {}
-        for one in self.holding(tables, now).values():
-            owners.setdefault(one.name.name, {})[one.name.owner] = one
-        full = {
-            name: found.get(domain) or next(iter(found.values()))
-            for name, found in owners.items()
-            if len(found) == 1 or domain in found
-        }
-        by_last_word: dict[str, list[VerifiedType]] = {}
-        for name, verified in full.items():
-            by_last_word.setdefault(name.rpartition(".")[2], []).append(verified)
-        return {word: found[0] for word, found in by_last_word.items() if len(found) == 1} | full
-
     def of_ids(self, tables: Tables, ids: Mapping[str, bytes], at: Instant) -> dict[str, VerifiedType]:
         """Return versions by what a policy calls them, as they held at a moment."""
         found: dict[str, VerifiedType] = {}
@@ -200,8 +182,8 @@ class _Read:
 class PolicyStore:
     """Reads policies, and remembers the one in force."""
 
-    def __init__(self, domain: Principal, registry: TypeRegistry, limits: AccessLimits) -> None:
-        self._domain, self._registry, self._limits = domain, registry, limits
+    def __init__(self, domain: Principal, registry: TypeRegistry, settings: AccessSettings) -> None:
+        self._domain, self._registry, self._settings = domain, registry, settings
         self._read: _Read | None = None
 
     def in_force(self, tables: Tables) -> Policy | None:
@@ -214,28 +196,32 @@ class PolicyStore:
             self._read = _Read(row.digest, self._read_again(tables, row))
         return self._read.policy
 
-    def unchanged(self, work: UnitOfWork, text: str, parents: Mapping[str, str]) -> PolicyRow | None:
+    def unchanged(
+        self, work: UnitOfWork, text: str, parents: Mapping[str, str], types: Mapping[str, VerifiedType]
+    ) -> PolicyRow | None:
         """Return the policy in force, if it is this text, read with these others and the types of now."""
         row = newest(work.tables)
         if row is None or row.text != text or self.in_force(work.tables) is None:
             return None
         known, ids, _ = _read_with_from_bytes(row.read_with)
-        types = {
-            name: one.id for name, one in self._registry.newest(work.tables, work.now, self._domain).items()
-        }
         # A parent may import those before it, so their order matters.
-        return row if list(known.items()) == list(parents.items()) and ids == types else None
+        if list(known.items()) != list(parents.items()):
+            return None
+        try:
+            return row if all(types[word].id == one for word, one in ids.items()) else None
+        except UnknownTypeName:
+            return None
 
     def put_in_force(
-        self, work: UnitOfWork, text: str, parents: Mapping[str, str]
+        self, work: UnitOfWork, text: str, parents: Mapping[str, str], types: Mapping[str, VerifiedType]
     ) -> tuple[Policy, PolicyRow]:
         """Read and keep a policy; refuse it with all its errors, and keep the one before."""
         if (
             len(text.encode()) + sum(len(one.encode()) for one in parents.values())
-            > self._limits.policy_bytes
+            > self._settings.limits.policy_bytes
         ):
-            raise ServiceFull(f"a policy has at most {self._limits.policy_bytes} bytes, with all it imports")
-        types = self._registry.newest(work.tables, work.now, self._domain)
+            most = self._settings.limits.policy_bytes
+            raise ServiceFull(f"a policy has at most {most} bytes, with all it imports")
         policy = read_policy(text, parents, types, self._domain)
         before = newest(work.tables)
         version = 1 if before is None else before.version + 1
@@ -246,6 +232,11 @@ class PolicyStore:
         row = PolicyRow(version, text, read_with, digest, work.actor.key, work.now)
         work.tables.put(POLICIES, [row])
         return policy, row
+
+    def types(self, work: UnitOfWork, owners: Mapping[str, str]) -> Mapping[str, VerifiedType]:
+        """Return the newest versions, by the words of a policy; `owners` are keys by its author's names."""
+        known = self._registry.holding(work.tables, work.now).values()
+        return NamedTypes(known, own=self._domain, folders=self._settings.name_folders, owners=owners)
 
     def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
         try:

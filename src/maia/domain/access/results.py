@@ -18,6 +18,7 @@ from maia.domain.access.settings import AccessLimits
 from maia.events import AttributeUid, Instant
 from maia.policy import View
 from maia.roles import RoleMembership
+from maia.types import SignedDefinition
 
 _CURSOR_MAX: Final = 128
 _Row = TypeVar("_Row")
@@ -160,6 +161,8 @@ class Wallet:
     """The present list of the domain, so that the first verifier need not wait for the next."""
     renew_before: Instant | None
     withheld: tuple[Withheld, ...] = ()
+    types: tuple[SignedDefinition, ...] = ()
+    """Every version of the types that rights are about."""
 
 
 class EntryKind(Enum):

@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, TypeName, Validity, certificate_from_bytes
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    Principal,
+    SignedCertificate,
+    TypeName,
+    TypePattern,
+    Validity,
+    certificate_from_bytes,
+)
 from maia.credentials.appointments import (
     AppointmentKind,
     Argument,
@@ -25,6 +34,7 @@ from maia.credentials.appointments import (
     appointment_from_bytes,
     read_word,
 )
+from maia.credentials.authority import EVENT_ACTIONS
 from maia.credentials.certificate import TestKind
 from maia.credentials.validity.statements import AuditHead
 from maia.domain.access import unit_of_work as remembering
@@ -79,7 +89,7 @@ from maia.roles import (
     rights,
     stated_arguments,
 )
-from maia.roles.policy import Tier, tier_of_certificate, tier_of_grant
+from maia.roles.policy import ResourceKind, Tier, tier_of_certificate, tier_of_grant
 from maia.types import SignedDefinition, VerifiedType
 
 _NO_PARENTS: Final[Mapping[str, str]] = {}
@@ -126,23 +136,32 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             return held_certificates(tables, now)
 
     def load_policy(
-        self, text: str, *, actor: Principal, now: Instant, parents: Mapping[str, str] | None = None
+        self,
+        text: str,
+        *,
+        actor: Principal,
+        now: Instant,
+        parents: Mapping[str, str] | None = None,
+        owners: Mapping[str, str] | None = None,
     ) -> LoadedPolicy:
         """Put a policy in force, or refuse it with all its errors and keep the last good one.
 
         `parents` are the texts of the role sets that the policy imports, each
-        after those that it imports itself. Memberships and rights that the new
+        after those that it imports itself. `owners` are the keys that the actor knows by names in the
+        text. Memberships and rights that the new
         policy does not grant end. The one that is in force already stays as
         it is, with its version.
         """
         with self._begin(actor, now) as work:
-            same = self._policies.unchanged(work, text, parents or _NO_PARENTS)
+            types = self._policies.types(work, owners or {})
+            same = self._policies.unchanged(work, text, parents or _NO_PARENTS, types)
             if same is not None:
                 return replace(loaded_of(same), is_unchanged=True)
             before = self._policies.in_force(work.tables)
-            policy, row = self._policies.put_in_force(work, text, parents or _NO_PARENTS)
+            policy, row = self._policies.put_in_force(work, text, parents or _NO_PARENTS, types)
             check_tiers(work.tables, policy, now)
             revoke_ungranted(work, policy, before=before)
+            self.has_new_policy = True
             work.record(
                 "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(work)
             )
@@ -153,6 +172,20 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         with self._store.reading() as tables:
             row = newest(tables)
             return None if row is None or self._policies.in_force(tables) is None else loaded_of(row)
+
+    def types_of_members(self) -> frozenset[tuple[Action, TypePattern]]:
+        """Return which types the policy in force lets members publish, or subscribe to."""
+        with self._store.reading() as tables:
+            policy = self._policies.in_force(tables)
+        if policy is None:
+            return frozenset()
+        granted = [one.privilege for some in policy.grants.values() for one in some]
+        return frozenset(
+            (action, TypePattern(policy.owner(one.resource.owner), one.resource.pattern, None))
+            for one in granted
+            if one.resource.kind is ResourceKind.TYPE
+            for action in one.actions & EVENT_ACTIONS
+        )
 
     # ------------------------------------------------------------ appointments and facts
 
@@ -483,6 +516,28 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             self._publisher.current(work.tables, work.now),
             renew,
             tuple(withheld),
+            self._types_of(work, [one.certificate for one in issued]),
+        )
+
+    def _types_of(
+        self, work: UnitOfWork, rights: Iterable[SignedCertificate]
+    ) -> tuple[SignedDefinition, ...]:
+        """Return the versions of the types that rights show, in the order of their registration."""
+        given = [one.certificate for one in rights]
+        said = [one.authority for one in given if isinstance(one, AuthorisationCertificate)]
+        results = {
+            (step.result.owner, step.result.name)
+            for one in said
+            for step in one.transformations
+            if step.result
+        }
+        patterns = [one.resources for one in said if isinstance(one.resources, TypePattern)]
+        known = self._registry.holding(work.tables, work.now) if patterns else {}
+        return tuple(
+            one.signed
+            for name, one in known.items()
+            if (name.owner, name.name) in results
+            or any(each.owner == name.owner and each.name.matches(name.name) for each in patterns)
         )
 
     def _reason(self, reason: str) -> str:

@@ -14,6 +14,8 @@ class AccessLimits:
 
     page: int = 500
     """Rows in one page of an answer."""
+    page_bytes: int = 1 << 20
+    """Bytes of statements in one page, beyond its first."""
     looked_at: int = 5_000
     """Rows that one page may read before it is handed out, full or not."""
     policy_bytes: int = 1 << 20
@@ -65,6 +67,8 @@ class AccessSettings:
     """How long a verified quote counts: a statement with its level ends then, too."""
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
+    name_folders: tuple[str, ...] = ()
+    """The profile and the organisation whose names of owners a policy may use."""
     limits: AccessLimits = field(default_factory=AccessLimits)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     """Who speaks for the quorums that own networks and types."""

@@ -44,7 +44,9 @@ def policy(access: AccessControl, call: Call[None]) -> answers.PolicyAnswer:
 ))  # fmt: skip
 def load_policy(access: AccessControl, call: Call[bodies.PolicyBody]) -> LoadedPolicy:
     body = call.asked
-    return access.load_policy(body.text, actor=call.actor, now=call.now, parents=body.parents)
+    return access.load_policy(
+        body.text, actor=call.actor, now=call.now, parents=body.parents, owners=body.owners
+    )
 
 
 @PAGES.serve(Endpoint(

@@ -108,6 +108,7 @@ def wallet_answer(wallet: Wallet) -> WalletAnswer:
         [statement_to_bytes(one) for one in wallet.statements],
         _moment(wallet.renew_before),
         [WithheldAnswer(one.rule, one.code, one.right, one.why) for one in wallet.withheld],
+        [definition_to_bytes(one) for one in wallet.types],
     )
 
 

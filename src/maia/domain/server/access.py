@@ -22,6 +22,7 @@ from maia.domain.facts.poller import FactAges, FactStream
 from maia.domain.server.access_config import PreparedAccess
 from maia.domain.server.background import (
     follow_issued,
+    let_own_broker,
     policy_file,
     pollers,
     publish_statements,
@@ -150,6 +151,9 @@ def _background(
         *(one.run() for one in pollers(config.facts, service, ages, records)),
         *(one.watch() for one in streams),
     ]
+    if prepared.own_broker is not None:
+        broker, passes_on = prepared.own_broker, config.broker_own_delegates
+        tasks.append(let_own_broker(*broker, service, identity.key, records, passes_on=passes_on))
     if not config.broker_addresses:
         return None, tasks
     settings = StreamSettings(

@@ -142,6 +142,12 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """Brokers that carry the domain's statements."""
     broker_hear: tuple[PrincipalWord, ...] = msgspec.field(name="broker.hear", default=())
     """More issuers whose statements are subscribed to: keys or .pub files."""
+    broker_own: PrincipalWord | None = msgspec.field(name="broker.own", default=None)
+    """The domain's own broker, a key or .pub file: it may do what the policy lets members do with types."""
+    broker_own_credentials: Path | None = msgspec.field(name="broker.own_credentials", default=None)
+    """The folder of that broker's credentials, into which the certificates for it are put."""
+    broker_own_delegates: bool = msgspec.field(name="broker.own_delegates", default=False)
+    """Whether that broker passes its rights on, to the processes that it consists of."""
     broker_carry_s: Positive = msgspec.field(name="broker.carry_s", default=10)
     """How many seconds a call waits for a broker to act on a statement."""
     policy_file: Path | None = msgspec.field(name="policy.file", default=None)
@@ -199,6 +205,7 @@ class PreparedAccess:
     types: tuple[SignedDefinition, ...] = field(default=(), repr=False)
     streams: tuple[StreamOfFacts, ...] = field(default=(), repr=False)
     pushes: tuple[tuple[Principal, Path], ...] = ()
+    own_broker: tuple[Principal, Path] | None = None
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
 
     @property
@@ -212,5 +219,6 @@ class PreparedAccess:
             identity_s=config.identity_lifetime_s,
             attested_s=config.identity_attested_s,
             constitutions=self.constitutions,
+            name_folders=tuple(str(place.parent) for place in config.policy_types),
             locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),
         )

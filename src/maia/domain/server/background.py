@@ -11,7 +11,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from maia.api.responses import WalletAnswer
 from maia.config.input_files import read_certificates, read_text
 from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.config.start_checks import opened
-from maia.credentials import Principal, SignedCertificate, certificate_to_bytes
+from maia.credentials import Principal, SignedCertificate, SigningKey, certificate_to_bytes
 from maia.credentials.validity.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder, PostgresChanges
@@ -31,7 +31,9 @@ from maia.domain.server.service import DomainService
 from maia.errors import BadInput, MaiaError
 from maia.events import SECOND, Instant
 from maia.keystore.wallet_folder import WalletFolder
+from maia.net.following import following
 from maia.net.observer import Records
+from maia.organisation.rights import Signing, let_broker
 
 # Which policy does the operator's file hold, and is it good enough to be put in force?
 #
@@ -109,7 +111,6 @@ def check_policy_file(prepared: PreparedDomain) -> None:
 
 
 PUSH_S: Final = 10.0
-ISSUED_S: Final = 1.0
 RENEW_S: Final = 300
 """How often it is asked at least what the policy grants a broker, beside what must be renewed sooner."""
 _BEAT_MOST_S: Final = 5.0
@@ -197,10 +198,11 @@ def source_of(config: FactConfig) -> FactSource | None:
 # ------------------------------------------------------------ certificates that were signed elsewhere
 
 
-async def follow_issued(folders: Iterable[Path], service: DomainService, records: Records) -> None:
+async def follow_issued(folders: Sequence[Path], service: DomainService, records: Records) -> None:
     """Register what the domain's key signs beside this process, as `maia grant` does, as files appear."""
     seen = set[Path]()
-    while folders:
+
+    async def take() -> None:
         for file in sorted({one for folder in folders for one in folder.glob("*.cert")} - seen):
             seen.add(file)
             now, by = service.clock(), service.principal
@@ -210,7 +212,9 @@ async def follow_issued(folders: Iterable[Path], service: DomainService, records
                 await service.ask(lambda access: access.hold(own, actor=by, now=now))  # noqa: B023 - awaited
             except MaiaError as problem:
                 records.note("refused", {"file": str(file), "code": problem.code, "why": problem.message})
-        await asyncio.sleep(ISSUED_S)
+
+    if folders:
+        await following(lambda: folders, take, records)
 
 
 def _is_over(signed: SignedCertificate, now: Instant) -> bool:
@@ -218,7 +222,35 @@ def _is_over(signed: SignedCertificate, now: Instant) -> bool:
     return end is not None and end < now
 
 
-# ------------------------------------------------------------ push_credentials certificates to brokers
+# ------------------------------------------------------------ certificates of brokers
+
+
+async def let_own_broker(
+    broker: Principal,
+    folder: Path,
+    service: DomainService,
+    key: SigningKey,
+    records: Records,
+    *,
+    passes_on: bool,
+) -> None:
+    """Let the domain's broker do what its policy lets members do with types, as `maia member add` does.
+
+    Without the right to a sealed type a broker gets no keys, and its members nothing to read.
+    """
+    while True:
+        service.has_policy.clear()
+        try:
+            signing = Signing(key, "", service.clock())
+            for action, types in await service.ask(lambda access: access.types_of_members()):
+                await asyncio.to_thread(
+                    let_broker, folder, broker, action, types, signing, passes_on=passes_on
+                )
+        except MaiaError as problem:
+            records.note("failed", {"broker": str(folder), "code": problem.code, "why": problem.message})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RENEW_S):
+                await service.has_policy.wait()
 
 
 async def push_credentials(

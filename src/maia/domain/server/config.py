@@ -42,7 +42,7 @@ from maia.config.settings import (
 )
 from maia.config.start_checks import check_folder, opened, right_to_connect
 from maia.config.type_folder import in_order_of_making
-from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.credentials.names import checked_label
 from maia.domain import DomainLimits, DomainSettings
 from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedAccess, StreamOfFacts
@@ -181,11 +181,21 @@ def _prepared_access(
     pushes = opened(
         config, "push", lambda: tuple((read_principal(one.subject), one.folder) for one in access.push)
     )
-    prepared = PreparedAccess(access, hear, held, types, streams, pushes, constitutions)
+    broker = opened(config, "broker.own", lambda: _own_broker(access))
+    prepared = PreparedAccess(access, hear, held, types, streams, pushes, broker, constitutions)
     if access.identity_community is not None:
         opened(config, "identity.community", lambda: checked_label(access.identity_community or ""))
     opened(config, "statements.period_s", lambda: prepared.settings)
     return prepared
+
+
+def _own_broker(access: AccessConfig) -> tuple[Principal, Path] | None:
+    own, folder = access.broker_own, access.broker_own_credentials
+    if own is None and folder is None:
+        return None
+    if own is None or folder is None:
+        raise BadFile("`broker.own` and `broker.own_credentials` go together")
+    return read_principal(own), folder
 
 
 def _stream(fact: FactConfig) -> StreamOfFacts:

@@ -71,6 +71,8 @@ class DomainService:
         self.fenced: StoreFenced | None = None
         self.has_news = asyncio.Event()
         """Set when there is something to state sooner than was due."""
+        self.has_policy = asyncio.Event()
+        """Set when another policy has come into force."""
         self.is_over = asyncio.Event()
         """Set when the service must not go on, because another process has taken its store over."""
 
@@ -85,6 +87,9 @@ class DomainService:
             raise
         if self._access.has_news:
             self.has_news.set()
+        if self._access.has_new_policy:
+            self._access.has_new_policy = False
+            self.has_policy.set()
         return answer
 
     async def announce(self, revoked: Iterable[Revoked]) -> bool:

@@ -27,8 +27,15 @@ class MqttLimits:
     """Messages of a client with QoS 1 or 2 that the broker has not answered for."""
     in_flight: int = 256
     """Messages to a client with QoS 1 or 2 that it has not acknowledged."""
+    in_flight_bytes: int = 256 << 10
+    """How many bytes these have; one message, however long, may always be under way."""
+    unread_bytes: int = 16 << 20
+    """Bytes of events that wait for one MQTT client or HTTP stream that does not read: beyond them messages
+    with QoS 0 are skipped, and subscriptions with QoS 1 or 2 and streams end, unless they are durable."""
     topic_aliases: int = 64
     subscriptions: int = 64
+    groups: int = 64
+    """Share groups (`$share/…`) of one account, each with a connection to the broker."""
     session_expiry_s: int = 7 * 86_400
     """How long a session may outlive its connection."""
     client_id_bytes: int = 128

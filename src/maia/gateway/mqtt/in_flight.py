@@ -27,11 +27,13 @@ class _Outgoing(msgspec.Struct):
 class InFlight:
     """Messages under way to one client, by their packet identifiers, in the order in which they were sent."""
 
-    __slots__ = ("_last_id", "messages")
+    __slots__ = ("_last_id", "bytes", "messages")
 
     def __init__(self) -> None:
         """Begin with none."""
         self.messages: dict[int, _Outgoing] = {}
+        self.bytes = 0
+        """How many bytes their payloads have."""
         self._last_id = 0
 
     def free_id(self) -> int:
@@ -44,6 +46,7 @@ class InFlight:
     def put(self, packet_id: int, publish: Publish, token: object) -> None:
         """Keep a message until the client has it; `token` names it to the broker's side."""
         self.messages[packet_id] = _Outgoing(publish, token)
+        self.bytes += len(publish.payload)
 
     def again(self) -> Iterator[Publish | Ack]:
         """Yield what is sent again on a new connection."""
@@ -57,6 +60,7 @@ class InFlight:
         """Forget all of them, with their session."""
         effects.extend(Acknowledge(one.token) for one in self.messages.values())
         self.messages.clear()
+        self.bytes = 0
 
     def end(self, body: bytes, effects: list[Effect]) -> bool:
         """Take a PUBACK on that says no more than that a message with QoS 1 has arrived; False if not so."""
@@ -65,6 +69,7 @@ class InFlight:
         if outgoing is None or outgoing.publish is None or outgoing.publish.qos != 1:
             return False
         del self.messages[packet_id]
+        self.bytes -= len(outgoing.publish.payload)
         if outgoing.token is not None:
             effects.append(Acknowledge(outgoing.token))
         return True
@@ -80,10 +85,12 @@ class InFlight:
         match packet.type:
             case Type.PUBACK if sent is not None and sent.qos == 1:
                 del self.messages[packet_id]
+                self.bytes -= len(sent.payload)
                 effects.append(Acknowledge(outgoing.token))
             case Type.PUBREC if sent is None or sent.qos == 2:
                 if sent is not None:
                     effects.append(Acknowledge(outgoing.token))
+                    self.bytes -= len(sent.payload)
                     outgoing.publish = None
                 if packet.reason < 0x80:
                     return Ack(Type.PUBREL, packet_id)

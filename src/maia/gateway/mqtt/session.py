@@ -72,6 +72,8 @@ from maia.gateway.topic_table import BadTopic, Columns, Interest, NotDeclared, T
 _FOR_EVER: Final = 0xFFFFFFFF
 _UNANSWERED_MAX: Final = 1024
 """Messages of a client that the broker has not answered for, before the client is not read any more."""
+_UNANSWERED_BYTES: Final = 2 << 20
+"""How many bytes these may have."""
 _ALIKE: Final = (0x30, 0x31, 0x32, 0x33)
 """How messages of QoS 0 and 1 begin that are not sent again."""
 _PUBACK: Final = Type.PUBACK << 4
@@ -82,6 +84,7 @@ _CLOSING_3: Final = {
     Reason.BAD_CLIENT_ID: 2,
     Reason.SERVER_UNAVAILABLE: 3,
     Reason.SERVER_BUSY: 3,
+    Reason.QUOTA_EXCEEDED: 3,
     Reason.BAD_USER_NAME_OR_PASSWORD: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
@@ -98,6 +101,7 @@ class _Unanswered(msgspec.Struct):
     rows: int
     packet_ids: list[int]
     """Of those with QoS 1 or 2, in order."""
+    size: int
 
 
 @dataclass(slots=True)
@@ -132,6 +136,7 @@ class MqttSession:
         """By their handles."""
         self._unanswered = 0
         """How many messages that are."""
+        self._unanswered_bytes = 0
         self._unacknowledged = 0
         """How many of them have QoS 1 or 2."""
         self._received: dict[int, bool] = {}
@@ -150,12 +155,14 @@ class MqttSession:
     @property
     def room(self) -> int:
         """Return how many messages may be sent to the client now."""
-        return self._in_flight_most - len(self._in_flight.messages) if self.is_connected else 0
+        if not self.is_connected or self._in_flight.bytes >= self._limits.in_flight_bytes:
+            return 0
+        return self._in_flight_most - len(self._in_flight.messages)
 
     @property
     def wants_input(self) -> bool:
         """Say whether the client should be read from; QoS 0 and 3.1.1 know no other limit."""
-        return self._unanswered < _UNANSWERED_MAX
+        return self._unanswered < _UNANSWERED_MAX and self._unanswered_bytes < _UNANSWERED_BYTES
 
     @property
     def has_will(self) -> bool:
@@ -196,7 +203,7 @@ class MqttSession:
                     self._subscription_answered(happened, effects)
                 case SubscriptionEnded(number, problem):
                     if self.subscriptions.pop(number, None) is not None:
-                        self._end_connection(Reason.NOT_AUTHORIZED, problem, now, effects)
+                        self._end_connection(_reason_of(problem), problem, now, effects)
                 case Attached():
                     self._attach(happened, now, effects)
                 case Lost(reason, problem):
@@ -233,7 +240,7 @@ class MqttSession:
         self._aliases.clear()
         self._subscribing.clear()
         self._answers.clear()
-        self._unanswered = self._unacknowledged = 0
+        self._unanswered = self._unanswered_bytes = self._unacknowledged = 0
         self._will, self._will_at, self.ends_at = connect.will, None, None
         self._keep_alive_s, self._heard_at = connect.keep_alive_s * 1.5, now
         asked = int(connect.properties.get(Property.SESSION_EXPIRY, 0))  # type: ignore[arg-type]  # a number
@@ -403,7 +410,7 @@ class MqttSession:
                 except BadInput:
                     pass  # one by one, then
                 else:
-                    waiting = _Unanswered(first >> 1 & 1, len(run), packet_ids)
+                    waiting = _Unanswered(first >> 1 & 1, len(run), packet_ids, sum(map(len, run)))
                     self._to_broker(row, columns, waiting, retain=bool(first & 1), effects=effects)
                     return
         for body in run:
@@ -417,6 +424,7 @@ class MqttSession:
             self._note_retained(row)
         self._handles += 1
         self._unanswered += waiting.rows
+        self._unanswered_bytes += waiting.size
         self._unacknowledged += len(waiting.packet_ids)
         self._answers[self._handles] = waiting
         effects.append(ToBroker(self._handles, row, columns, waiting.rows))
@@ -442,7 +450,7 @@ class MqttSession:
             return
         if qos == 2 and packet_id is not None:
             self._received[packet_id] = False
-        waiting = _Unanswered(qos, 1, [] if packet_id is None else [packet_id])
+        waiting = _Unanswered(qos, 1, [] if packet_id is None else [packet_id], len(packet.payload))
         self._to_broker(row, columns, waiting, retain=packet.retain, effects=effects)
 
     def _named(self, packet: Publish) -> str:
@@ -473,6 +481,7 @@ class MqttSession:
         self._unanswered -= rows
         if waiting.rows == 0:
             del self._answers[handle]
+            self._unanswered_bytes -= waiting.size
         packet_ids, waiting.packet_ids = waiting.packet_ids[:rows], waiting.packet_ids[rows:]
         self._unacknowledged -= len(packet_ids)
         if problem is not None:

@@ -40,6 +40,7 @@ from maia.credentials import NetworkName, Owner
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.gateway.mqtt.effects import MqttLimits
+from maia.gateway.server.shares import Shares
 from maia.gateway.server.upstream import UpstreamSettings
 from maia.gateway.topic_table import PayloadForm, Row, TopicTable, row_of
 from maia.private_files import exposure, make_private_folder
@@ -101,6 +102,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """MQTT connections at one time."""
     connections_before_connect: Positive = 256
     """Of these, connections whose client has not proved who it is."""
+    connections_per_account: Positive = 256
+    """MQTT connections and HTTP calls of one account at one time."""
+    sessions: Positive = 16_384
+    """MQTT sessions, of clients that are away as well."""
+    sessions_per_account: Positive = 256
+    """Of these, sessions of one account."""
+    unread_bytes_per_account: Positive = 64 << 20
+    """Bytes of events that wait for all readers of one account together."""
     connect_s: Positive = 10
     """How long a client may take for its CONNECT, and a broker to be reached."""
     retain_s: Positive = 86_400
@@ -159,6 +168,7 @@ class PreparedGateway:
 
     config: GatewayConfig
     upstream: UpstreamSettings = data_field(repr=False)
+    shares: Shares = data_field(repr=False)
 
     @property
     def table(self) -> TopicTable:
@@ -201,7 +211,14 @@ def prepare(config: GatewayConfig, *, now: Instant) -> PreparedGateway:
     upstream = UpstreamSettings(
         config.broker, network, TopicTable(rows), tuple(histories), constitutions, float(config.connect_s)
     )
-    return PreparedGateway(config, upstream)
+    shares = Shares(
+        connections_per_account=config.connections_per_account,
+        sessions=config.sessions,
+        sessions_per_account=config.sessions_per_account,
+        unread_bytes=config.limits.unread_bytes,
+        unread_bytes_per_account=config.unread_bytes_per_account,
+    )
+    return PreparedGateway(config, upstream, shares)
 
 
 def _opened(config: GatewayConfig, name: str, read: Callable[[], _Read], which: str = "") -> _Read:

@@ -17,6 +17,7 @@ from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation, Reason
 from maia.gateway.mqtt.session import refused_connection
 from maia.gateway.server.driver import Driver
 from maia.gateway.server.gateway import BadClientId, Gateway
+from maia.gateway.server.shares import AccountQuota
 from maia.net.tls import WrongTransport, principal_of_leaf
 from maia.net.tls_stream import SocketStream, TlsStream, open_stream
 
@@ -53,19 +54,23 @@ async def accept_clients(gateway: Gateway, listening: socket.socket, context: ss
     with listening:
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
+                accepted, where = await loop.sock_accept(listening)
             except OSError:  # no file descriptors left, for instance: others may close some
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
             else:
-                Connection(gateway, accepted, context)
+                Connection(gateway, accepted, context, str(where[0]))
 
 
 class Connection:
     """One TCP or TLS connection of an MQTT client."""
 
-    def __init__(self, gateway: Gateway, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, gateway: Gateway, accepted: socket.socket, context: ssl.SSLContext | None, address: str
+    ) -> None:
         """Shake hands, and wait for the CONNECT, not for long."""
         self._gateway = gateway
+        self.account: str | None = None
+        """The account whose share it is counted in, once its client has proved one."""
         self._splitter = Splitter(_FIRST_PACKET_MAX)
         self._early = bytearray()
         self._driver: Driver | None = None
@@ -76,7 +81,7 @@ class Connection:
         self._opening.add_done_callback(self._opened)
         seconds = gateway.config.connect_s
         self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
-        gateway.admitted(self)
+        gateway.admitted(self, address)
 
     async def _open(self, context: ssl.SSLContext | None) -> None:
         stream: SocketStream
@@ -160,7 +165,7 @@ class Connection:
 
     async def _welcome(self, packet: Connect) -> None:
         try:
-            driver, assigned = await self._gateway.session_for(packet, self._proved())
+            driver, assigned = await self._gateway.session_for(self, packet, self._proved())
         except (MaiaError, OSError) as problem:
             self._refuse(packet.version, _connack_reason(problem), problem)
             return
@@ -214,6 +219,8 @@ def _connack_reason(problem: Exception) -> Reason:
     match problem:
         case BadClientId():
             return Reason.BAD_CLIENT_ID
+        case AccountQuota():
+            return Reason.QUOTA_EXCEEDED
         case Unavailable() | OSError():
             return Reason.SERVER_UNAVAILABLE
         case _:

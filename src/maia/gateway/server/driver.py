@@ -36,6 +36,7 @@ from maia.gateway.mqtt.effects import (
 )
 from maia.gateway.mqtt.packets import Connect, Reason
 from maia.gateway.mqtt.session import MqttSession
+from maia.gateway.server.shares import Shares
 from maia.gateway.server.upstream import Progress, Upstream
 
 if TYPE_CHECKING:
@@ -53,9 +54,13 @@ class Household(Protocol):
     """Messages of clients that went to the broker."""
     delivered: int
     """Messages that went to clients."""
+    skipped: int
+    """Messages that clients did not get, because they did not read."""
+    shares: Shares
+    """What accounts hold."""
 
-    def retainer(self, driver: Driver) -> Upstream:
-        """Return the account's Maia client for retained messages, which outlives connections."""
+    def retainer(self, driver: Driver) -> Upstream | None:
+        """Return the account's Maia client for wills and retained messages, which outlives connections."""
         ...
 
     def join(self, driver: Driver, number: int, effect: OpenSubscription) -> None:
@@ -83,6 +88,7 @@ class Driver:
     def __init__(self, household: Household, account: str, session: MqttSession) -> None:
         """Drive a session of an account, which has no connection yet."""
         self.household, self.account, self.session = household, account, session
+        self.unread = household.shares.reader(account)
         self.upstream: Upstream | None = None
         self.progress: dict[str, Progress] = {}
         self.connection: Connection | None = None
@@ -142,15 +148,20 @@ class Driver:
         """Take note of what the broker answered for messages of the client."""
         self.feed(BrokerAnswered(answers))
 
+    def skipped(self, messages: int) -> None:
+        """Take note of messages that the client does not get, because it does not read."""
+        self.household.skipped += messages
+
     def ended(self, number: int, problem: MaiaError) -> None:
-        """Take note that the broker has ended a subscription."""
+        """Take note that a subscription has ended."""
         self.feed(SubscriptionEnded(number, problem))
 
     # -------------------------------------------------------- effects
 
     def feed(self, happened: Input) -> None:
         """Hand an input to the session, and perform what it asks for."""
-        before = len(self.session.subscriptions)
+        session = self.session
+        before = (session.is_connected, len(session.subscriptions))
         effects = self.session.handle(happened, system_now())
         if effects:
             self._perform(effects)
@@ -159,12 +170,11 @@ class Driver:
         while self._unsent:  # after all messages of one read
             self._unsent.popitem()[0].send()
         self._check_room()
-        session = self.session
-        if session.is_connected and len(session.subscriptions) == before:
+        if before == (True, len(session.subscriptions)) and session.is_connected:
             return  # nearly always
         if session.is_persistent and not self.is_over:
             self.household.keep(self)
-        if not session.is_connected and not session.has_will and not self.is_over:
+        if not session.is_connected and not self.is_over:
             self.let_go()
 
     def let_go(self, *, forget: bool = False) -> None:
@@ -172,7 +182,7 @@ class Driver:
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             self.spawn(upstream.stop(forget=forget))
-            self.household.away(self.account)
+        self.household.away(self.account)
 
     async def settled(self) -> None:
         """Return when nothing of an earlier connection is under way."""
@@ -225,8 +235,9 @@ class Driver:
                     assert_never(effect)
 
     def _publish(self, effect: ToBroker) -> None:
-        row = self.session.table.rows[effect.row]
-        upstream = self.household.retainer(self) if row.is_retained else self.upstream
+        row, upstream = self.session.table.rows[effect.row], self.upstream
+        if row.is_retained or upstream is None:  # the will of a client that has been away for a while
+            upstream = self.household.retainer(self)
         if upstream is not None:
             self.household.published += effect.rows
             upstream.publish(effect.row, effect.columns, effect.rows, effect.handle, self.answered)

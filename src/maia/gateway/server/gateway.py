@@ -23,6 +23,7 @@ from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
 from maia.errors import MaiaError, Refusal, Unavailable
+from maia.events import Instant
 from maia.gateway.mqtt.effects import (
     Lost,
     Messages,
@@ -36,9 +37,11 @@ from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.driver import Driver
+from maia.gateway.server.shares import AccountQuota, Unread
 from maia.gateway.server.upstream import Progress, Upstream
 from maia.net.observer import Records
 from maia.private_files import create_private, make_private_folder
+from maia.sessions.admission import Places
 
 if TYPE_CHECKING:
     from maia.gateway.server.connections import Connection
@@ -83,6 +86,7 @@ class _Group:
     """
 
     upstream: Upstream
+    unread: Unread
     opened: asyncio.Task[tuple[MaiaError | None, ...]] | None = None
     members: list[tuple[Driver, int]] = field(default_factory=list)
 
@@ -105,8 +109,13 @@ class _Group:
                 driver.take(msgspec.structs.replace(messages, number=number))
                 return
 
+    def skipped(self, messages: int) -> None:
+        """Take note of messages that no member gets, because none reads."""
+        for driver, _ in self.members[:1]:
+            driver.skipped(messages)
+
     def ended(self, number: int, problem: MaiaError) -> None:
-        """Tell all members that the broker has ended the subscription."""
+        """Tell all members that the subscription has ended."""
         del number
         for driver, own in list(self.members):
             driver.feed(SubscriptionEnded(own, problem))
@@ -124,10 +133,11 @@ class Gateway:
         self._accounts = AccountFolder(prepared.config.data)
         self._kept = prepared.config.data / "sessions"
         make_private_folder(self._kept)
-        self.published = self.delivered = 0
+        self.shares = prepared.shares
+        self.published = self.delivered = self.skipped = 0
         self.ended = 0
         """How many connections have ended so far."""
-        self._waiting: dict[Connection, None] = {}
+        self._waiting: Places[Connection] = Places(prepared.config.connections_before_connect)
         self._connections: set[Connection] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
@@ -135,32 +145,38 @@ class Gateway:
         self._retainers: dict[str, tuple[Upstream, asyncio.TimerHandle | None]] = {}
         self._groups: dict[tuple[str, str, str], _Group] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        for path in self._kept.glob("*.json"):
+            if (kept := _read_kept(path)) is not None:
+                self.shares.keep(kept.account, kept.client_id, _instant(kept.ends_at))
 
     # -------------------------------------------------------- connections
 
-    def admitted(self, connection: Connection) -> None:
-        """Count a connection; while too many wait to prove themselves, the oldest of them goes (A88)."""
+    def admitted(self, connection: Connection, address: str | None) -> None:
+        """Count a connection; while too many wait to prove themselves, one from the busiest address goes."""
         if len(self._connections) >= self.config.connections:
             self.note("refused", GatewayFull("the gateway has no room for a connection").as_record())
             connection.drop()
             return
         self._connections.add(connection)
-        self._waiting[connection] = None
-        if len(self._waiting) > self.config.connections_before_connect:
-            oldest = next(iter(self._waiting))
+        self._waiting.take(connection, address)
+        oldest = self._waiting.next_to_go() if self._waiting.is_overfull else None
+        if oldest is not None:
             self.gone(oldest)
             oldest.drop()
 
     def welcomed(self, connection: Connection) -> None:
         """Take note that a client has proved who it is."""
-        self._waiting.pop(connection, None)
+        self._waiting.leave(connection)
 
     def gone(self, connection: Connection) -> None:
         """Take note that a connection is closed."""
-        self._waiting.pop(connection, None)
+        self._waiting.leave(connection)
         if connection in self._connections:
             self._connections.discard(connection)
             self.ended += 1
+            if connection.account is not None:
+                self.shares.disconnect(connection.account)
+                connection.account = None
 
     @property
     def connections(self) -> int:
@@ -173,7 +189,9 @@ class Gateway:
 
     # -------------------------------------------------------- sessions
 
-    async def session_for(self, connect: Connect, proved: Principal | None) -> tuple[Driver, str | None]:
+    async def session_for(
+        self, connection: Connection, connect: Connect, proved: Principal | None
+    ) -> tuple[Driver, str | None]:
         """Return the session that a client goes on with, connected to a broker as its own principal."""
         if proved is not None:
             account, key = self._accounts.by_key(proved)
@@ -187,6 +205,9 @@ class Gateway:
         if len(client_id.encode()) > self.config.limits.client_id_bytes or not client_id.isprintable():
             raise BadClientId("a client identifier is too long, or holds characters that are not visible")
         which = (account, client_id)
+        before = self._sessions.get(which)
+        self.shares.connect(account, takes_over=before is not None and before.session.is_connected)
+        connection.account = account
         lock = self._locks.setdefault(which, asyncio.Lock())
         try:
             async with lock:
@@ -197,6 +218,7 @@ class Gateway:
 
     async def _resume(self, which: tuple[str, str], key: SigningKey, *, clean: bool) -> Driver:
         account, client_id = which
+        makes_room = self.shares.begin(account, client_id, system_now())
         before = self._sessions.pop(which, None)
         if before is not None:
             before.feed(Lost(Reason.SESSION_TAKEN_OVER))
@@ -209,32 +231,52 @@ class Gateway:
             driver = before
         elif before is not None and not before.is_over:
             left_over = list(before.session.subscriptions.values())
-        elif before is None and (kept := self._read_kept(which)) is not None:
+        elif before is None and (kept := _read_kept(self._file(which))) is not None:
             session.restore(kept.subscriptions)
             is_over = kept.ends_at is not None and system_now() >= kept.ends_at
             if clean or is_over:
                 left_over = list(session.subscriptions.values())
                 session.subscriptions.clear()
                 self._file(which).unlink(missing_ok=True)
-        if driver.upstream is None:
-            upstream = self._upstream(account, key, driver.refused, driver.progress)
-            upstream.is_own = partial(self._is_of, driver)
-            try:
-                await upstream.opened()
-            except MaiaError:
-                await upstream.stop()
-                if before is not None and not before.is_over:
-                    self._sessions[which] = before
-                raise
-            driver.upstream = upstream
+        try:
+            upstream = driver.upstream = driver.upstream or await self._connected(driver, key)
+        except MaiaError:
+            if before is not None and not before.is_over:
+                self._sessions[which] = before
+            elif not self._file(which).exists():
+                self.shares.end(*which)
+            if makes_room is not None:
+                self.shares.keep(account, makes_room, system_now())
+            raise
         if left_over:
-            await driver.upstream.forget(client_id, left_over)
+            await upstream.forget(client_id, left_over)
+        if makes_room is not None:
+            await self._forget(upstream, account, makes_room)
         if before is not None and before is not driver:
             await before.stop()
         driver.is_over = False
         self._sessions[which], self._keys[account] = driver, key
         self._hold_retainer(account)
         return driver
+
+    async def _connected(self, driver: Driver, key: SigningKey) -> Upstream:
+        upstream = self._upstream(driver.account, key, driver.refused, driver.progress)
+        upstream.is_own = partial(self._is_of, driver)
+        try:
+            await upstream.opened()
+        except MaiaError:
+            await upstream.stop()
+            raise
+        return upstream
+
+    async def _forget(self, upstream: Upstream, account: str, client_id: str) -> None:
+        """Let a session go that has ended, with what it left at the broker."""
+        path = self._file((account, client_id))
+        if (kept := _read_kept(path)) is not None:
+            session = MqttSession(client_id, self._prepared.table, self.config.limits)
+            session.restore(kept.subscriptions)
+            await upstream.forget(client_id, session.subscriptions.values())
+        path.unlink(missing_ok=True)
 
     def _upstream(
         self,
@@ -258,6 +300,7 @@ class Gateway:
             one.is_durable for one in driver.session.subscriptions.values()
         ):
             self._file(which).unlink(missing_ok=True)  # else: forgotten at the broker when its client returns
+            self.shares.end(*which)
         driver.let_go(forget=True)
 
     def keep(self, driver: Driver) -> None:
@@ -273,6 +316,7 @@ class Gateway:
                 if one.is_durable
             },
         )
+        self.shares.keep(driver.account, session.client_id, session.ends_at)
         path = self._file((driver.account, session.client_id))
         beside = path.with_suffix(".new")
         with create_private(beside) as file:
@@ -284,13 +328,6 @@ class Gateway:
     def _file(self, which: tuple[str, str]) -> Path:
         digest = sha256("\x00".join(which).encode()).hexdigest()
         return self._kept / f"{digest}.json"
-
-    def _read_kept(self, which: tuple[str, str]) -> _KeptSession | None:
-        try:
-            kept = msgspec.json.decode(self._file(which).read_bytes(), type=_KeptSession)
-        except (OSError, msgspec.DecodeError):
-            return None
-        return kept if (kept.account, kept.client_id) == which else None
 
     def upstreams(self) -> Iterator[tuple[str, Upstream]]:
         """Yield the Maia clients of each account."""
@@ -304,15 +341,20 @@ class Gateway:
 
     # -------------------------------------------------------- retained messages
 
-    def retainer(self, driver: Driver) -> Upstream:
-        """Return the account's Maia client for retained messages, which outlives connections.
+    def retainer(self, driver: Driver) -> Upstream | None:
+        """Return the account's Maia client for wills and retained messages, which outlives connections.
 
         Brokers remember a publisher's last events for as long as it is connected and has its right. So one
-        client of the account stays, and with the right of the account its retained messages go (A101).
+        client of the account stays, and with the right of the account its retained messages go (A101). Wills
+        that have waited go the same way: however many wait, they hold no link (N4).
         """
         account = driver.account
         if account not in self._retainers or self._retainers[account][0].has_failed:
-            upstream = self._upstream(account, self._keys[account], lambda _: None, {})
+            try:
+                upstream = self._upstream(account, self._keys[account], lambda _: None, {})
+            except MaiaError as problem:  # its folder is gone, or cannot be read
+                self.note("refused", problem.as_record())
+                return None
             upstream.sent = BoundedMap(_FRAMES_REMEMBERED)
             self._retainers[account] = (upstream, None)
         return self._retainers[account][0]
@@ -331,7 +373,10 @@ class Gateway:
 
     def away(self, account: str) -> None:
         """Forget an account's key when its last client has left, and its retained messages after a while."""
-        if any(name == account and one.session.is_connected for (name, _), one in self._sessions.items()):
+        if any(
+            name == account and (one.session.is_connected or one.session.has_will)
+            for (name, _), one in self._sessions.items()
+        ):
             return
         self._keys.pop(account, None)
         upstream, timer = self._retainers.get(account, (None, None))
@@ -360,8 +405,12 @@ class Gateway:
         which = (driver.account, str(subscribed.group), "/".join(subscribed.levels))
         group = self._groups.get(which)
         if group is None:
+            if sum(account == driver.account for account, _, _ in self._groups) >= self.config.limits.groups:
+                problem = AccountQuota("the account has as many share groups as it may have")
+                driver.feed(SubscriptionAnswered(number, (problem,) * len(subscribed.interests)))
+                return
             upstream = self._upstream(driver.account, self._keys[driver.account], lambda _: None, {})
-            group = self._groups[which] = _Group(upstream)
+            group = self._groups[which] = _Group(upstream, self.shares.reader(driver.account))
             opening = upstream.open(0, subscribed, group, "", wants_state=False)
             group.opened = asyncio.create_task(opening)
         group.members.append((driver, number))
@@ -395,8 +444,9 @@ class Gateway:
 
     async def stop(self) -> None:
         """End every connection, publish the wills, and say goodbye to the broker."""
-        for connection in list(self._waiting):
-            connection.drop()
+        while (waits := self._waiting.next_to_go()) is not None:
+            self._waiting.leave(waits)
+            waits.drop()
         drivers = list(self._sessions.values())
         for driver in drivers:
             driver.feed(Lost(Reason.SERVER_SHUTTING_DOWN))
@@ -429,4 +479,17 @@ class Gateway:
             "retainers": len(self._retainers),
             "mqtt_published": self.published,
             "mqtt_delivered": self.delivered,
+            "mqtt_skipped": self.skipped,
+            "unread_bytes": self.shares.unread,
         }
+
+
+def _read_kept(path: Path) -> _KeptSession | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_KeptSession)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _instant(moment: int | None) -> Instant | None:
+    return None if moment is None else Instant(moment)

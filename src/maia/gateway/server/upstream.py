@@ -20,7 +20,7 @@ import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.client import Delivered
-from maia.client.api.by_frame import call_on_arrival, next_frame, stream_of
+from maia.client.api.by_frame import call_on_arrival, call_on_waiting, next_frame, stream_of
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
@@ -31,6 +31,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, Subscribed
 from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
+from maia.gateway.server.shares import Unread
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import Predicate
 from maia.types import SignedDefinition
@@ -38,6 +39,8 @@ from maia.types import SignedDefinition
 _EVENTS_AT_A_TIME: Final = 4096
 _CLOSE_S: Final = 5.0
 _LOOK_S: Final = 1.0
+_PART_BYTES: Final = 256 << 10
+"""How much is handed to a reader before it is asked whether it has room for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,9 @@ class UpstreamSettings:
 class Receiver(Protocol):
     """Where messages of a subscription go."""
 
+    unread: Unread
+    """How many bytes of them wait."""
+
     @property
     def room(self) -> int:
         """Return how many messages can be taken now."""
@@ -67,8 +73,11 @@ class Receiver(Protocol):
     def take(self, messages: Messages) -> None:
         """Take as many messages as there is room for, or fewer."""
 
+    def skipped(self, messages: int) -> None:
+        """Take note of messages that it does not get, because too many bytes wait."""
+
     def ended(self, number: int, problem: MaiaError) -> None:
-        """Take note that the broker has ended a subscription."""
+        """Take note that a subscription has ended."""
 
 
 @dataclass(slots=True)
@@ -119,6 +128,7 @@ class _Frame(msgspec.Struct):
     position: bytes | None
     place: _Position | None
     at: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -142,6 +152,8 @@ class _Served:
     """The recorded frame whose events it is taking."""
     to_skip: int = 0
     """How many more of them were handed to the session before a reconnection."""
+    is_over: bool = False
+    """True once it was ended here, for a reader that does not read."""
 
 
 class Upstream:
@@ -169,6 +181,10 @@ class Upstream:
         self._served: dict[int, list[_Served]] = {}
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         self._progress = progress
+        self._one_state = asyncio.Lock()
+        """Held while retained messages are handed on: they are all in memory until the reader has them."""
+        self._queries: set[int] = set()
+        """Subscriptions whose retained messages are asked for next."""
         self.own_streams: set[bytes] = set()
         self.sent: BoundedMap[bytes, OnAnswers] | None = None
         """Of a client that several sessions publish with: whose events are in its latest frames."""
@@ -318,16 +334,22 @@ class Upstream:
         return tuple(problems)
 
     def query_state(self, number: int, subscribed: Subscribed, receiver: Receiver) -> None:
-        """Bring the retained messages of a subscription, beside it."""
+        """Bring the retained messages of a subscription, beside it; one that waits to begin is enough."""
+        if number in self._queries:
+            return
+        self._queries.add(number)
 
         async def bring() -> None:
-            for interest in subscribed.interests:
-                row = self._settings.table.rows[interest.row]
-                if row.is_retained:
-                    with suppress(MaiaError):
-                        beside = await self.subscribe(row, interest.predicate, durable=None, state=True)
-                        await self._take_state(number, subscribed, row, beside, receiver)
-                        await beside.unsubscribe()
+            async with self._one_state:
+                self._queries.discard(number)
+                for interest in subscribed.interests:
+                    row = self._settings.table.rows[interest.row]
+                    if row.is_retained:
+                        with suppress(MaiaError):
+                            beside = await self.subscribe(row, interest.predicate, durable=None, state=True)
+                            newest = await self.newest_state(row, beside)
+                            await beside.unsubscribe()
+                            await self._hand_on_state(number, subscribed, row, newest, receiver)
 
         self._spawn(number, bring())
 
@@ -354,6 +376,7 @@ class Upstream:
             task.cancel()
         for served in self._served.pop(number, ()):
             call_on_arrival(served.subscription, None)
+            call_on_waiting(served.subscription, None)
             with suppress(MaiaError):
                 await served.subscription.unsubscribe(forget=forget and served.progress is not None)
 
@@ -370,18 +393,22 @@ class Upstream:
         """Hand the state on, and from then on what arrives when it arrives."""
         if is_state:
             try:
-                await self._take_state(
-                    served.number, served.subscribed, served.row, served.subscription, served.receiver
-                )
+                async with self._one_state:
+                    newest = await self.newest_state(served.row, served.subscription)
+                    await self._hand_on_state(
+                        served.number, served.subscribed, served.row, newest, served.receiver
+                    )
             except MaiaError as problem:
                 served.receiver.ended(served.number, problem)
                 return
+        call_on_waiting(served.subscription, served.receiver.unread.add)
         call_on_arrival(served.subscription, partial(self._hand_on, served))
         self._hand_on(served)
 
     def _hand_on(self, served: _Served) -> None:
         """Hand on what has arrived while there is room; an end that was not asked for is reported."""
         if served.is_handing_on:
+            self._shed(served)
             return
         served.is_handing_on = True
         receiver = served.receiver
@@ -395,7 +422,7 @@ class Upstream:
             while frame.at < len(frame.messages):
                 room = receiver.room
                 if room <= 0:
-                    self._spawn(served.number, self._hand_on_later(served))
+                    self._spawn(served.number, self._hand_on_later(served, frame))
                     return
                 self._hand_on_part(served, frame, room)
             served.frame = None
@@ -407,10 +434,29 @@ class Upstream:
             call_on_arrival(served.subscription, None)
             receiver.ended(served.number, problem)
 
-    async def _hand_on_later(self, served: _Served) -> None:
-        await served.receiver.until_room()
+    async def _hand_on_later(self, served: _Served, frame: _Frame) -> None:
+        served.receiver.unread.add(frame.size)
+        try:
+            await served.receiver.until_room()
+        finally:
+            served.receiver.unread.add(-frame.size)
         served.is_handing_on = False
         self._hand_on(served)
+
+    @staticmethod
+    def _shed(served: _Served) -> None:
+        """Let go of what waits for a reader that does not read, if it is too much.
+
+        What is durable stays: its broker sends `limits.durable_bytes_under_way` of it and no more.
+        """
+        receiver, problem = served.receiver, served.receiver.unread.problem()
+        if served.progress is not None or (problem is None and not served.is_over):
+            return
+        while (skipped := next_frame(served.subscription)) is not None:
+            receiver.skipped(skipped.frame.rows)
+        if problem is not None and served.subscribed.granted and not served.is_over:
+            served.is_over = True
+            receiver.ended(served.number, problem)
 
     def _begin(self, served: _Served, delivered: Delivered) -> _Frame:
         frame, progress, position = delivered.frame, served.progress, delivered.position
@@ -437,12 +483,19 @@ class Upstream:
         is_own = served.subscribed.options.no_local and (
             delivered.stream in self.own_streams or self.is_own(delivered.label)
         )
-        return _Frame(messages, unwanted, is_own, position, place, skipped)
+        return _Frame(messages, unwanted, is_own, position, place, skipped, delivered.size)
 
     @staticmethod
     def _hand_on_part(served: _Served, frame: _Frame, room: int) -> None:
         progress, place = served.progress, frame.place
         part = frame.messages[frame.at : frame.at + room]
+        if frame.size > _PART_BYTES:
+            size = 0
+            for several, (_, payload, _) in enumerate(part, start=1):
+                size += len(payload)
+                if size >= _PART_BYTES:
+                    del part[several:]
+                    break
         frame.at += len(part)
         if progress is not None:
             progress.rows += len(part)
@@ -462,10 +515,11 @@ class Upstream:
         elif not progress.places and frame.position is not None:
             served.subscription.acknowledge(frame.position)
 
-    async def _take_state(
-        self, number: int, subscribed: Subscribed, row: Row, subscription: Subscription, receiver: Receiver
+    @staticmethod
+    async def _hand_on_state(
+        number: int, subscribed: Subscribed, row: Row, newest: list[ReceivedEvent], receiver: Receiver
     ) -> None:
-        for event in await self.newest_state(row, subscription):
+        for event in newest:
             topic, payload, content_type = row.message_of(event)
             is_there = payload and not row.clears(event)
             if is_there and matches(subscribed.levels, topic.split("/")):

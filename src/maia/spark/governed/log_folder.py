@@ -87,6 +87,15 @@ def _file_system(place: str) -> tuple[Any, str]:
     return files, root
 
 
+def can_list(place: str) -> bool:
+    """Say whether this process finds files in a place."""
+    files, root = _file_system(place)
+    try:
+        return bool(files.get_file_info(fs.FileSelector(root)))
+    except OSError:
+        return False
+
+
 class LogFolder:
     """A log that another process writes, on a disk that this machine has too."""
 

@@ -48,7 +48,7 @@ from maia.spark.governed.recorded_log import Recorded, between
 from maia.spark.governed.right_watch import Watch
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
-from maia.views.to_spark import SparkView, TransformationKeySource, to_spark, to_spark_summary
+from maia.views.to_spark import SparkView, TransformationKeySource, to_spark, to_spark_summary, walled
 
 # How do the Views of several periods become one, for rows that say of which period they are?
 #
@@ -237,10 +237,7 @@ class _Table:
         if is_summarised(plan.slice.view):
             return self._summarised(frames, plan)
         view = to_spark(plan.slice.view, plan.kinds, self.read.delivered, self.transformation_keys)
-        rows, meta = self._opened(frames, plan, self.read), self._meta
-        seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta)
-        wanted = seen if view.interest is None else seen.where(view.interest)
-        return wanted.select(*view.delivered, *meta)
+        return view.of(self._opened(frames, plan, self.read), *self._meta)
 
     def of_all(self, frames: DataFrame) -> DataFrame:
         """Return what all periods show, from one source: each row goes by the View of its own period."""
@@ -251,8 +248,8 @@ class _Table:
         rows = between(frames, *read.outer, kinds).mapInArrow(opener, schema)
         views = [(plan.slice.view, plan.kinds) for plan in read.plans]
         view, meta = PeriodsView(views, read.delivered, self.transformation_keys), self._meta
-        seen = rows.where(view.admits).where(_barrier()).select(*view.seen, *meta, PERIOD)
-        return seen.where(view.interest).select(*view.delivered, *meta)
+        seen = rows.where(view.admits).select(*view.seen, *meta, PERIOD)
+        return walled(seen.where(view.interest).select(*view.delivered, *meta))
 
     def _summarised(self, frames: DataFrame, plan: Plan) -> DataFrame:
         """Return what events come to in the periods that lie wholly within a time of the same right.
@@ -263,7 +260,7 @@ class _Table:
         rows = self._opened(frames, plan, replace(self.read, with_meta=True))
         view = to_spark_summary(one.view, plan.kinds, self.read.delivered, self.transformation_keys)
         start = view.start_column(F.col("_published_at"))
-        taken = rows.where(view.front.admits).where(_barrier()).select(*view.front.seen, start)
+        taken = rows.where(view.front.admits).select(*view.front.seen, start)
         closes = view.start + F.lit((view.summary.every_s + view.summary.late_s) * SECOND)
         spans = steady_spans(one)
         within = [(view.start >= F.lit(int(first))) & (closes <= F.lit(int(last))) for first, last in spans]
@@ -271,8 +268,8 @@ class _Table:
         return view.grouped(taken, reduce(Column.__or__, within) & is_closed)
 
     @property
-    def _meta(self) -> list[Column]:
-        return [F.col(name) for name in META_COLUMNS if self.read.with_meta]
+    def _meta(self) -> list[str]:
+        return [name for name in META_COLUMNS if self.read.with_meta]
 
     def _opened(self, frames: DataFrame, plan: Plan, read: GovernedRead) -> DataFrame:
         chosen = between(frames, plan.slice.since, plan.slice.until, plan.kinds)
@@ -283,14 +280,3 @@ def _schema(kinds: Mapping[AttributeUid, Kind], *, with_meta: bool) -> t.StructT
     fields = [t.StructField(uid, spark_type(kind)) for uid, kind in kinds.items()]
     meta = [t.StructField(name, kind) for name, kind in META_COLUMNS.items() if with_meta]
     return t.StructType([*fields, *meta])
-
-
-def _barrier() -> Column:
-    """Return a condition that always holds, and which the optimiser moves nothing across.
-
-    Catalyst joins neighbouring filters and may evaluate a user's expression
-    together with the policy's. A non-deterministic filter is never joined, nor
-    passed by another, so that nothing a user writes sees a row that the View
-    does not show (A73). It costs one comparison of two numbers.
-    """
-    return F.spark_partition_id() >= F.lit(0)

@@ -157,6 +157,14 @@ class _Grant:
     is_open: bool = True
 
 
+_OPEN: Final[set[int]] = set()
+
+
+def desks_open() -> int:
+    """Return how many desks this process has open, each with keys of its tables in memory."""
+    return len(_OPEN)
+
+
 class JobDesk:
     """The grants of one driver. Made by `job_desk`, which also lets it go."""
 
@@ -172,6 +180,7 @@ class JobDesk:
         """Called before every answer, to end the grants of rights that are over."""
         self._server = _Server((host, 0), self)
         threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
+        _OPEN.add(id(self))
 
     def open(self, source: KeySource | None, wanted: Wanted) -> DeskPass:
         """Begin a grant: workers that show its pass get what `source` holds of `wanted`."""
@@ -198,6 +207,7 @@ class JobDesk:
 
     def close(self) -> None:
         """Answer no worker any more, and drop every key."""
+        _OPEN.discard(id(self))
         self.end_all()
         self._server.shutdown()
         self._server.server_close()

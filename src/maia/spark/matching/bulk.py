@@ -40,7 +40,7 @@ from maia.spark.matching.tables import (
     tables,
 )
 from maia.views.plan import StoredMismatch, checked_stored, spark_type
-from maia.views.to_spark import to_spark_test
+from maia.views.to_spark import to_spark_test, walled
 
 __all__ = [
     "EVENT",
@@ -148,7 +148,7 @@ class BulkMatcher:
         """Return events as each rights class sees them: what it is not shown is null."""
         matched = self._matched(events)
         columns = [F.when(_bit(at), F.col(f"`{uid}`")).alias(uid) for at, uid in enumerate(self._stored)]
-        return events.join(matched, EVENT).select(EVENT, "rights_class", *columns)
+        return walled(events.join(matched, EVENT).select(EVENT, "rights_class", *columns))
 
     def count(self, events: DataFrame) -> int:
         """Return how many events all subscriptions get together, without naming them."""
@@ -163,7 +163,7 @@ class BulkMatcher:
         # Not `array_compact`: Spark compiles no function that is given another one.
         none = F.array().cast("array<string>")
         shown = (F.when(_bit(at), F.array(F.lit(u))).otherwise(none) for at, u in enumerate(self._stored))
-        return matched.select(EVENT, whom, F.concat(none, *shown).alias("attributes"))
+        return walled(matched.select(EVENT, whom, F.concat(none, *shown).alias("attributes")))
 
     # -------------------------------------------------------- the join
 

@@ -128,6 +128,7 @@ class HttpDoor:
         """Serve accounts of the data folder; nothing listens yet."""
         self.callers = Callers(prepared)
         self._config, self._table, self._records = prepared.config, prepared.table, records
+        self._shares = prepared.shares
         self._published = 0
         self._delivered = 0
 
@@ -140,29 +141,31 @@ class HttpDoor:
 
     async def publish(self, request: Request) -> Response:
         """Publish the body as the caller's account; answer when the broker has."""
-        caller = self.callers.admit(request)
-        query = query_of(request, Publication)
-        body = await caller.body(request, self._config.limits.packet_bytes)
-        said = request.headers.get("content-type")
-        content_type = None if said == _CURLS_OWN else said
-        number, columns = self._table.columns_of(query.topic, [body], content_type)
-        answer: asyncio.Future[MaiaError | None] = asyncio.get_running_loop().create_future()
+        with self.callers.calling(request) as caller:
+            query = query_of(request, Publication)
+            body = await caller.body(request, self._config.limits.packet_bytes)
+            said = request.headers.get("content-type")
+            content_type = None if said == _CURLS_OWN else said
+            number, columns = self._table.columns_of(query.topic, [body], content_type)
+            answer: asyncio.Future[MaiaError | None] = asyncio.get_running_loop().create_future()
 
-        def answered(answers: list[tuple[int, int, MaiaError | None]]) -> None:
-            if not answer.done():
-                answer.set_result(answers[0][2])
+            def answered(answers: list[tuple[int, int, MaiaError | None]]) -> None:
+                if not answer.done():
+                    answer.set_result(answers[0][2])
 
-        async with self.callers.client_of(caller) as client:
-            if self._table.rows[number].is_retained:
-                # Brokers remember a publisher's last events for as long as it is connected.
-                client.keep_s = float(self._config.retain_s)
-            client.upstream.publish(number, columns, 1, 0, answered)
-            asyncio.get_running_loop().call_soon(client.upstream.send)  # with those of other calls
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    problem = await answer
-            except TimeoutError:
-                raise NoAnswer("the broker has not answered in time; the event may be published") from None
+            async with self.callers.client_of(caller) as client:
+                if self._table.rows[number].is_retained:
+                    # Brokers remember a publisher's last events for as long as it is connected.
+                    client.keep_s = float(self._config.retain_s)
+                client.upstream.publish(number, columns, 1, 0, answered)
+                asyncio.get_running_loop().call_soon(client.upstream.send)  # with those of other calls
+                try:
+                    async with asyncio.timeout(_ANSWER_S):
+                        problem = await answer
+                except TimeoutError:
+                    raise NoAnswer(
+                        "the broker has not answered in time; the event may be published"
+                    ) from None
         if problem is not None:
             raise problem
         self._published += 1
@@ -170,13 +173,14 @@ class HttpDoor:
 
     async def read(self, request: Request) -> Response:
         """Send events as they come, for as long as the caller reads and has the right."""
-        caller = self.callers.admit(request)
-        query = query_of(request, Reading)
-        await caller.body(request, 0)
-        shown = single_headers(request, ("last-event-id",)).get("last-event-id")
         async with AsyncExitStack() as stack:
+            caller = stack.enter_context(self.callers.calling(request))
+            query = query_of(request, Reading)
+            await caller.body(request, 0)
+            shown = single_headers(request, ("last-event-id",)).get("last-event-id")
             client = await stack.enter_async_context(self.callers.client_of(caller))
-            stream = EventStream(client.upstream, self._table, query.topic, query.name, shown)
+            unread = self._shares.reader(caller.account)
+            stream = EventStream(client.upstream, self._table, query.topic, query.name, shown, unread)
             await self.callers.begin(client, stream)
             stack.callback(self.callers.ended, caller, client, stream)
             await stream.open()
@@ -195,16 +199,17 @@ class HttpDoor:
 
     async def forget(self, request: Request) -> Response:
         """Give a durable subscription up, with its place in the log."""
-        caller = self.callers.admit(request)
-        query = query_of(request, Durable)
-        await caller.body(request, 0)
-        async with self.callers.client_of(caller) as client:
-            stream = EventStream(client.upstream, self._table, query.topic, query.name, None)
-            await self.callers.begin(client, stream)
-            try:
-                await stream.forget()
-            finally:
-                self.callers.ended(caller, client, stream)
+        with self.callers.calling(request) as caller:
+            query = query_of(request, Durable)
+            await caller.body(request, 0)
+            async with self.callers.client_of(caller) as client:
+                unread = self._shares.reader(caller.account)
+                stream = EventStream(client.upstream, self._table, query.topic, query.name, None, unread)
+                await self.callers.begin(client, stream)
+                try:
+                    await stream.forget()
+                finally:
+                    self.callers.ended(caller, client, stream)
         return _answer(Accepted(1))
 
     # -------------------------------------------------------- the application

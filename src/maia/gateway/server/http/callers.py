@@ -13,7 +13,7 @@ import base64
 import binascii
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, Protocol
@@ -28,7 +28,7 @@ from maia.gateway.accounts import AccountRefused
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.upstream import Upstream
-from maia.net.http_listener import LEAF
+from maia.net.http_listener import LEAF, let_in
 from maia.net.tls import principal_of_leaf
 from maia.wire.api_requests import (
     INSTANCE_BYTES,
@@ -130,8 +130,23 @@ class Callers:
             raise OriginRefused("web pages of this origin may not call this gateway")
         return origin
 
+    @contextmanager
+    def calling(self, request: Request) -> Iterator[Caller]:
+        """Say who calls, and count the call in the share of its account for as long as it lasts."""
+        caller = self.admit(request)
+        self._prepared.shares.connect(caller.account)
+        try:
+            yield caller
+        finally:
+            self._prepared.shares.disconnect(caller.account)
+
     def admit(self, request: Request) -> Caller:
-        """Return who calls; every failure of a token looks the same (A79)."""
+        """Return who calls, and let the connection in; every failure of a token looks the same (A79)."""
+        caller = self._caller(request)
+        let_in(request.scope)
+        return caller
+
+    def _caller(self, request: Request) -> Caller:
         header = single_headers(request, _OURS).get("authorization", "")
         scheme, _, word = header.partition(" ")
         match scheme.lower():

@@ -22,13 +22,16 @@ from typing import Final
 import msgspec
 
 from maia.api.problems import BadCall, problem_of
+from maia.client.api.by_frame import call_on_arrival, call_on_waiting
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.errors import ClientClosed
 from maia.errors import MaiaError
+from maia.gateway.server.shares import Unread
 from maia.gateway.server.upstream import Upstream
 from maia.gateway.topic_table import Interest, NotDeclared, Row, TopicTable, check_filter, matches
 
 _EVENTS_TOGETHER: Final = 256
+_BYTES_TOGETHER: Final = 64 << 10
 _CHUNKS_WAITING: Final = 4
 _WHOLE_FRAME: Final = 1 << 20
 _SILENT_S: Final = 15.0
@@ -79,9 +82,16 @@ class EventStream:
     """One answer of server-sent events."""
 
     def __init__(
-        self, upstream: Upstream, table: TopicTable, topic: str, name: str | None, shown: str | None
+        self,
+        upstream: Upstream,
+        table: TopicTable,
+        topic: str,
+        name: str | None,
+        shown: str | None,
+        unread: Unread,
     ) -> None:
         """Prepare a stream of what an MQTT topic filter means; `shown` is the caller's last event id."""
+        self._unread = unread
         group, self._levels = check_filter(topic)
         interests = () if group is not None else table.interests(self._levels)
         if not interests:
@@ -113,6 +123,9 @@ class EventStream:
                 continue
             subscription.acknowledges_itself = False
             self._subscriptions.append(subscription)
+            if durable is None:  # else its broker sends `limits.durable_bytes_under_way` and no more
+                call_on_waiting(subscription, self._unread.add)
+                call_on_arrival(subscription, self._check_unread)
             serving = self._serve(interest.row, row, subscription, after=after, wants_state=wants_state)
             self._tasks.append(asyncio.create_task(serving))
         if not self._subscriptions:
@@ -165,11 +178,22 @@ class EventStream:
             self._last = _block("end", problem_of(problem))
         self._over.set()
 
+    def _check_unread(self) -> None:
+        """End the stream if too much waits for its reader."""
+        problem = self._unread.problem()
+        if problem is not None and not self._over.is_set():
+            self.end(problem)
+            self._tasks.append(asyncio.create_task(self.close()))
+
     async def close(self) -> None:
         """Take the subscriptions back; a durable one stays where its reader has shown to be."""
         for task in self._tasks:
-            task.cancel()
+            if task is not asyncio.current_task():
+                task.cancel()
         subscriptions, self._subscriptions = self._subscriptions, []
+        for subscription in subscriptions:
+            call_on_arrival(subscription, None)
+            call_on_waiting(subscription, None)
         for subscription in subscriptions:
             with suppress(MaiaError):
                 await subscription.unsubscribe()
@@ -214,9 +238,18 @@ class EventStream:
         retained: bool = False,
     ) -> None:
         """Send the events of one frame; the last of them has the id."""
-        written = [self._written(row, event, retained=retained) for event in events]
-        shown = [one for one in written if one]
-        self.events += len(shown)
+        shown: list[bytes] = []
+        size = 0
+        for event in events:
+            written = self._written(row, event, retained=retained)
+            if not written:
+                continue
+            if len(shown) >= _EVENTS_TOGETHER or size >= _BYTES_TOGETHER:
+                await self._chunks.put(b"".join(shown))
+                shown, size = [], 0
+            shown.append(written)
+            size += len(written)
+            self.events += 1
         if position is not None:
             self._positions[number] = position
             joined = "~".join(
@@ -226,8 +259,8 @@ class EventStream:
             # A frame none of whose events matched still moves the reader on: an id alone is no event.
             last = f"id: {joined}\n".encode()
             shown = [*shown[:-1], last + shown[-1]] if shown else [last + b"\n"]
-        for at in range(0, len(shown), _EVENTS_TOGETHER):
-            await self._chunks.put(b"".join(shown[at : at + _EVENTS_TOGETHER]))
+        if shown:
+            await self._chunks.put(b"".join(shown))
 
     def _written(self, row: Row, event: ReceivedEvent, *, retained: bool) -> bytes:
         topic, payload, content_type = row.message_of(event)

@@ -1,0 +1,185 @@
+"""An account of a gateway that does its worst takes no memory, link or connection from the others."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+import httpx
+import pytest
+
+from maia.clock import system_now
+from maia.credentials import Action
+from maia.events import seconds_after
+from maia.gateway.server.config import prepare, read_config
+from maia.gateway.server.gateway import Gateway
+from maia.gateway.server.shares import AccountQuota
+from maia.net.observer import QuietRecords
+from maia.predicates import ALWAYS
+from support.http_clients import EVENTS, call
+from support.mqtt_city import City, mqtt_city, taken
+from support.raw_mqtt import Raw, packet, raw, raw_client
+from support.waiting import until
+
+NEWS, PLATES = "topic.news", "city.Numberplate"
+QUOTA_EXCEEDED, PACKET_TOO_LARGE = 0x97, 0x95
+WILLS = 6
+UNREAD = 1 << 20
+FLOOD, PIECE = 200, b"x" * 60_000
+"""Twelve times what may wait."""
+
+
+def people(city: City) -> None:
+    city.account("desk", publish=(Action.PUBLISH, NEWS, None, ALWAYS))
+    for name in ("silent", "reader"):
+        news, plates = ((Action.SUBSCRIBE, one, None, ALWAYS) for one in (NEWS, PLATES))
+        city.account(name, news=news, plates=plates)
+
+
+async def flood(city: City) -> None:
+    """Publish what a silent reader has not read at its end."""
+    desk = await city.mqtt("desk")
+    for _ in range(FLOOD // 100):
+        for number in range(100):
+            desk.client.publish("news/flood", PIECE + str(number).encode(), qos=1)
+        for _ in range(100):
+            assert (await taken(desk.published))[0].value == 0  # type: ignore[index]
+
+
+async def end_of(city: City, strict: Raw) -> tuple[int, bytes]:
+    """Read nothing until the gateway has ended the session, then all there is; return the last packet."""
+    await until(lambda: ("silent", "silent 1") not in city.gateway._sessions, "the session to end")
+    first, body = await strict.next()
+    while first & 0xF0 == 0x30:
+        first, body = await strict.next()
+    return first, body
+
+
+def test_what_a_reader_does_not_read_is_bounded_in_bytes(tmp_path: Path) -> None:
+    """A89, A116 (N5): QoS 0 is skipped and counted, QoS 1 and streams end with the reason."""
+
+    async def story() -> None:
+        limits = f"limits.unread_bytes = {UNREAD}\nunread_bytes_per_account = {2 * UNREAD}"
+        async with mqtt_city(tmp_path, limits=limits) as city:
+            people(city)
+            silent = [(await raw_client(city, "silent", f"silent {qos}"))[0] for qos in (0, 1)]
+            for qos, one in enumerate(silent):
+                assert await one.subscribe("news/#", qos) == qos
+            auth = httpx.BasicAuth("silent", city.tokens["silent"])
+            async with httpx.AsyncClient(base_url=city.http, timeout=20, trust_env=False, auth=auth) as http:
+                asked = http.build_request("GET", EVENTS, params={"topic": "news/#"})
+                stream = await http.send(asked, stream=True)
+                ended = asyncio.create_task(end_of(city, silent[1]))
+                tracemalloc.start()
+                await flood(city)
+                held, _ = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert held < 24_000_000, "the broker keeps 13 MB of its log; each reader has not read 12 MB"
+                shown = (await stream.aread()).rpartition(b"event: end")[2]
+                assert b"UNAVAILABLE-QUOTA-UNREAD" in shown
+
+            assert city.gateway.skipped > FLOOD // 4
+            first, body = await ended
+            assert (first, body[:1]) == (0xE0, bytes([QUOTA_EXCEEDED]))
+            assert b"UNAVAILABLE-QUOTA-UNREAD" in body
+
+            assert (await city.clients[0].publish("news/end", b"the newest"))[0] == 0
+            first, body = await silent[0].next()
+            while not body.endswith(b"the newest"):  # who reads on gets what is new
+                assert first == 0x30
+                first, body = await silent[0].next()
+            assert city.gateway.shares.unread < UNREAD
+
+    asyncio.run(story())
+
+
+def test_wills_that_wait_hold_no_link(tmp_path: Path) -> None:
+    """A89, A101, A116 (N4): clients that are gone leave no link at the broker; their wills are published."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            reader = await city.mqtt("reader")
+            assert (await reader.subscribe("news/#"))[0] == 1
+            before = city.broker.status()["links"]
+            for number in range(WILLS):
+                will = (f"news/will/{number}", b"gone", 1 if number < 2 else 600)
+                client, reason, _ = await raw_client(city, "desk", f"gone {number}", expiry_s=600, will=will)
+                assert reason == 0
+                client.socket.close()
+            await until(lambda: city.gateway.connections == 1, "the clients to be gone")
+            assert {(await reader.message())[0] for _ in range(2)} == {"news/will/0", "news/will/1"}
+            await until(
+                lambda: len(city.broker.status()["links"]) <= len(before) + 1, "links to go", within_s=20
+            )
+            assert city.gateway.status()["sessions"] == WILLS + 1
+
+    asyncio.run(story())
+
+
+def test_one_account_has_a_share_of_sessions_and_connections(tmp_path: Path) -> None:
+    """A88, A101, A116 (N3, N13): beyond it, its own clients are refused with the reason, and no others."""
+
+    async def story() -> None:
+        limits = "connections_per_account = 3\nsessions_per_account = 5"
+        async with mqtt_city(tmp_path, limits=limits) as city:
+            people(city)
+            held = [await raw_client(city, "silent", f"held {number}") for number in range(3)]
+            assert [reason for _, reason, _ in held] == [0] * 3
+            _, reason, said = await raw_client(city, "silent", "one more")
+            assert reason == QUOTA_EXCEEDED
+            assert b"UNAVAILABLE-QUOTA-ACCOUNT" in said
+            status, problem = await call(city, "silent", "GET", topic="news/#")
+            assert (status, problem["code"]) == (503, "UNAVAILABLE-QUOTA-ACCOUNT")
+            again, reason, _ = await raw_client(city, "silent", "held 0")
+            assert reason == 0, "a client that comes back takes its own place"
+            assert (await city.mqtt("reader")).reason == 0
+            for one in (again, *(client for client, _, _ in held)):
+                one.socket.close()
+            await until(lambda: city.gateway.status()["sessions"] == 1, "the sessions to end")
+
+            for number in range(5):
+                lasting, reason, _ = await raw_client(city, "silent", f"lasting {number}", expiry_s=600)
+                assert reason == 0
+                lasting.socket.close()
+            _, reason, said = await raw_client(city, "silent", "one more")
+            assert reason == QUOTA_EXCEEDED
+            assert b"UNAVAILABLE-QUOTA-ACCOUNT" in said
+            restarted = prepare(
+                read_config(tmp_path / "gateway.toml", flags={}, environment={}), now=system_now()
+            )
+            Gateway(restarted, QuietRecords())
+            with pytest.raises(AccountQuota):
+                restarted.shares.begin("silent", "one more", system_now())
+            later = seconds_after(system_now(), 700)
+            assert restarted.shares.begin("silent", "one more", later) in {f"lasting {n}" for n in range(5)}
+
+            back, reason, _ = await raw_client(city, "silent", "lasting 4", expiry_s=1)
+            assert (reason, await back.subscribe("plates/#", 1)) == (0, 1)
+            back.socket.close()
+            await until(lambda: city.gateway.status()["sessions"] == 5, "the last session to end")
+            files = len(list((tmp_path / "gateway" / "sessions").iterdir()))
+            _, reason, _ = await raw_client(city, "silent", "one more")
+            assert reason == 0, "a session that has ended makes room"
+            assert len(list((tmp_path / "gateway" / "sessions").iterdir())) == files - 1
+
+    asyncio.run(story())
+
+
+def test_a_stranger_is_refused_from_the_head_of_its_first_packet(tmp_path: Path) -> None:
+    """A74, A89, A116: what is longer than a CONNECT can be is neither read nor waited for."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            for length in ((80 << 10) + 1, 80 << 20):
+                stranger = await raw(city)
+                await stranger.send(packet(0x10, b"x" * length)[:9])
+                first, body = await stranger.next()
+                assert (first, body[1]) == (0x20, PACKET_TOO_LARGE)
+            will = ("news/will", b"w" * 65_000, 0)
+            _, reason, _ = await raw_client(city, "desk", "with the longest will", will=will)
+            assert reason == 0
+
+    asyncio.run(story())

@@ -1,0 +1,399 @@
+"""A93: no expression over a governed table reaches a column, a row or a value that its View hides.
+
+Spark resolves a column that a `select` has dropped from the plan below, and its optimiser moves a user's
+expression to where a restriction has not decided yet. Each table here is asked in every way there is, by
+name, by uid, by position and by traps that go off on what is hidden.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+
+from maia.credentials import ALL_ATTRIBUTES, SignedCertificate, Transformation, TypeName, issue
+from maia.events import Attribute, AttributeUid, Kind
+from maia.expressions import parse_rule
+from maia.expressions.summary_text import parse_summary
+from maia.predicates import parse_predicate
+from maia.spark.governed.reader import slices_of
+from maia.spark.governed.table import governed
+from maia.spark.keys.key_server import JobDesk, job_desk
+from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher
+from maia.spark.matching.tables import Subscription
+from maia.types import SealingLevel, TypeDefinition, sign_definition, verify_definition
+from maia.views.plan import spark_schema
+from maia.views.to_spark import to_spark
+from support.governed import (
+    ATTRIBUTES,
+    NOON,
+    OWNER,
+    PLACE,
+    PLATE,
+    SEEN,
+    SPEED,
+    Recorded,
+    asked,
+    at,
+    between,
+    grant,
+    key_of,
+    reader,
+    typed,
+)  # fmt: skip
+
+SETTINGS = {
+    "as it is": {},
+    "without code of a whole stage": {"spark.sql.codegen.wholeStage": "false"},
+    "without any code": {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.subexpressionElimination.enabled": "false",
+    },
+    "with fewer rules": {
+        "spark.sql.optimizer.excludedRules": ",".join(
+            f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+            for rule in ("CollapseProject", "ColumnPruning", "ReplaceNullWithFalseInPredicate")
+        )
+    },
+    "forgiving": {"spark.sql.ansi.enabled": "false", "spark.sql.caseSensitive": "true"},
+}
+VOCABULARY = {one.name: one for one in ATTRIBUTES}
+TRAFFIC = verify_definition(
+    sign_definition(
+        TypeDefinition(
+            TypeName(OWNER.principal, "uk.gov.Traffic", "0"),
+            None,
+            (
+                Attribute("area", AttributeUid("1"), Kind.STRING),
+                Attribute("mean", AttributeUid("2"), Kind.FLOAT),
+                Attribute("cars", AttributeUid("3"), Kind.INT),
+            ),
+        ),
+        OWNER,
+    ),
+    at=NOON,
+    previous=None,
+)
+SUMMARY = parse_summary(
+    "1 hour at least 2 late 60 seconds",
+    ["area := location"],
+    ["mean := mean(speed)", "cars := count()"],
+    VOCABULARY,
+    TRAFFIC.vocabulary,
+)
+# Of Ely one car came, and too few had a speed in Madingley: there the restriction behind is unknown.
+CARS = [{PLACE: "Victoria", SPEED: 30}] * 4 + [{PLACE: "Ely", SPEED: 99}] + [{PLACE: "Madingley"}] * 3
+# A car without a plate, of which the restriction is unknown, and one at another place.
+SIGHTINGS = [
+    {PLATE: "AE1", PLACE: "Victoria", SPEED: 1, SEEN: NOON},
+    {PLATE: "AE2", PLACE: "Victoria", SPEED: 2, SEEN: NOON},
+    {PLATE: None, PLACE: "Victoria", SPEED: 40, SEEN: NOON},
+    {PLATE: "AE3", PLACE: "Madingley", SPEED: 50, SEEN: NOON},
+]
+ROWS, SPEED_AND_PLATE = 'speed < 10 or numberplate == "AE9"', [PLATE, SPEED]
+
+
+def transforming(
+    plain: SignedCertificate, step: Transformation, *, may_delegate: bool = False
+) -> SignedCertificate:
+    authority = replace(plain.certificate.authority, transformations=(step,))
+    return issue(replace(plain.certificate, authority=authority, may_delegate=may_delegate), OWNER)
+
+
+NARROW = grant(attributes=[PLATE], restriction='location == "Victoria"')
+LIKE_ITS_USER = grant(attributes=SPEED_AND_PLATE, restriction=ROWS)
+ROUNDED = transforming(
+    grant(restriction=ROWS),
+    Transformation(
+        OWNER.principal,
+        (parse_rule("speed := bucket(speed, 10) when speed < 10", VOCABULARY, None),),
+        frozenset(SPEED_AND_PLATE),
+    ),
+)
+# The city may pass on what it sees, which is a summary; it restricts that, and shows two attributes of it.
+CITY = key_of("city")
+PASSED_ON = grant(
+    attributes=[AttributeUid("1"), AttributeUid("3")],
+    restriction=parse_predicate('area == "Victoria" or not mean == 1.0', TRAFFIC.vocabulary),
+)
+BEHIND = (
+    transforming(
+        grant(CITY),
+        Transformation(OWNER.principal, (), ALL_ATTRIBUTES, result=TRAFFIC.name, summary=SUMMARY),
+        may_delegate=True,
+    ),
+    issue(replace(PASSED_ON.certificate, issuer=CITY.principal), CITY),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet() -> Iterator[None]:
+    """Spark logs each refusal, and this is about hundreds of them."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.disabled = True
+    yield
+    logger.disabled = False
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[JobDesk]:
+    with job_desk() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[SealingLevel | None, Recorded]:
+    made = {}
+    for level in (None, SealingLevel.ATTRIBUTE):
+        made[level] = log = Recorded(tmp_path_factory.mktemp("log") / "log", level)
+        log.publish(SIGHTINGS)
+        log.write()
+    return made
+
+
+@pytest.fixture(scope="module")
+def traffic(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Return a summary in which one group is too small, and another is hidden by the step behind it."""
+    log = Recorded(tmp_path_factory.mktemp("log"))
+    log.publish(CARS)
+    log.write()
+    known = {"event_type": log.event_type, "shown_as": TRAFFIC, "reader": reader(*BEHIND)}
+    return governed(spark, log=str(log.folder), until=at(5), **known)
+
+
+@pytest.fixture
+def tables(
+    spark: SparkSession, logs: dict[SealingLevel | None, Recorded], desk: JobDesk, traffic: DataFrame
+) -> Callable[..., dict[str, DataFrame]]:
+    """Return tables of a right: plain and sealed, as a stream, of several periods, and of stored columns."""
+
+    def made(*rights: SignedCertificate) -> dict[str, DataFrame]:
+        def table(level: SealingLevel | None = None, *held: SignedCertificate, **more: bool) -> DataFrame:
+            log = logs[level]
+            return governed(
+                spark,
+                log=str(log.folder),
+                event_type=log.event_type,
+                reader=reader(*(held or rights)),
+                keys=None if level is None else log.keys(desk),
+                **more,
+            )
+
+        first, second = (
+            issue(replace(rights[0].certificate, validity=one), OWNER)
+            for one in (between(-1, 1), between(2, 3))
+        )
+        return {
+            "plain": table(),
+            "sealed": table(SealingLevel.ATTRIBUTE),
+            "with frames": table(with_meta=True),
+            "in periods": table(None, first, second),
+            "stream": table(is_stream=True),
+            "stream in periods": table(None, first, second, is_stream=True),
+        }
+
+    return made
+
+
+@contextmanager
+def settings(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
+    """Run a part of a test with settings that every user of a session may choose."""
+    before = {name: spark.conf.get(name, None) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def in_sql(table: DataFrame, text: str) -> DataFrame:
+    table.createOrReplaceTempView("asked_in_sql")
+    return table.sparkSession.sql(text)
+
+
+# Each asks an expression of a table. All give up on a name that is not there, and none takes another row.
+WAYS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
+    "where": lambda table, text: table.where(text),
+    "where twice": lambda table, text: table.where("1 = 1").select("*").where(text),
+    "select": lambda table, text: table.select(F.expr(text)),
+    "sort": lambda table, text: table.orderBy(F.expr(text)),
+    "sort within": lambda table, text: table.sortWithinPartitions(F.expr(text)),
+    "repartition": lambda table, text: table.repartition(2, F.expr(text)),
+    "repartition by range": lambda table, text: table.repartitionByRange(2, F.expr(text)),
+    "group": lambda table, text: table.groupBy(F.expr(text)).count(),
+    "pivot": lambda table, text: (
+        table.withColumn("asked", F.expr(text)).groupBy().pivot("asked", [True]).count()
+    ),
+    "measure": lambda table, text: table.agg(F.max(F.expr(text))),
+    "window": lambda table, text: table.select(
+        F.count(F.lit(1)).over(Window.partitionBy(F.expr(text)).orderBy(F.lit(1)))
+    ),
+    "sample": lambda table, text: table.sampleBy(F.expr(text), {True: 1.0}, 7),
+    "join": lambda table, text: table.join(table.sparkSession.range(1), F.expr(text)),
+    "semi join": lambda table, text: table.join(table.sparkSession.range(1), F.expr(text), "left_semi"),
+    "anti join": lambda table, text: table.join(table.sparkSession.range(1), F.expr(text), "left_anti"),
+    "observe": lambda table, text: table.observe("asked", F.max(F.expr(text)).alias("most")),
+    "function": lambda table, text: table.where(F.udf(lambda found: found or True, "boolean")(F.expr(text))),
+    "distinct": lambda table, text: table.where(text).distinct().where(text),
+    "except": lambda table, text: table.exceptAll(table.where(text)),
+    "limit": lambda table, text: table.limit(10).where(text),
+    "json": lambda table, text: table.where(text).select(F.to_json(F.struct("*"))),
+    "SQL": lambda table, text: in_sql(table, f"select * from asked_in_sql where {text} order by {text}"),
+    "SQL having": lambda table, text: in_sql(
+        table, f"select count(1) from asked_in_sql group by all having max({text})"
+    ),
+    "correlated": lambda table, text: in_sql(
+        table, f"select * from asked_in_sql t where exists (select 1 from range(1) where {text})"
+    ),
+}
+
+
+# ------------------------------------------------------------ names
+
+
+HIDDEN = (
+    PLACE, SEEN, "the wall", "_metadata", "header", "sealed", "published_at", "_published_at", "_period",
+    "events", "k0", "m0", "n0", "v0", "period start",
+)  # fmt: skip
+
+
+def names_reached(table: DataFrame, asked: str = PLACE) -> list[tuple[str, str]]:
+    """Return which names of what is behind a table are found: one by all ways, and all by one way."""
+    reached = []
+    for way, name in (*product(WAYS, [asked]), *product(["where"], HIDDEN)):
+        if name in table.columns:
+            continue
+        try:
+            WAYS[way](table, f"`{name}` is null")
+        except AnalysisException:
+            continue
+        reached.append((way, name))
+    return reached
+
+
+@pytest.mark.parametrize(
+    "which", ["plain", "sealed", "with frames", "in periods", "stream", "stream in periods"]
+)
+def test_no_name_uid_or_position_leads_behind_a_table(tables, which):
+    """A93: a column that the View's own restriction reads is not there, whichever operator asks for it."""
+    table = tables(NARROW)[which]
+    assert names_reached(table) == []
+    for ask in (table.__getitem__, table.metadataColumn):
+        with pytest.raises(AnalysisException):
+            table.select(ask(PLACE))
+    with pytest.raises(AnalysisException):
+        table.orderBy(F.lit(len(table.columns) + 1)).schema  # noqa: B018 - no such position
+
+
+def test_no_name_leads_behind_a_summary_a_view_of_stored_columns_or_a_match(spark, traffic):
+    """A93: the number of events in a group, and what was grouped, are as far as a source's own columns."""
+    assert names_reached(traffic, "events") == []
+    kinds = {one.uid: one.kind for one in ATTRIBUTES}
+    (one,) = slices_of(asked(reader(NARROW), typed()), reader(NARROW))
+    stored = spark.createDataFrame([], spark_schema(kinds))
+    assert names_reached(to_spark(one.view, kinds, ATTRIBUTES).of(stored)) == []
+    matcher = BulkMatcher(spark, [Subscription("s", "t", one.view)], kinds)
+    given = stored.select(F.lit(1).alias(EVENT), F.lit("t").alias(TYPE), "*")
+    assert names_reached(matcher.as_seen(given), "_received_0") == []
+
+
+# ------------------------------------------------------------ rows and values
+
+
+# On a car without a plate, or in another place, each of these ends the query.
+HIDDEN_CAR = "(speed >= 10 or speed is null and numberplate is null)"
+TRAPS = (
+    f"speed < 10 or 1 / if({HIDDEN_CAR}, 0, 1) > 0",
+    f"if({HIDDEN_CAR}, raise_error('seen'), true)",
+    f"cast(if({HIDDEN_CAR}, 'seen', '1') as int) = 1 or speed < 10",
+    "numberplate = 'AE9' or assert_true(speed < 10) is null",
+)
+IN_TRAFFIC = (
+    "area = 'Victoria' or 1 / if(area in ('Ely', 'Madingley'), 0, 1) > 0",
+    "area = 'Victoria' or assert_true(cars >= 4) is null",
+    "if(cars < 4, raise_error('seen'), true)",
+)
+
+
+@pytest.mark.parametrize("chosen", SETTINGS)
+def test_no_trap_goes_off_on_a_row_or_a_group_that_is_hidden(spark, tables, traffic, chosen):
+    """A93: in every operator and with every setting, a user's expression meets the rows of the View alone."""
+    with settings(spark, SETTINGS[chosen]):
+        shown = tables(LIKE_ITS_USER)["plain"]
+        for way in WAYS if chosen == "without any code" else ("semi join",):
+            WAYS[way](shown, TRAPS[0]).collect()
+        for trap in TRAPS:
+            assert sorted(row.numberplate for row in shown.where(trap).collect()) == ["AE1", "AE2"]
+        for trap in IN_TRAFFIC:
+            assert [row.area for row in traffic.where(trap).collect()] == ["Victoria"]
+
+
+def test_no_trap_goes_off_behind_a_transformation_or_in_a_sealed_table(tables):
+    """A93: what a rule makes, and what was sealed, is asked of shown rows only."""
+    for table in (tables(ROUNDED)["plain"], tables(LIKE_ITS_USER)["sealed"]):
+        for trap in TRAPS:
+            assert table.where(trap).count() == 2
+
+
+def test_a_function_is_called_with_no_value_that_a_window_hides(spark, tables):
+    """A93: where it is unknown whether a window is open, its attribute is null to every function and trap."""
+    places = grant(attributes=[PLACE], restriction='numberplate == "AE1"')
+    table = tables(grant(attributes=[SPEED], restriction="speed < 45"), places)["plain"]
+    seen = F.udf(lambda place, speed: place is None or speed == 1, "boolean")
+    for text in (
+        "1 / if(location = 'Victoria' and speed = 40, 0, 1) > 0",
+        "if(location is not null and speed <> 1, raise_error('seen'), true)",
+        "cast(replace(location, 'Victoria', if(speed = 1, '1', 'x')) as int) = 1 or location is null",
+    ):
+        assert table.where(text).count() == 3
+    assert table.where(seen("location", "speed")).count() == 3
+
+
+def test_a_user_stays_above_the_wall_in_every_plan(spark, tables, traffic):
+    """A93: what is below the wall is the same for each question; the policy's own terms are pushed down."""
+    mark = "speed + 4711 > 4700"
+    for table, text in (
+        (tables(LIKE_ITS_USER)["in periods"], mark),
+        (traffic, mark.replace("speed", "cars")),
+    ):
+        for way, ask in WAYS.items():
+            plan = ask(table, text)._jdf.queryExecution().optimizedPlan().toString()
+            parts = re.split(r"SPARK_PARTITION_ID\(\) AS the wall#\d+\]\n", plan)
+            assert len(parts) > 1, way
+            for below in parts[1:]:
+                # Up to where another branch of the plan begins.
+                indent = len(re.match(r"[\s:]*", below).group())
+                own = [below.splitlines()[0]]
+                for line in below.splitlines()[1:]:
+                    if len(re.match(r"[\s:]*", line).group()) <= indent - 3:
+                        break
+                    own.append(line)
+                assert not any("4711" in line for line in own), f"{way}\n{plan}"
+
+
+@pytest.mark.parametrize("which", ["stream", "stream in periods"])
+def test_a_stream_sets_off_no_trap_either(spark, tables, which, tmp_path):
+    """A93: the same wall stands in each batch of a stream."""
+    stream = tables(LIKE_ITS_USER)[which]
+    for number, trap in enumerate((TRAPS[0], " and ".join(f"({trap})" for trap in TRAPS[1:]))):
+        with settings(spark, SETTINGS["without code of a whole stage"]):
+            query = (
+                stream.where(trap)
+                .writeStream.format("memory")
+                .queryName(f"trap_{number}")
+                .trigger(availableNow=True)
+                .start()
+            )
+            assert query.awaitTermination(300)
+        assert spark.table(f"trap_{number}").count() == 2
