@@ -6,9 +6,12 @@ import os
 import select
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,12 +21,21 @@ from maia.api import responses as answers
 from maia.api.client import authorization, run_of
 from maia.clock import system_now
 from maia.credentials import certificate_to_bytes
-from maia.credentials.validity.statements import RevocationList, sign_statement, statement_to_bytes
+from maia.credentials.validity.statements import (
+    RevocationList,
+    sign_statement,
+    statement_from_bytes,
+    statement_to_bytes,
+)
+from maia.domain.access import validity_publisher
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import AdminAct
+from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.http import authentication as gate
+from maia.domain.http import pages, turns
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
+from maia.domain.storage.tables import STATEMENTS
 from maia.errors import MaiaError, Refusal
 from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
@@ -343,6 +355,101 @@ def test_handshakes_that_never_end_have_a_bound(met: DomainAtWork, monkeypatch: 
     finally:
         for link in held:
             link.close()
+
+
+# ------------------------------------------------------------ what strangers ask for is cheap
+
+
+def _with_long_lists(met: DomainAtWork, lists: int, ids: int) -> None:
+    """Let the domain have stated so many lists that name so many certificates each."""
+    revoked = frozenset(sha256(b"%d" % number).digest() for number in range(ids))
+
+    def state(access: AccessControl) -> None:
+        with access._store.transaction() as tables:
+            last = tables.find(STATEMENTS, limit=1, order=STATEMENTS.c.number, descending=True)[0]
+            for number in range(last.number + 1, last.number + 1 + lists):
+                said = RevocationList(met.key.principal, number, None, revoked)
+                data = statement_to_bytes(sign_statement(said, met.key))
+                tables.put(STATEMENTS, [replace(last, number=number, signed=data)])
+
+    met.ask(state)
+
+
+def test_a_history_of_long_lists_is_handed_out_as_it_lies_there(
+    met: DomainAtWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A87 A116: public pages take no list apart; an answer ends at so many bytes, and the next goes on."""
+    with_an_officer(met)
+    _with_long_lists(met, 12, 5_000)
+    monkeypatch.setattr(validity_publisher, "statement_from_bytes", None)
+    with met.client("stranger") as stranger:
+        assert stranger.public("/v1/statements", answer=answers.StatementPage).items
+        found, asked, after = list[bytes](), 0, None
+        while after is not None or not asked:
+            query = {"limit": 500, "after": after}
+            page = stranger.public("/v1/statements/history", answer=answers.StatementPage, query=query)
+            assert sum(len(one.statement) for one in page.items[:-1]) <= AccessLimits().page_bytes
+            found += [one.statement for one in page.items]
+            asked, after = asked + 1, page.next
+    numbers = [statement_from_bytes(one).statement.sequence for one in found]
+    assert numbers == sorted(set(numbers))
+    assert len([one for one in found if len(one) > 100_000]) == 12
+    assert asked >= 2
+
+
+def test_an_act_waits_for_one_call_of_each_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A87 A116: strangers at one address fill the queue; an administrator at another one is next."""
+    waiting = list[str | None]()
+
+    class Noted(turns.Turns):
+        async def _wait(self, address: str | None) -> None:
+            waiting.append(address)
+            await super()._wait(address)
+
+    monkeypatch.setattr(pages, "Turns", Noted)
+    with domain_at_work(tmp_path) as met:
+        _fill_the_queue(met, waiting, monkeypatch)
+
+
+def _fill_the_queue(met: DomainAtWork, waiting: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    done, blocked = list[str](), threading.Event()
+    access = met.running.service._access
+    for name in ("stored_statements", "audit"):
+        monkeypatch.setattr(access, name, _noted(getattr(access, name), done))
+    holding = threading.Thread(target=met.ask, args=(lambda _: blocked.wait(PATIENCE_S),))
+    with met.admin() as admin:
+        admin.about()
+        admin._run()
+        holding.start()
+        context, (host, port) = pinning_context(met.key.principal), host_and_port(met.address)
+        held = list[ssl.SSLSocket]()
+        try:
+            for _ in range(turns.WAITING_MAX + 8):
+                plain = socket.create_connection((host, port), source_address=("127.0.0.2", 0))
+                held.append(context.wrap_socket(plain))
+                held[-1].settimeout(PATIENCE_S)
+                held[-1].sendall(b"GET /v1/statements/history HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert held[1].recv(1 << 16).startswith(b"HTTP/1.1 503"), "the oldest make room"
+            acting = threading.Thread(
+                target=admin.call, args=("GET", "/v1/audit"), kwargs={"answer": answers.AuditPage}
+            )
+            acting.start()
+            until_in_a_thread(lambda: "127.0.0.1" in waiting, "the administrator to wait")
+            blocked.set()
+            acting.join(PATIENCE_S)
+            assert done.index("audit") <= 2, done
+        finally:
+            blocked.set()
+            for link in held:
+                link.close()
+
+
+def _noted(act: Callable[..., object], done: list[str]) -> Callable[..., object]:
+    def noted(*words: object, **options: object) -> object:
+        done.append(act.__name__)
+        return act(*words, **options)
+
+    return noted
 
 
 def test_a_number_that_no_database_holds_is_a_mistake_of_the_caller(met: DomainAtWork) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials.validity.statements import AuditHead, RevocationList
+from maia.credentials.validity.statements import AuditHead, RevocationList, statement_from_bytes
 from maia.domain.access.audit import (
     AUDIT_START,
     AuditBroken,
@@ -25,7 +25,7 @@ from support.access_control import MET, SMITH, Station, court, later, met, order
 def told_another_domain(courts: Station, station: Station) -> list[AuditHead]:
     """What the courts keep of the Met's statements, every one of which they received."""
     heard = []
-    for signed in station.statements(limit=500).rows:
+    for signed in map(statement_from_bytes, station.stored_statements(limit=500).rows):
         assert isinstance(signed.statement, RevocationList)
         heard.append(signed.statement.audit)
     return heard

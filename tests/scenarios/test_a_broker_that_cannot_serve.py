@@ -109,7 +109,7 @@ def test_a_broker_without_a_certificate_for_a_sealed_type_says_so_at_once(home: 
         answer = published(home, address)
         key = (home / "outsider.pub").read_text().strip()
         why = (
-            "this broker holds no key of `LabResult`: it has no certificate for it; "
+            "this broker holds no key of `LabResult`: it has no certificate for it, or one that transforms; "
             f"issue one to `{key}`, or connect to a broker that has one"
         )
         assert answer.stderr == f"maia: {why} [UNAVAILABLE-NO-KEYS]\n"

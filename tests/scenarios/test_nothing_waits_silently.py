@@ -140,7 +140,7 @@ def test_a_broker_that_goes_and_comes_back_is_told_to_both_sides(
 
 AT_ONCE = {
     "no right": (
-        ("--as", "lab"), 3, "maia: you may not subscribe to `LabResult`: ", "--action subscribe` says why)"
+        ("--as", "lab"), 3, "maia: you may not subscribe to `LabResult`: ", "--action subscribe` says why"
     ),
     "another network": (("--as", "office", "--network", "elsewhere"), 5, "`elsewhere`: compare the names"),
 }  # fmt: skip

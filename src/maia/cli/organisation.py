@@ -58,6 +58,10 @@ Days: TypeAlias = Annotated[
 ]
 
 _OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
+_NO_KEY: Final = (
+    "note         a sealed type: with --set it brings no key to the other's brokers, which deliver nothing; "
+    "leave --set out, or let it read at your broker"
+)
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
@@ -247,9 +251,7 @@ def add(
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
-    meant = ours.rights(rights.may or (), **rights.terms)
-    read = (one.event_type for one in meant if one.action.value == "subscribe")
-    sealed = sorted({one.name.name for one in read if one.sealing is not None})
+    sealed = _sealed_among(ours, rights)
     lines = [
         f"member       {name} of {ours.name}",
         f"profile      {made.path} (only you can read it; `--as {name}`)",
@@ -270,7 +272,7 @@ def list_members(org: Org = None, as_json: AsJson = False) -> None:
     lines, records, rights = list[str](), list[dict[str, object]](), _Rights.of(ours)
     for one in ours.members():
         given = ours.issued_to(one.principal())
-        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in rights.lines(given))]
+        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in rights.lines(given, by=True))]
         records.append({"member": one.name, "profile": str(one.path), "rights": rights.records(given)})
     answer(lines or ["no members"], {"members": records}, as_json=as_json)
 
@@ -296,6 +298,7 @@ def grant(
         f"granted to   {made.subject}",
         *shown_rights(given),
         *_topic_notes(rights.may or ()),
+        *([_NO_KEY] if rights.assignments and _sealed_among(ours, rights) else []),
         f"for network  {made.network} of {made.coordinator}{_OF_OUR_OWN if is_own else ''}",
         f"written to   {out}   (revoke it with `maia revoke {out}`)",
     ]
@@ -420,6 +423,13 @@ def _by_subject(given: Iterable[SignedCertificate]) -> dict[str, list[SignedCert
     for one in given:
         found.setdefault(shown_subject(one.certificate.subject), []).append(one)
     return found
+
+
+def _sealed_among(ours: Organisation, rights: RightOptions) -> list[str]:
+    """Return the sealed types that rights let their holder read."""
+    meant = ours.rights(rights.may or (), **rights.terms)
+    read = (one.event_type for one in meant if one.action.value == "subscribe")
+    return sorted({one.name.name for one in read if one.sealing is not None})
 
 
 def _topic_notes(may: Iterable[str]) -> list[str]:

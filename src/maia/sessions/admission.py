@@ -180,6 +180,17 @@ class Places(Generic[_One]):
         crowded = max(self._by_network.values(), key=len, default=None)
         return None if crowded is None else next(iter(crowded))
 
+    def take_turn(self) -> _One | None:
+        """Let one peer leave and return it: the first of each network in turn; None if none waits."""
+        network = next(iter(self._by_network), None)
+        if network is None:
+            return None
+        line = self._by_network.pop(network)
+        self._by_network[network] = line
+        one = next(iter(line))
+        self.leave(one)
+        return one
+
     def leave(self, one: _One) -> None:
         """Free the place of a peer that was let in, or has gone, if it had one."""
         network = self._network_of.pop(one, None)

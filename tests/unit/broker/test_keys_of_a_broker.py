@@ -212,8 +212,8 @@ def test_a_publisher_at_a_broker_without_a_right_is_told_so_and_nothing_leaves()
     camera.advertise()
     assert camera.last(Failed).code == "UNAVAILABLE-NO-KEYS"
     assert camera.last(Failed).message == (
-        "this broker holds no key of `uk.gov.pito.Numberplate`: it has no certificate for it; "
-        f"issue one to `{ccs.key.principal}`, or connect to a broker that has one"
+        "this broker holds no key of `uk.gov.pito.Numberplate`: it has no certificate for it, or one that "
+        f"transforms; issue one to `{ccs.key.principal}`, or connect to a broker that has one"
     )
     assert not net.frames()
 

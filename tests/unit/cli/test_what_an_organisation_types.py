@@ -542,6 +542,10 @@ def test_what_a_reader_will_not_see_is_said_where_its_right_is_given_and_explain
     assert "recorded     of LabResult, it reads what is published after it first connects" in made.stdout
     asked = maia("explain", "LabResult", "--as", "x", "--action", "subscribe", cwd=home)
     assert "needs      a secret or table of hospital (ed25519:" in asked.stdout
+    assert "sealed     this right brings a broker no key" in asked.stdout
+    words = ("institute/institute.pub", *IN_HOSPITAL, "--may", "subscribe:LabResult", "-o", "set.grant")
+    granted = maia("grant", *words, "--set", "ward := first(ward, 1)", cwd=home)
+    assert "note         a sealed type: with --set it brings no key to the other's brokers" in granted.stdout
 
 
 def test_a_server_that_does_not_run_is_named_with_the_command_that_runs_it(home: Path) -> None:

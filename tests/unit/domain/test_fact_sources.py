@@ -202,6 +202,7 @@ class FakeAccess:
     rows: list[Row] = field(default_factory=list)
     calls: int = 0
     has_news: bool = False
+    has_new_policy: bool = False
 
     def replace_facts(self, _name: str, rows: list[Row], **_named: object) -> Revoked:
         self.rows, self.calls = list(rows), self.calls + 1

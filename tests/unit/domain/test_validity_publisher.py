@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from maia.credentials import ValidityState
 from maia.credentials.chains.reduction import BrokenChain
-from maia.credentials.validity.statements import OneTimeAnswer, Revalidation, RevocationList, check_statement
+from maia.credentials.validity.statements import (
+    OneTimeAnswer,
+    Revalidation,
+    RevocationList,
+    check_statement,
+    statement_from_bytes,
+)
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.keys.settings import BadDomainSettings
@@ -39,7 +45,7 @@ PERIOD = 30 * SECOND
 
 def lists(station: Station):
     """Every list that is kept, in the order of signing."""
-    kept = [signed.statement for signed in station.statements(limit=500).rows]
+    kept = [statement_from_bytes(one).statement for one in station.stored_statements(limit=500).rows]
     return [said for said in kept if isinstance(said, RevocationList)]
 
 
@@ -212,7 +218,7 @@ def test_old_statements_are_forgotten_and_the_present_ones_never():
     station = Station(MET, settings=AccessSettings(limits=AccessLimits(statements_kept=3)))
     for number in range(12):
         station.access.due(later(30 * number))
-    assert len(station.statements().rows) <= 4
+    assert len(station.stored_statements().rows) <= 4
     assert station.access.current_statements(later(335))[-1].statement.sequence == 12
 
 

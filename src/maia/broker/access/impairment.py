@@ -44,7 +44,7 @@ def key_lack(state: BrokerState, type_id: bytes, now: Instant) -> NoKeys | KeySe
     if not rights:
         if state.statements.awaits(state.settings.credentials, now):
             return None  # a tester's statement may arrive at any moment, and the keys with it
-        lacks = f"this broker holds no key of `{name}`: it has no certificate for it"
+        lacks = f"this broker holds no key of `{name}`: it has no certificate for it, or one that transforms"
         return NoKeys(f"{lacks}; {_CURE.format(broker=broker)}")
     if type_id in keys.refused:
         refused = f"the key server of `{name}` gives this broker no key [{keys.refused[type_id]}]"

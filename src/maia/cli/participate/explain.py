@@ -264,7 +264,7 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
     from maia.expressions import format_rule
     from maia.expressions.summary_text import format_summary
     from maia.policy import shows
-    from maia.predicates import format_predicate
+    from maia.predicates import ALWAYS, format_predicate
     from maia.predicates.language.writer import format_literal
 
     names = _names(event_type)
@@ -273,6 +273,9 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
         f"  needs      a secret or table of {by} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
         for by in dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
     ]
+    is_sealed = event_type is not None and event_type.sealing is not None
+    if is_sealed and view.windows and all(window.transformations for window in view.windows):
+        lines.append("  sealed     this right brings a broker no key: read at a broker that has another one")
     for step in view.on_publication:
         written = "" if step.result is None else f"from {step.result.name}: "
         lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
@@ -286,7 +289,9 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
             if step.summary is not None:
                 every, per, assigned = format_summary(step.summary, names)
                 rules = "; ".join((f"every {every}", *(f"per {one}" for one in per), *assigned))
-            lines.append(f"  transforms {into}{rules}")
+            lines += [f"  transforms {into}{rules}"] if rules else []
+            if step.restriction != ALWAYS:
+                lines.append(f"  of these   where {format_predicate(step.restriction, names)}")
     lines += [
         f"  forced     {names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()
     ]

@@ -14,6 +14,8 @@ class AccessLimits:
 
     page: int = 500
     """Rows in one page of an answer."""
+    page_bytes: int = 1 << 20
+    """Bytes of statements in one page, beyond its first."""
     looked_at: int = 5_000
     """Rows that one page may read before it is handed out, full or not."""
     policy_bytes: int = 1 << 20

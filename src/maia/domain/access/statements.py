@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from maia.credentials import OnlineTest, Principal, SignedCertificate, certificate_from_bytes
@@ -24,7 +25,6 @@ from maia.domain.access.memberships import DomainTester
 from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.results import EntryKind, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.access.validity_publisher import read_statement
 from maia.domain.facts.store import has_unpublished_facts, stated_facts
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import (
@@ -97,9 +97,26 @@ class AccessStatements(AccessCore):
         with self._store.reading() as tables:
             return self._publisher.current(tables, now)
 
-    def statements(self, *, after: str | None = None, limit: int = 100) -> Page[SignedStatement]:
-        """Return the statements that this domain signed, the oldest that is kept first."""
-        return self._page(STATEMENTS, after=after, limit=limit, shape=lambda _, row: read_statement(row))
+    def current_stored(self, now: Instant) -> tuple[bytes, ...]:
+        """Return what a new verifier needs, as it was signed."""
+        with self._store.reading() as tables:
+            return tuple(row.signed for row in self._publisher.current_rows(tables, now))
+
+    def stored_statements(self, *, after: str | None = None, limit: int = 100) -> Page[bytes]:
+        """Return the statements that this domain signed, the oldest that is kept first, as they lie there.
+
+        Any stranger may ask, so nothing is taken apart, and an answer ends at so many bytes (A87).
+        """
+        limits, column = self._settings.limits, STATEMENTS.c.number
+        page_limit(limit, limits)
+        start = cursor_number(after)
+        with self._store.reading() as tables:
+            sizes = tables.sizes(STATEMENTS.c.signed, limit=limit, order=column, after=start)
+            sums = accumulate(size for _, size in sizes)
+            fitting = max(1, sum(1 for one in sums if one <= limits.page_bytes))
+            rows = tables.find(STATEMENTS, limit=fitting, order=column, after=start)
+        is_more = fitting < len(sizes) or len(rows) == limit
+        return Page(tuple(row.signed for row in rows), str(rows[-1].number) if is_more else None)
 
     def revalidate_once(
         self, certificate: bytes, request: bytes, nonce: bytes, *, now: Instant

@@ -16,6 +16,7 @@ bring it back to life, and silence lets everything go stale.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from maia.canonical import Limits, read_canonical, write_canonical
@@ -153,6 +154,10 @@ class ValidityPublisher:
 
     def current(self, tables: Tables, now: Instant) -> tuple[SignedStatement, ...]:
         """Return the statements whose periods are not over and the newest list, in the order of signing."""
+        return tuple(_read(row.signed) for row in self.current_rows(tables, now))
+
+    def current_rows(self, tables: Tables, now: Instant) -> list[StatementRow]:
+        """Return the same as it is stored."""
         timed = tables.find(
             STATEMENTS, STATEMENTS.c.not_after >= now, limit=_PERIODS_MAX, order=STATEMENTS.c.number
         )
@@ -160,7 +165,7 @@ class ValidityPublisher:
             STATEMENTS, STATEMENTS.c.sort == _LISTS, limit=1, order=STATEMENTS.c.number, descending=True
         )
         rows = {row.number: row for row in (*timed, *newest)}
-        return tuple(read_statement(rows[number]) for number in sorted(rows))
+        return [rows[number] for number in sorted(rows)]
 
     def last_moment(self, tables: Tables, now: Instant) -> Instant | None:
         """Return the end of the last list that was signed, up to which a verifier without news goes by it."""
@@ -207,9 +212,10 @@ class ValidityPublisher:
         return signed
 
 
-def read_statement(row: StatementRow) -> SignedStatement:
+@lru_cache(maxsize=8)  # each login hands them out, and to take a long list apart costs a tenth of a second
+def _read(signed: bytes) -> SignedStatement:
     try:
-        return statement_from_bytes(row.signed)
+        return statement_from_bytes(signed)
     except MaiaError as problem:
         raise DomainStoreUnavailable("a statement in the store cannot be read") from problem
 

@@ -68,7 +68,7 @@ def _route(endpoint: Endpoint, handler: Handler, pages: Pages, records: Records)
         try:
             caller = None if endpoint.is_public else pages.gate.admit(request)
             call = await _read(request, caller, endpoint, pages)
-            return await pages.answer(endpoint, handler, call)
+            return await pages.answer(endpoint, handler, call, _address(request))
         except MaiaError as problem:
             return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
         except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
@@ -83,7 +83,7 @@ async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pag
     else:
         if endpoint.body is not None and endpoint.act is not None:
             # Asked again where the act is done. Here it keeps strangers from having large bodies read.
-            await pages.check_act(caller, endpoint.act)
+            await pages.check_act(caller, endpoint.act, _address(request))
             let_in(request.scope)
         body = await signed_body(request, caller, endpoint.body_max)
     asked: msgspec.Struct | None = None
@@ -93,6 +93,10 @@ async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pag
         asked = query_of(request, endpoint.question)
     path = {name: str(request.path_params[name]) for name in endpoint.parameters}
     return Call(caller, asked, path, pages.service.clock(), pages)
+
+
+def _address(request: Request) -> str | None:
+    return None if request.client is None else request.client.host
 
 
 def _decoded(body: bytes, kind: type[_Body]) -> _Body:

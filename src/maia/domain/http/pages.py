@@ -36,6 +36,7 @@ from maia.domain.access.results import AdminAct, LoadedPolicy, Page, Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping
 from maia.domain.http.authentication import BODY_BYTES_MAX, Caller, Gate
+from maia.domain.http.turns import Turns
 from maia.domain.server.service import DomainService
 from maia.events import Instant
 
@@ -123,15 +124,19 @@ class Pages:
     def __init__(self, service: DomainService, gate: Gate, *, policy: PolicyFile | None = None) -> None:
         """Answer for `service`, whose policy is in a file if there is one."""
         self.service, self.gate, self.policy = service, gate, policy
+        self.turns = Turns()
 
-    async def check_act(self, caller: Caller, act: AdminAct) -> None:
+    async def check_act(self, caller: Caller, act: AdminAct, address: str | None) -> None:
         """Raise unless the certificates of a caller allow an act; for those whose body is not read yet."""
         now = self.service.clock()
-        await self.service.ask(
-            lambda access: access.authorised(caller.principal, caller.credentials, act, now)
-        )
+        async with self.turns.turn(address):
+            await self.service.ask(
+                lambda access: access.authorised(caller.principal, caller.credentials, act, now)
+            )
 
-    async def answer(self, endpoint: Endpoint, handler: Handler, call: Call[Any]) -> Response:
+    async def answer(
+        self, endpoint: Endpoint, handler: Handler, call: Call[Any], address: str | None
+    ) -> Response:
         """Do what a page does, if the caller may, once for each idempotency key.
 
         A caller that may not any more is refused, whatever it was answered before. What takes something away
@@ -159,7 +164,8 @@ class Pages:
             asked = sha256(caller.digest).digest()
             return access.once(caller.once, asked, lambda: act(access), actor=call.actor, now=call.now)
 
-        content = await self.service.ask(job)
+        async with self.turns.turn(address):
+            content = await self.service.ask(job)
         if not endpoint.takes_away:
             return json_response(endpoint.answers_with, content)
         is_known = await self.service.announce(taken)

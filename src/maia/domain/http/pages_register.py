@@ -64,8 +64,8 @@ def would(access: AccessControl, call: Call[bodies.WouldBody]) -> answers.Abilit
     tag="statements"
 ))  # fmt: skip
 def statements(access: AccessControl, call: Call[None]) -> answers.StatementPage:
-    found = access.current_statements(call.now)
-    return answers.StatementPage([shaping.statement_answer(one) for one in found], None, access.stream)
+    found = access.current_stored(call.now)
+    return answers.StatementPage([answers.StatementAnswer(one) for one in found], None, access.stream)
 
 
 @PAGES.serve(Endpoint(
@@ -73,8 +73,8 @@ def statements(access: AccessControl, call: Call[None]) -> answers.StatementPage
     question=bodies.PageQuestion, is_public=True, tag="statements"
 ))  # fmt: skip
 def history(access: AccessControl, call: Call[bodies.PageQuestion]) -> answers.StatementPage:
-    found = access.statements(after=call.asked.after, limit=call.asked.limit)
-    return page_of(answers.StatementPage, found, shaping.statement_answer)
+    found = access.stored_statements(after=call.asked.after, limit=call.asked.limit)
+    return page_of(answers.StatementPage, found, answers.StatementAnswer)
 
 
 @PAGES.serve(Endpoint(

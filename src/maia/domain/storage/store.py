@@ -105,6 +105,15 @@ class Tables:
         statement = statement.order_by(*(one.desc() for one in columns) if descending else columns)
         return [table.row(*one) for one in self._connection.execute(statement)]
 
+    def sizes(
+        self, column: Column[Any], *, limit: int, order: Column[Any], after: Cell = None
+    ) -> list[tuple[Any, int]]:  # `Any`: what the column `order` holds
+        """Return how many bytes a column has in rows by the column `order`, without reading them."""
+        statement = select(order, func.length(column)).order_by(order).limit(limit)
+        if after is not None:
+            statement = statement.where(order > after)
+        return [(one, int(size)) for one, size in self._connection.execute(statement)]
+
     def every(self, table: Table[Row], *where: Where, order: Column[Any]) -> Iterator[list[Row]]:
         """Yield all rows by a column without ties, page by page; rows may be changed in between."""
         after: Cell = None
