@@ -2,9 +2,8 @@
 
 The paper's own setting: every event is a frame of its own. Under load, several
 arrive with one read of a socket. They share a signature and, sealed as in the
-clear, nearly all that is done for them but ciphers and hashes
-(`publication/batches.py`). An event that comes alone shares nothing, and goes the
-shorter way of a plain one at its publisher's broker (`publish_single`).
+clear, nearly all that is done for them but ciphers and hashes. An event that
+comes alone shares nothing.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from live_network import World, new_world
 from maia.broker import Broker, BrokerSettings
 from maia.broker.access.known_types import KEPT_TYPE
 from maia.broker.sealed.key_events import apply_new_keys
+from maia.broker.settings import RecordingSettings
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, certificate_to_bytes
 from maia.credentials.identity import IdentityTrust
@@ -80,11 +81,12 @@ class Row:
         filter: Predicate = ALWAYS,  # noqa: A002 - the word of the protocol
         share_plaintext: bool = False,
         trust: IdentityTrust | None = None,
+        recording: RecordingSettings | None = None,
     ) -> None:
         """Connect everybody, and let interests and offers find each other."""
         keep_free_memory()  # as the process of a broker does
         self.world, self.now = world, system_now()
-        self._trust = trust
+        self._trust, self._recording = trust, recording
         self._ring = _ring(world, self.now)
         self._wires: dict[tuple[int, LinkId], tuple[int, LinkId]] = {}
         self._addresses = [f"127.0.0.1:{7400 + number}" for number in range(brokers)]
@@ -120,7 +122,8 @@ class Row:
         broker, now = self.brokers[number], self.now
         effects: list[Effect] = []
         if together:
-            effects = broker.signed(broker.take_on_read(link, messages, now))
+            taken = broker.take_on_read(link, messages, now)
+            effects = broker.signed([*taken, *broker._all_the_rest(now)])
         else:
             for data in messages:
                 effects += broker.handle(Received(link, data), now)
@@ -138,6 +141,7 @@ class Row:
             lease_s=86_400,
             share_plaintext=share_plaintext,
             identity=self._trust,
+            recording=self._recording,
         )
         kept = {f"{KEPT_TYPE}{world.event_type.id.hex()}": world.definition}
         broker = Broker(key, settings, random=os.urandom, kept=kept, process_id=process_id)

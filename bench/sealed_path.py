@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker_row import REF, Row, world_of
-from maia.broker.sealed import publication
+from maia.broker.streams import neighbour
 from maia.credentials import Principal
 from maia.events import Column, Frame, Kind
 from maia.predicates import ALWAYS, Predicate
@@ -83,8 +83,8 @@ _UNPROVED: Sequence[tuple[Any, str, object]] = (
     (sealer, "leaves_of_parts", lambda parts, *_, **__: [[_SAID] for _ in parts]),
     (runs, "event_roots", lambda _head, described, _sealed: [_SAID] * len(described)),
     (runs, "leaves_of", lambda *_, **__: [_SAID]),
-    (publication, "verify_frame", lambda one, _keys, _checks: _Believed(one, Principal(one.frame.signer))),
-    (publication, "verify_further", lambda believed, _opened, _keys: believed),
+    (neighbour, "verify_frame", lambda one, _keys, _checks: _Believed(one, Principal(one.frame.signer))),
+    (neighbour, "verify_further", lambda believed, _opened, _keys: believed),
 )
 """What leaves the proof out at either end: what it costs is measured. No reader would accept it."""
 

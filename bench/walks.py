@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from b16_revocation import tested_right
+from b16_revocation import own_tested_right
 from bench_spark import bench_session
 from broker_row import Row, world_of
 from governed_log import record
 from live_network import World
+from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     Action,
     RevocationList,
@@ -127,6 +128,7 @@ class Town(Row):
 def walks(*, spark: bool) -> Iterator[Walk]:
     """Yield each walk when it has been walked."""
     yield _publish("publish", None)
+    yield _publish_all_kinds()
     yield _subscribe("subscribe", covered=True)
     yield _subscribe("subscribe, at two brokers", covered=False)
     yield from _revoke_at_brokers()
@@ -149,10 +151,32 @@ def _publish(name: str, level: SealingLevel | None) -> Walk:
     return walk
 
 
-def _frame(world: World, row: Row, number: int) -> bytes:
+def _publish_all_kinds() -> Walk:
+    """Follow all kinds of publication: what a reader passes who wants to know each of them."""
+    walk = Walk("publish, all kinds")
+    recorded = RecordingSettings(durable=False)
+    for level in (None, SealingLevel.ATTRIBUTE, SealingLevel.EVENT):
+        for recording in (None, recorded):
+            world = world_of(3, level)
+            row = Row(world, recording=recording)
+            sent = 0
+            for rows, together in ((1, 1), (2, 1), (1, 8)):
+                for turn in range(3):  # the first ones find caches empty
+                    read = [_frame(world, row, sent + number, rows) for number in range(together)]
+                    sent += together
+                    if turn < 2:
+                        row.at_last(row.at_first(read))
+                        continue
+                    with walk:
+                        delivered = row.at_last(row.at_first(read))
+                    assert len(delivered) == together, "not all was delivered"
+    return walk
+
+
+def _frame(world: World, row: Row, number: int, rows: int = 1) -> bytes:
     kinds = world.event_type.kinds
-    columns = frame_to_columns(frame_of([dict.fromkeys(kinds, "value")], kinds))
-    return encode(Publish(1, number, +row.now, 1, columns))
+    columns = frame_to_columns(frame_of([dict.fromkeys(kinds, "value")] * rows, kinds))
+    return encode(Publish(1, number, +row.now, rows, columns))
 
 
 def _subscribe(name: str, *, covered: bool) -> Walk:
@@ -197,7 +221,7 @@ def _revoke_at_brokers() -> Iterator[Walk]:
     )  # fmt: skip
     definition = definition_to_bytes(validity_definition(world.owner))
     issuer(Advertise(1, request_to_bytes(sign_request(asked, world.owner)), [], [definition]))
-    right = tested_right(world, "reader")
+    right = own_tested_right(world, "reader")
     said = [_list(town, 1, frozenset()), _list(town, 2, frozenset({right.id}))]
     issuer(said[0])
     reader = town.client(1, "reader")
@@ -262,6 +286,7 @@ def _governed_tables() -> Iterator[Walk]:
 
 AIMS = {
     "publish": 30,
+    "publish, all kinds": 25,
     "subscribe": 70,
     "subscribe, at two brokers": 70,
     "revoke, at two brokers": 50,

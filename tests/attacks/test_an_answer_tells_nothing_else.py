@@ -196,7 +196,7 @@ def test_a_broker_answers_only_for_what_it_may_publish():
     state = state_of(net.met)
     frame = frozenset({*SEEN, ANSWER})
     from maia.broker.refusals import SignerNotEntitled
-    from maia.broker.sealed.publication import may_publish
+    from maia.broker.sealed.publisher_rights import may_publish
 
     signer = net.ccs.key.principal
     assert may_publish(state, net.type_id, signer, frozenset(SEEN), net.now)

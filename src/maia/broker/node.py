@@ -20,8 +20,6 @@ from maia.broker.durable.catch_up import begin_due_rounds, go_on_with_rounds, se
 from maia.broker.durable.delivery import receive_log_read, receive_recorded, tell_gaps
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
-from maia.broker.publication.batches import may_go_together, plan_of, run_of, take_together
-from maia.broker.publication.path import carry_single, publish_single
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
@@ -35,9 +33,7 @@ from maia.broker.routing.interests import recheck_own_interests
 from maia.broker.routing.mesh import MeshRouter
 from maia.broker.routing.rendezvous import RendezvousRouter
 from maia.broker.routing.router import Router
-from maia.broker.sealed.forwarding import signed
 from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
-from maia.broker.sealed.whole_frames import carry_whole, publish_whole
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import answer
 from maia.broker.sessions.handshake import BrokerSessions
@@ -46,6 +42,8 @@ from maia.broker.sessions.links import Link, Role, Stage
 from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
+from maia.broker.streams.run import Apart, Frames, gathered
+from maia.broker.streams.streams import Streams
 from maia.broker.subscriptions.route_sync import go_on_with_syncs
 from maia.broker.upkeep import (
     adopt_constitutions,
@@ -76,7 +74,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Carried, Message, Publish, Sealed
+from maia.wire.messages import Bye, Message
 
 
 def new_router(state: BrokerState) -> Router:
@@ -91,8 +89,6 @@ def new_router(state: BrokerState) -> Router:
 
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
-_ALONE: Final = 8
-"""Streams that alternate share nothing: so many messages are taken on before it is tried again."""
 
 
 class Broker:
@@ -118,7 +114,7 @@ class Broker:
         under its parent's keys.
         """
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._state.router = new_router(self._state)
+        self._state.router, self._state.streams = new_router(self._state), Streams(self._state)
         self._state.recording = new_recording(key.principal, settings, self._state.types)
         self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
@@ -147,8 +143,8 @@ class Broker:
         """Return the effects of a turn: what it sealed under one signature, what it delivers on record."""
         state = self._state
         ledger = state.disclosures
-        if state.seals.unsigned:
-            effects = signed(state, effects)
+        if state.streams.signing:
+            effects = state.streams.signing.signed(effects, state.recording)
         return effects if ledger is None else [*ledger.entries(), *effects]
 
     def take_on(self, happened: Input, now: Instant) -> list[Effect]:
@@ -190,38 +186,45 @@ class Broker:
 
     def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant) -> list[Effect]:
         """Take the messages of one read on, as if one after the other; `signed` has to see the effects."""
-        effects = self._all_the_rest(now)
-        while data:
-            count, together = self._taken_together(link, data, now)
+        effects, at = list[Effect](), 0
+        if len(data) == 1:
+            return self.take_on(Received(link, data[0]), now)
+        while at < len(data):
+            effects += self._all_the_rest(now)
+            messages = self._gathered(link, data[at:], now)
+            some = data[at : at + max(1, len(messages))]
+            together = self._taken_together(link, messages, some, now) if messages else None
             if together is None:
-                for one in data[:count]:
+                for one in some:
                     effects += self.take_on(Received(link, one), now)
             else:
                 effects += together
-            data = data[count:]
+            at += len(some)
         return effects
 
+    def _gathered(self, number: LinkId, data: Sequence[bytes], now: Instant) -> Sequence[Frames]:
+        """Return the frames with which a read begins that may be taken on together; none if only one may."""
+        state, link = self._state, self._state.links.get(number)
+        if len(data) < 2 or link is None or not link.is_ready or not state.router.asks_filters_alone:
+            return ()
+        is_quiet = not (state.timers.is_due(now) or state.statements.intake.shown_effects)
+        return gathered(data, is_client=link.role is Role.CLIENT) if is_quiet else ()
+
     def _taken_together(
-        self, number: LinkId, data: Sequence[bytes], now: Instant
-    ) -> tuple[int, list[Effect] | None]:
-        """Return what follows from so many messages together; None for what is taken on one by one."""
-        state = self._state
-        link = state.links.get(number)
-        is_quiet = not (state.rest or state.timers.is_due(now) or state.statements.intake.shown_effects)
-        if len(data) < 2 or link is None or link.stage is not Stage.READY or not is_quiet:
-            return 1, None
-        if not may_go_together(link, data[0]):
-            return 1, None
-        planned = plan_of(state, link, data[0], now)
-        if planned is None:
-            return len(data), None  # what keeps the first from it keeps most of a read
-        plan, first = planned
-        run = run_of(plan, first, data)
-        together = take_together(state, plan, run, data, now) if len(run) > 1 else None
-        if together is None:
-            return max(_ALONE, len(run)), None
+        self, number: LinkId, messages: Sequence[Frames], data: Sequence[bytes], now: Instant
+    ) -> list[Effect] | None:
+        """Take frames of one stream on together; None if they do not fare alike."""
+        state, link = self._state, self._state.links[number]
+        turn = state.streams.turn(now)
+        try:
+            if link.role is Role.CLIENT:
+                state.streams.publish(link, messages, data, turn)  # type: ignore[arg-type]  # of publishers
+            elif state.routes.is_current(number):
+                state.streams.carry(link, messages, data, turn)  # type: ignore[arg-type]  # of brokers
+        except (Apart, MaiaError):
+            return None
         link.heard_at, link.silent_rounds = now, 0
-        return len(run), self._completed(together, now)
+        return self._completed(turn.effects, now)
 
     def go_on(self, now: Instant) -> list[Effect] | None:
         """Do more of what the last input left to do; None if nothing is left."""
@@ -327,20 +330,8 @@ class Broker:
         state = self._state
         try:
             effects, message = self._sessions.receive(link, data, now)
-            single = None
-            if type(message) is Publish and link.role is Role.CLIENT:
-                if message.rows == 1:
-                    single = publish_single(state, link, message, len(data), now)
-                if single is None:
-                    single = publish_whole(state, link, message, len(data), now)
-            elif type(message) is Carried and message.rows == 1 and link.role is Role.BROKER:
-                single = carry_single(state, link, message, now)
-            elif type(message) is Sealed and link.role is Role.BROKER:
-                single = carry_whole(state, link, message, data, now)
-            if single is not None:
-                effects = single
-            elif message is not None:
-                effects += self._said(link, message, now, len(data))
+            if message is not None:
+                effects += self._said(link, message, now, data)
         except MaiaError as problem:
             effects = self._blamed(link, problem, now)
         intake = state.statements.intake
@@ -349,14 +340,14 @@ class Broker:
         shown, intake.shown_effects = intake.shown_effects, []
         return [*shown, *effects]
 
-    def _said(self, link: Link, message: Message | Established, now: Instant, size: int) -> list[Effect]:
+    def _said(self, link: Link, message: Message | Established, now: Instant, data: bytes) -> list[Effect]:
         if isinstance(message, Bye):
             fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}
             gone = forget_link(self._state, link, now, f"it says: {message.message} [{message.code}]")
             return [Note("bye", fields), Close(link.id, message.code), *gone]
         if isinstance(message, Established):
             return self._sessions.ready(link, now)
-        return answer(self._state, link, message, now, size)
+        return answer(self._state, link, message, now, data)
 
     def _blamed(self, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
         """End a link on whose behalf something failed."""

@@ -38,7 +38,7 @@ def reload_kept(state: BrokerState, kept: Mapping[str, bytes], now: Instant) -> 
     if publications is not None:
         limits = memory_limits(state.settings.limits)
         try:
-            state.routes.seen = DuplicateMemory.imported(publications, limits)
+            state.routes.seen.take_over(DuplicateMemory.imported(publications, limits))
         except MaiaError as problem:
             effects.append(Note("kept-dropped", {"name": KEPT_PUBLICATIONS, "code": problem.code}))
     return effects

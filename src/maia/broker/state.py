@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
@@ -32,6 +30,7 @@ from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Held, Link, RepeatedNotes
 from maia.broker.settings import BrokerSettings
+from maia.broker.streams.run import Rest
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.subscriptions.route_sync import RouteSyncs
@@ -52,6 +51,9 @@ from maia.views.open_periods import GroupRoom
 from maia.wire.effects import Effect, LinkId
 from maia.wire.names import network_to_bytes
 
+if TYPE_CHECKING:
+    from maia.broker.streams.streams import Streams
+
 __all__ = [
     "ROUTE",
     "BrokerState",
@@ -65,18 +67,6 @@ __all__ = [
 ROUTE: Final = b""
 """In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
-
-
-class Rest(msgspec.Struct, frozen=True):
-    """A part of the work on one input, for which no peer that was answered so far has to wait.
-
-    It is done before anything else happens to the broker, so it finds what it
-    was put off with. The runtime sends first what was said before it.
-    """
-
-    link: LinkId
-    """Where the input came from, and who is blamed if the rest of it fails."""
-    work: Callable[[], list[Effect]]
 
 
 @dataclass(slots=True)
@@ -132,6 +122,8 @@ class BrokerState:
     """Links that others have dialled, and whose right to connect is not known yet."""
     router: Router = field(init=False, repr=False)
     """How interests spread and where frames go; the broker sets it before anything happens."""
+    streams: Streams = field(init=False, repr=False)
+    """What frames go through; set beside the router."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     identities: LinkIdentities = field(default_factory=LinkIdentities)
     """What the identity statements of links say, for requirements of publishers."""

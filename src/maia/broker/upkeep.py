@@ -41,7 +41,6 @@ from maia.broker.routing.interests import (
     withdraw_ended,
 )
 from maia.broker.sealed.key_events import answer_waiting, maintain_keys, next_key_moment
-from maia.broker.sealed.publication import send_cover
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.identities import expire_identity
 from maia.broker.sessions.links import Link, Role, Stage, ask_to_look_at_link, next_look_at_right_to_connect
@@ -115,7 +114,11 @@ def _filled(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
             effects += answer_waiting(state, *waiting, now)
     finally:
         slots.taking = None
-    return effects if slots.is_filled else [*effects, *send_cover(state, type_id, sealing, now)]
+    if not slots.is_filled:
+        turn = state.streams.turn(now)
+        state.streams.send_cover(type_id, sealing, turn)
+        effects += turn.effects
+    return effects
 
 
 def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:

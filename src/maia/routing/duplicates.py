@@ -208,21 +208,6 @@ class DuplicateMemory:
             self._bounded(known)
         return fresh
 
-    def is_next(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
-        """Say whether a publication follows the only run of its stream."""
-        known = self._streams.get((publisher, stream, b""))
-        return known is not None and known.is_next(sequence)
-
-    def take_next(self, publisher: bytes, stream: bytes, sequence: int) -> bool:
-        """Remember a whole publication if it follows the only run; say whether it does."""
-        key = (publisher, stream, b"")
-        known = self._streams.get(key)
-        if known is None or not known.is_next(sequence):
-            return False
-        self._streams.move_to_end(key)
-        known.ends[known.starts[0]] = sequence + 1
-        return True
-
     def are_new(self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes = b"") -> bool:
         """Say whether no row of some publications was here before; their numbers grow."""
         known = self._streams.get((publisher, stream, signer))
@@ -284,6 +269,10 @@ class DuplicateMemory:
         for publisher, stream, signer, runs, parts in kept:
             memory._remember((publisher, stream, signer), runs, parts)
         return memory
+
+    def take_over(self, other: DuplicateMemory) -> None:
+        """Know what another memory knows, and nothing else."""
+        self._streams, self._bytes = other._streams, other._bytes
 
     def _remember(self, key: _StreamKey, runs: list[tuple[int, int]], parts: list[tuple[int, bytes]]) -> None:
         known = self._stream(key)

@@ -24,13 +24,13 @@ goes on from there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from operator import attrgetter, itemgetter
-from typing import Annotated, Final, NamedTuple, TypeAlias, cast, get_args
+from operator import attrgetter
+from typing import Annotated, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
@@ -412,12 +412,8 @@ class Layout:
     """Which columns are of TIMESTAMP."""
     texts: tuple[int, ...]
     """Which columns are of STRING."""
-    texts_of: Callable[[Sequence[bytes]], Sequence[bytes]]
-    """Returns the bytes of these columns."""
     perhaps_odd: tuple[tuple[int, Kind], ...]
     """Which other columns can hold values that decode and are none."""
-    single: msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]
-    """Reads the columns of one event."""
 
 
 _uid_and_kind: Final = attrgetter("uid", "kind")
@@ -428,11 +424,10 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
     layout = layout_of(tuple(map(_uid_and_kind, columns)))
     if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
         return None
-    if rows == 1:
-        event = single_event(columns, layout)
-        if event is None:
-            return None
-        return Frame(1, {uid: Column(kind, (event[uid],)) for uid, kind in layout.kinds.items()})
+    return _read_by(layout, columns, rows)
+
+
+def _read_by(layout: Layout, columns: Sequence[WireColumn], rows: int) -> Frame | None:
     data = [column.data for column in columns]
     whole = layout.header + b"".join(data)
     try:
@@ -465,34 +460,52 @@ def layout_key(columns: Sequence[WireColumn], last: LayoutKey = ()) -> LayoutKey
     return tuple([(column.uid, column.kind) for column in columns])
 
 
-def single_event(columns: Sequence[WireColumn], layout: Layout) -> dict[AttributeUid, Value] | None:
-    """Return the values of one event, whose columns are as the layout says; null where there is none.
+class FrameReader:
+    """Reads the frames of a stream: one of any number of rows, or many of one row each as one frame.
 
-    Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at closer.
+    What there is to check of names and kinds is checked once for as long as the columns stay the same.
     """
-    data = [column.data for column in columns]
-    try:
-        decoded = layout.single.decode(layout.header + b"".join(data))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    if list(map(_ENCODER.encode, decoded)) != data:
-        return None
-    if layout.texts:
-        texts = b"".join(layout.texts_of(data))
-        if b"\0" in texts or len(texts) > STRING_BYTES_MAX:
+
+    __slots__ = ("_among", "_key", "_kinds", "_layout")
+
+    def __init__(self, kinds: Kinds | None, among: Kinds | None = None) -> None:
+        """Refuse what is outside `kinds`, or what `among` knows as of another kind."""
+        self._kinds, self._among = kinds, among
+        self._key: LayoutKey = ()
+        self._layout: Layout | None = None
+
+    def read(self, frames: Sequence[Sequence[WireColumn]], rows: int) -> Frame | None:
+        """Return all rows, every value checked; None if frames have to be read one by one, for one's sake."""
+        first = frames[0]
+        key = layout_key(first, self._key)
+        if key is not self._key:
+            self._key, self._layout = key, self._checked(key)
+        layout = self._layout
+        if len(frames) > 1:
+            alike = None if layout is None else by_column(frames)
+            return None if alike is None else events_to_frame(alike, layout)
+        if layout is not None and 0 < rows * len(first) <= VALUES_MAX:
+            frame = _read_by(layout, first, rows)
+            if frame is not None:
+                return frame
+        frame = _read_one_by_one(first, rows, self._kinds, None)
+        check_kinds(frame, self._among or {})
+        return frame
+
+    def _checked(self, key: LayoutKey) -> Layout | None:
+        layout = layout_of(key) if 0 < len(key) <= _LAYOUT_COLUMNS_MAX else None
+        if layout is None or (self._kinds is not None and not layout.kinds.items() <= self._kinds.items()):
             return None
-    event = {uid: value for uid, (value,) in zip(layout.kinds, decoded)}  # noqa: B905 - as many: counted
-    for at, _ in layout.perhaps_odd:
-        (value,) = decoded[at]
-        if type(value) is float:
-            if not math.isfinite(value) or data[at].endswith(_MINUS_ZERO):
-                return None
-        elif len(data[at]) > STRING_BYTES_MAX:  # of bytes; nil is short
-            return None
-    for _, uid in layout.moments:
-        if (moment := event[uid]) is not None:
-            event[uid] = int.__new__(Instant, moment)
-    return event
+        known = self._among or {}
+        return None if any(known.get(uid, kind) is not kind for uid, kind in layout.kinds.items()) else layout
+
+
+def check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
+    """Refuse a column of another kind than its uid has in the versions known here."""
+    # Other versions may have attributes that are not known here; those pass untouched.
+    for uid, column in frame.columns.items():
+        if kinds.get(uid, column.kind) is not column.kind:
+            raise TransitKindMismatch(f"uid `{uid}` arrived as {column.kind.value}, which it is not")
 
 
 class EventsColumn(NamedTuple):
@@ -523,18 +536,18 @@ def by_event(columns: Sequence[EventsColumn]) -> list[tuple[WireColumn, ...]]:
     return list(zip(*[map(WireColumn, repeat(uid), repeat(kind), data) for uid, kind, data in columns]))  # noqa: B905 - as many
 
 
-def events_to_frame(events: Sequence[EventsColumn], kinds: Kinds | None = None) -> Frame | None:
+def events_to_frame(events: Sequence[EventsColumn], layout: Layout | None = None) -> Frame | None:
     """Return single events as the rows of one frame.
 
     Every value is checked as in `columns_to_frame`. None says that one of them has to be looked at by itself,
     or that there is no such type.
     """
-    key = tuple([(uid, number) for uid, number, _ in events])
-    layout = layout_of(key) if 0 < len(key) <= _LAYOUT_COLUMNS_MAX else None
-    if layout is None or (kinds is not None and not layout.kinds.items() <= kinds.items()):
+    if layout is None and 0 < len(events) <= _LAYOUT_COLUMNS_MAX:
+        layout = layout_of(tuple([(uid, number) for uid, number, _ in events]))
+    if layout is None:
         return None
     rows = len(events[0].data)
-    if rows > ROWS_MAX or rows * len(key) > VALUES_MAX:
+    if rows > ROWS_MAX or rows * len(events) > VALUES_MAX:
         return None
     columns: dict[AttributeUid, Column] = {}
     header = _array_header(rows)
@@ -588,9 +601,7 @@ def layout_of(columns: tuple[tuple[str, int], ...]) -> Layout | None:
         _decoder_of(tuple(kinds.values())),
         tuple((at, uid) for at, (uid, kind) in enumerate(kinds.items()) if kind is Kind.TIMESTAMP),
         texts,
-        itemgetter(*texts) if len(texts) > 1 else lambda data: [data[at] for at in texts],
         tuple((at, kind) for at, kind in enumerate(kinds.values()) if kind in {Kind.BYTES, Kind.FLOAT}),
-        _decoder_of_one(tuple(kinds.values())),
     )
 
 
@@ -598,13 +609,6 @@ def layout_of(columns: tuple[tuple[str, int], ...]) -> Layout | None:
 def _decoder_of(kinds: tuple[Kind, ...]) -> msgspec.msgpack.Decoder[tuple[tuple[Value, ...], ...]]:
     # A type made at run time, which no type checker can follow.
     whole = tuple[tuple(_DECODERS[kind].type for kind in kinds)]  # type: ignore[misc,valid-type]
-    return msgspec.msgpack.Decoder(whole)
-
-
-@lru_cache(maxsize=_REMEMBERED_LAYOUTS)
-def _decoder_of_one(kinds: tuple[Kind, ...]) -> msgspec.msgpack.Decoder[tuple[tuple[Value], ...]]:
-    # The same, of columns of one row; `_SINGLES` has the type of many of them.
-    whole = tuple[tuple(get_args(_SINGLES[kind].type)[0] for kind in kinds)]  # type: ignore[misc,valid-type]
     return msgspec.msgpack.Decoder(whole)
 
 

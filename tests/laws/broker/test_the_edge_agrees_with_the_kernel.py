@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.publication.tally import DeliveryTally
+from maia.broker.publication.transit import StreamOrder, Transit, from_carried
+from maia.broker.streams.run import Run, Turn
+from maia.broker.streams.sending import Deliveries
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers, class_key, routed_filter
 from maia.credentials import ALL_ATTRIBUTES
@@ -18,8 +23,8 @@ from maia.policy import PublicationRefused, View, Window, see, shape
 from maia.predicates import AllOf, Comparison, Operator, admits
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
-from maia.wire.effects import LinkId, Send
-from maia.wire.messages import Deliver
+from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.messages import Deliver, Publish
 from support.policy import PITO, defined
 from support.view_cases import (
     DELIVERED,
@@ -45,6 +50,17 @@ def transit_of(events: tuple[dict[AttributeUid, PresentValue], ...]) -> Transit:
     return Transit(EVENT_TYPE.type_id, PITO.principal, b"s" * 16, 1, 0, frame_of(events, STORED))
 
 
+def delivered(audience: LocalSubscribers, transit: Transit) -> list[Effect]:
+    """Return what the stage that delivers sends of a frame."""
+    type_id = EVENT_TYPE.type_id
+    others = {}, LinkIdentities(), AttachedStatements(None), DeliveryTally()
+    deliveries = Deliveries({type_id: audience}, StreamOrder(8), lambda _: (None, None), *others)
+    turn, run = Turn(Instant(0), deque()), Run(None, (Publish(1, 1, 0, transit.frame.rows, []),))
+    run.whole, run.columns = transit, (transit.columns(),)
+    deliveries.of(type_id)(run, turn)
+    return turn.effects
+
+
 class EdgeExecutor:
     """One audience for all views of a batch, each with its own link."""
 
@@ -53,7 +69,7 @@ class EdgeExecutor:
         for number, view in enumerate(batch.views):
             audience.join(class_key(view, EVENT_TYPE), view, EVENT_TYPE, (LinkId(number), number))
         found: list[Answer] = [{} for _ in batch.views]
-        for effect in audience.deliver(transit_of(batch.events), LinkIdentities(), Instant(0)):
+        for effect in delivered(audience, transit_of(batch.events)):
             assert isinstance(effect, Send)
             message = decode(effect.data)
             assert isinstance(message, Deliver)

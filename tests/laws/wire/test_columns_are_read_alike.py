@@ -7,21 +7,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.errors import MaiaError
-from maia.events import Column as Values
 from maia.events import Frame, Instant, Kind
 from maia.wire.columns import (
+    FrameReader,
     _read_one_by_one,
     by_column,
     by_event,
     columns_to_frame,
     decode_column,
     encode_column,
-    events_to_frame,
     kind_from_number,
     kind_to_number,
     layout_key,
-    layout_of,
-    single_event,
 )
 from maia.wire.messages import Column
 
@@ -62,23 +59,12 @@ def _outcome(read, columns: list[Column], rows: int) -> object:
     }
 
 
-def _alone(columns: list[Column]) -> object:
-    """Return an event as it is read alone; None if it is not."""
-    layout = layout_of(layout_key(columns))
-    event = None if layout is None else single_event(columns, layout)
-    if event is None:
-        return None
-    frame = Frame(1, {uid: Values(kind, (event[uid],)) for uid, kind in layout.kinds.items()})
-    return _outcome(lambda _, __: frame, columns, 1)
-
-
 def _together(events: list[list[Column]]) -> Frame | None:
-    """Return events as they are read together; None if they are not."""
+    """Return events as the reader of a stream reads them together; None if it does not."""
     columns = by_column(events)
-    if columns is None:
-        return None
-    assert not events[0] or [list(one) for one in by_event(columns)] == events
-    return events_to_frame(columns)
+    if columns is not None and events[0]:
+        assert [list(one) for one in by_event(columns)] == events
+    return FrameReader(None).read(events, 1) if len(events) > 1 else None
 
 
 def _read_slowly(columns: list[Column], rows: int):
@@ -124,12 +110,12 @@ def test_single_events_are_read_together_as_one_by_one(given_columns, damage):
         event[at % len(event)] = Column(hit.uid, hit.kind, changed)
     together = _together(events)
     alone = [_outcome(_read_slowly, event, 1) for event in events]
+    reader = FrameReader(None)
     for event, outcome in zip(events, alone, strict=True):
-        assert _alone(event) in (None, outcome)
+        assert _outcome(lambda columns, rows: reader.read([columns], rows), event, 1) == outcome
     if together is not None:
-        assert all(map(_alone, events))  # and none of them is left to others
         assert [_outcome(lambda _, __, row=row: together.take([row]), [], 1) for row in range(rows)] == alone
-    else:  # only for a reason
+    elif rows > 1:  # only for a reason
         has_twins = len({one.uid for one in some}) < len(some)
         assert has_twins or damage is not None or Kind.FLOAT in kinds
 
@@ -157,7 +143,6 @@ def test_bytes_that_move_from_one_column_to_the_next_are_refused(place, number):
     half = len(whole) // 2
     outcome = _outcome(columns_to_frame, some, 1)
     assert isinstance(outcome, dict) is (place == half)
-    assert (_alone(some) is not None) is (place == half)
     assert outcome == _outcome(_read_slowly, some, 1)
 
 

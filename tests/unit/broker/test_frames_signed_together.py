@@ -30,7 +30,7 @@ def publications(camera, count, *, first=0):
 def in_one_turn(net, running, inputs):
     """Let a broker take several inputs on, as the runtime does, and perform what it asks for."""
     effects = [effect for one in inputs for effect in running.broker.take_on(one, net.now)]
-    ready = running.broker.signed(effects)
+    ready = running.broker.signed([*effects, *running.broker._all_the_rest(net.now)])
     net._perform(running, ready)
     net.settle()
     return ready

@@ -179,7 +179,7 @@ def test_a_hop_opens_what_it_is_asked_about_and_passes_the_rest_on(asked, opened
         found.append(open_further(frame, keys, **limits))
         return found[-1]
 
-    monkeypatch.setattr("maia.broker.sealed.publication.open_further", watched)
+    monkeypatch.setattr("maia.broker.streams.neighbour.open_further", watched)
     camera.publish(1, sighting())
     (at_the_hop,) = found
     assert len(at_the_hop.parts) == opened

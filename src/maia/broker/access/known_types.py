@@ -56,6 +56,7 @@ class KnownTypes:
         "_settings",
         "_topics",
         "_versions",
+        "generation",
     )
 
     def __init__(
@@ -72,6 +73,8 @@ class KnownTypes:
         self._sealings: dict[bytes, Sealing] = {}
         self._on_record: set[bytes] = set()
         self._topics: dict[bytes, bool] = {}
+        self.generation = 0
+        """Grows when a version comes or goes."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -88,11 +91,6 @@ class KnownTypes:
     def requires_ledger(self, type_id: bytes) -> bool:
         """Say whether any known version of a type demands that every delivery of it is on record."""
         return type_id in self._on_record
-
-    def is_plain(self, type_id: bytes) -> bool:
-        """Say whether a type is neither sealed, nor on record, nor one of topics, as far as known here."""
-        is_special = type_id in self._sealings or type_id in self._on_record
-        return not is_special and not self._topics.get(type_id, True)
 
     def sealed(self) -> Mapping[bytes, Sealing]:
         return self._sealings
@@ -204,6 +202,7 @@ class KnownTypes:
         for type_id in [one for one in self._versions if one not in staying]:
             if len(self._by_name) <= most:
                 break
+            self.generation += 1
             for name, version in self._versions.pop(type_id).items():
                 del self._by_name[name]
                 effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", None))
@@ -226,6 +225,7 @@ class KnownTypes:
             history = self._history(version, self._histories).remember(version)
             self._histories[version.type_id] = history
             is_kept = version.replaces(known)
+            self.generation += is_new or is_kept
             if known is None or version.id == known.id or is_kept:
                 self._by_name[version.name] = version
                 self._versions.setdefault(version.type_id, {})[version.name] = version

@@ -42,13 +42,13 @@ from maia.broker.refusals import (
     TooManyCursors,
     UnknownRef,
 )
-from maia.broker.routing.routes import unseen_by
 from maia.broker.sealed.answers import spoken_of
 from maia.broker.sealed.blinded import reveal
-from maia.broker.sealed.forwarding import sealed_transit
-from maia.broker.sealed.publication import learn_what_is_at_hand
+from maia.broker.sealed.publisher_rights import learn_what_is_at_hand
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
+from maia.broker.streams.neighbour import opened_part
+from maia.broker.streams.run import unseen_by
 from maia.broker.subscriptions.registry import end_subscription
 from maia.broker.timers import CatchUp
 from maia.credentials import Principal
@@ -411,15 +411,15 @@ def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) ->
     opened = open_frame(travelled, keys)
     if not opened.parts:
         return None
-    sealed = sealed_transit(opened, state.types.kinds(type_id))
+    part, missing = opened_part(opened, state.types.kinds(type_id))
     signer = verify_frame(opened, keys, state.seals.checks).signer
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
-    uids = spoken_of(state, type_id, sealed.missing.union(sealed.part.frame.columns))
+    uids = spoken_of(state.seals, type_id, missing.union(part.frame.columns))
     may = state.writers.might_write(signer, state.types.versions(type_id), uids, logged.recorded_at)
     if may is None:
         return SignerAwaited(signer)
     if not may:
         return SignerNotEntitled("a frame was signed by a principal that could not publish what is in it")
-    part = reveal(sealed.part, type_id) if isinstance(frame, Unblinded) else sealed.part
-    return LogUnreadable("cover was recorded") if part is None else Readable(part, sealed.missing, signer.key)
+    said = reveal(part, type_id) if isinstance(frame, Unblinded) else part
+    return LogUnreadable("cover was recorded") if said is None else Readable(said, missing, signer.key)

@@ -1,51 +1,17 @@
-"""How does a frame reach the subscribers of this broker, and the ledger before them?"""
+"""Where do deliveries go on record, and when are summaries delivered?"""
 
 from __future__ import annotations
 
-from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import LedgerRequired
 from maia.broker.sessions.links import Subscription
 from maia.broker.state import BrokerState
-from maia.broker.subscriptions.local_subscribers import Members, Seen, summary_deliveries
+from maia.broker.subscriptions.local_subscribers import Seen, summary_deliveries
 from maia.broker.timers import ClosePeriods
-from maia.events import AttributeUid, Instant
+from maia.events import Instant
 from maia.ledger.records import Summarised
 from maia.wire.effects import Count, Effect
-
-
-def deliver(
-    state: BrokerState,
-    transit: Transit,
-    now: Instant,
-    *,
-    missing: frozenset[AttributeUid] = frozenset(),
-    signer: bytes = b"",
-    taken: set[int] | None = None,
-) -> list[Effect]:
-    """Deliver what local subscribers see of a frame, unless a later one of its stream was delivered.
-
-    `missing` are attributes that could not be opened, and `signer` is whose signature was verified,
-    both of a sealed frame. Rows that went to a subscriber are added to those that were `taken`.
-    """
-    audience = state.audiences.get(transit.type_id)
-    if audience is None:
-        return []
-    if not state.routes.order.admit(transit.publisher.key, transit.stream, transit.sequence, signer):
-        return [Count("maia_late_frames_total")]  # order comes first
-    ledger, refused = ledger_for(state, transit.type_id)
-    if refused is not None:
-        return [Count("maia_frames_refused_total", labels={"code": refused.code})]
-    known = transit if transit.author is None else vouched_for(state.attached, transit, now)
-
-    def record(members: Members, frame: Transit, seen: Seen) -> None:
-        if ledger is not None:
-            ledger.record(state.links, members, frame.identity, seen.shown, now)
-        subscribers = sum(len(refs) for part in members for refs in part.values())
-        state.delivered.add(seen.rows * subscribers, frame.published_at, now)
-
-    return list(audience.deliver(known, state.identities, now, missing=missing, taken=taken, record=record))
 
 
 def put_on_record(

@@ -63,7 +63,7 @@ def is_known_type(state: BrokerState, type_id: bytes) -> bool:
     return state.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
 
 
-def refuse_unasked(state: BrokerState, link: Link, now: Instant, *, said: str = "Carried") -> list[Effect]:
+def refuse_unasked(state: BrokerState, link: Link, now: Instant, said: str = "Carried") -> list[Effect]:
     """Let a frame go nowhere; once in a lease, say so in the log, and to the neighbour what it was asked for.
 
     An honest one that is mistaken finds out by that.

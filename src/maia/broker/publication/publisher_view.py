@@ -11,22 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from maia.broker.access.authorisation import Authorisation
 from maia.credentials import ALL_ATTRIBUTES
-from maia.events import AttributeUid, Column, Frame, Kinds, Value, kind_of
+from maia.events import AttributeUid, Column, Frame, kind_of
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import PublicationRefused, View, Window, shows
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator, attributes_of, covers
-from maia.types import Sealing, VerifiedType
 from maia.types.definition import TOPIC, is_topic
 from maia.views import Test, to_python_test
 from maia.views.frame_transformers import SeeFrame, transforming_frames
-from maia.wire.columns import Layout, LayoutKey, encode_column, layout_key, layout_of, single_event
-from maia.wire.messages import Column as WireColumn
 
 _LAYOUTS_MAX: Final = 8
 
@@ -90,63 +86,6 @@ class Shaper:
         topics = written.columns[TOPIC.uid].values
         good = {topic for topic in set(topics) if is_topic(topic, self.root)}
         return [row for row in passing if topics[row] in good]
-
-
-@dataclass(frozen=True, slots=True)
-class SingleEvents:
-    """What the events that a publisher sends one by one have in common, while its right stays the same."""
-
-    right: Authorisation
-    event_type: VerifiedType
-    shaper: Shaper
-    layouts: dict[LayoutKey, tuple[Layout, tuple[tuple[int, bytes], ...]]] = field(
-        default_factory=dict, repr=False
-    )
-    """The columns that events came with: all may be written. Some may have to hold certain bytes."""
-
-    def read(self, columns: Sequence[WireColumn]) -> dict[AttributeUid, Value] | None:
-        """Return an event that may be sent in the columns in which it came; None if it may be not."""
-        key = layout_key(columns, next(reversed(self.layouts), ()))
-        prepared = self.layouts.get(key) or self.new_layout(key)
-        if prepared is None:
-            return None
-        layout, forced = prepared
-        for at, only in forced:
-            if columns[at].data != only:
-                return None
-        event, test = single_event(columns, layout), self.shaper.test
-        return None if event is None or (test is not None and not test(event)) else event
-
-    def new_layout(self, key: LayoutKey) -> tuple[Layout, tuple[tuple[int, bytes], ...]] | None:
-        """Return the layout of columns that come for the first time; None if not all may be written."""
-        found, shaper = layout_of(key), self.shaper
-        if found is None or not found.kinds.items() <= self.event_type.kinds.items():
-            return None
-        if not shaper.forced.keys() <= found.kinds.keys() or any(
-            not shows(shaper.window, uid) and uid not in shaper.forced for uid in found.kinds
-        ):
-            return None
-        if len(self.layouts) >= _LAYOUTS_MAX:
-            self.layouts.clear()
-        forced = tuple(
-            (at, encode_column(shaper.forced[uid].kind, shaper.forced[uid].values))
-            for at, uid in enumerate(found.kinds)
-            if uid in shaper.forced
-        )
-        made = self.layouts[key] = found, forced
-        return made
-
-
-class SealedStream(NamedTuple):
-    """What a publisher's frames of a sealed type have in common, while its right and the type stay."""
-
-    right: Authorisation
-    sealing: Sealing
-    type_id: bytes
-    key: bytes
-    """The type as the routing table names it."""
-    kinds: Kinds
-    signer: bytes
 
 
 def shaper_of(view: View, root: str | None = None, keys: TransformationKeys = NO_KEYS) -> Shaper:

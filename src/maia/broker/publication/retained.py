@@ -28,8 +28,7 @@ from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.sessions.links import Advertisement, Link
 from maia.events import INSTANT_MIN, Instant
 from maia.policy import PolicyRefusal
-from maia.routing.table.hops import LOCAL, Hop, TypeId, book_key_of_sealed
-from maia.types.definition import TOPIC
+from maia.routing.table.hops import Hop, TypeId, book_key_of_sealed
 from maia.wire.codec import encode
 from maia.wire.columns import is_late
 from maia.wire.effects import Effect, LinkId, Send
@@ -295,26 +294,6 @@ class Question:
     """The number of the last frame that was shown to its asker, by publisher and stream."""
 
 
-def remember_own(
-    state: BrokerState,
-    transit: Transit,
-    entry: Advertisement,
-    now: Instant,
-    consents: tuple[Authorisation, ...] = (),
-) -> None:
-    """Take note of the last frame of a publisher of this broker, as it was written.
-
-    `consents` are those that let it be seen as this type, if that is a super-type of the publisher's.
-    On topics, the last event on each of them counts; other brokers ask here for it each time.
-    """
-    if not state.types.holds_topics(transit.type_id):
-        state.retained.remember(RetainedFrame(transit.as_carried(), now, LOCAL, entry.right, consents))
-        return
-    last = {str(topic): row for row, topic in enumerate(transit.frame.columns[TOPIC.uid].values)}
-    for topic, row in last.items():
-        state.retained.remember(RetainedFrame(transit, now, LOCAL, entry.right, row=row), topic)
-
-
 def move_retained(state: BrokerState, entry: Advertisement) -> None:
     """Keep what a publisher said last under the right that it has now: the one before serves no more."""
     for type_id, stream in _streams(entry):
@@ -325,16 +304,6 @@ def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
     """Return under which types and streams a publisher's frames are remembered."""
     above = [(one.type_id, one.stream) for one in entry.projections]
     return [(entry.right.event_type.type_id, entry.stream), *above]
-
-
-def remember_passing(state: BrokerState, frame: Carried | Sealed, source: LinkId, now: Instant) -> None:
-    """Take note of a frame that passes whole; a part of one, or one of topics, is not retained."""
-    if state.types.holds_topics(frame.type_id):
-        return
-    is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
-    node = state.routes.node_of.get(source)
-    if not is_cut and node is not None:
-        state.retained.remember(RetainedFrame(frame, now, node))
 
 
 def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[Effect]:

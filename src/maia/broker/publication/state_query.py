@@ -21,7 +21,6 @@ from maia.broker.publication.expected_sources import refuse_unasked
 from maia.broker.publication.retained import Client, Question, RetainedFrame, Shows, book_keys
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
-from maia.broker.sealed.publication import sealed_alone
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.local_subscribers import Seen, delivery_of
@@ -324,7 +323,7 @@ def _for_neighbour(state: BrokerState, link: LinkId, said: RetainedFrame, now: I
     if sealing is None:
         return encode_known(frame.cut(rows).as_carried())
     try:
-        return encode_known(sealed_alone(state, frame, sealing, now))
+        return encode_known(state.streams.sealed_alone(frame, sealing, now))
     except MaiaError:
         return None  # its keys are gone: what was sealed with them is not for today's readers
 

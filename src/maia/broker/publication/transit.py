@@ -15,7 +15,7 @@ frame is late within limits, because its number proves nothing (A85).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias, cast
@@ -35,8 +35,8 @@ from maia.credentials.requirements import (
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.events import AttributeUid, Frame, Kinds
 from maia.sealing.frames.authorship import AuthorProof
-from maia.types import TransitKindMismatch
 from maia.wire.columns import (
+    check_kinds,
     columns_to_frame,
     encode_column,
     frame_label,
@@ -209,14 +209,6 @@ def written_as(columns: Sequence[Column]) -> dict[AttributeUid, Column]:
     return cast("dict[AttributeUid, Column]", {column.uid: column for column in columns})  # they were read
 
 
-def check_kinds(frame: Frame, kinds: Mapping[AttributeUid, object]) -> None:
-    """Refuse a column of another kind than its uid has in the versions known here."""
-    # Other versions may have attributes that are not known here; those pass untouched.
-    for uid, column in frame.columns.items():
-        if kinds.get(uid, column.kind) is not column.kind:
-            raise TransitKindMismatch(f"uid `{uid}` arrived as {column.kind.value}, which it is not")
-
-
 class StreamOrder:
     """The last frame of each stream that was delivered here, for a bounded number of streams."""
 
@@ -237,3 +229,13 @@ class StreamOrder:
             return False
         self._last.put(key, sequence)
         return True
+
+    def late_in(
+        self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes
+    ) -> list[bool] | None:
+        """Take note of frames whose numbers grow; say which come behind a later one, None if none does."""
+        if self.admit(publisher, stream, numbers[0], signer):
+            if len(numbers) > 1:
+                self._last.put((publisher, stream, signer), numbers[-1])
+            return None
+        return [True, *(not self.admit(publisher, stream, one, signer) for one in numbers[1:])]

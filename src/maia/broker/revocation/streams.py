@@ -42,7 +42,8 @@ from maia.broker.sessions.links import (
     Subscription,
     end_of_entry,
 )
-from maia.broker.state import BrokerState, Rest, just_after, seconds_after
+from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.streams.run import Rest
 from maia.broker.subscriptions.registry import (
     end_advertisement,
     end_revoked_subscriptions,

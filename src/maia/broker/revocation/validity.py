@@ -150,6 +150,7 @@ class ValidityTracker:
         "conditional",
         "dependencies",
         "evicted",
+        "generation",
         "intake",
         "issuers",
         "new",
@@ -163,6 +164,8 @@ class ValidityTracker:
         self.standing = self.intake.standing
         self.dependencies = DependencyIndex()
         self.issuers: dict[Principal, StatementIssuer] = {}
+        self.generation = 0
+        """Grows when there is another stream that statements come on."""
         self.streams: dict[bytes, Principal] = {}
         """Streams that are listened to when they come by: by type, whose they are."""
         self.certificates: dict[bytes, SignedCertificate] = {}
@@ -239,6 +242,7 @@ class ValidityTracker:
                 for gone in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
                     del self.streams[gone]
             self.streams[type_id] = by
+            self.generation += 1
         return type_id
 
     def wants(self, by: Principal) -> bool:

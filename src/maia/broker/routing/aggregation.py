@@ -20,7 +20,7 @@ entitles to: a part that asks for more than its proofs give asks for less (A67).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -61,7 +61,7 @@ from maia.wire.mesh_messages import (
     part_from_bytes,
     part_to_bytes,
 )
-from maia.wire.messages import Carried, SpilledType, SpillReport
+from maia.wire.messages import SpilledType, SpillReport
 from maia.wire.names import FilterTooLong, filter_from_bytes, filter_to_bytes
 
 _PROOFS_WEIGHED: Final = 4
@@ -70,8 +70,6 @@ _FILTERS_IN_A_ROUND: Final = 2048
 """When so many filters have been compared, the other types wait for the next round."""
 _ANNOUNCED_AT_ONCE: Final = 256
 _NEXT_SOME_US: Final = 1000
-_FRAME_BYTES: Final = 128
-"""What a frame has beside its columns."""
 
 
 # ------------------------------------------------------------ local subscribers
@@ -296,32 +294,6 @@ def _proof_bytes(state: BrokerState, type_id: bytes) -> int:
 
 
 # ------------------------------------------------------------ spill
-
-
-def note_arrival(state: BrokerState, link: Link, message: Carried, *, rows: int, taken: int) -> list[Effect]:
-    """Count the rows of a frame that a neighbour sent, and those that nothing here and behind here took."""
-    size = _FRAME_BYTES + sum([len(column.data) for column in message.columns])
-    spilled = rows - taken
-    state.routes.spill.note_arrival(
-        link.id, message.type_id, size=size * rows // max(message.rows, 1), rows=rows, spilled_rows=spilled
-    )
-    return [Count("maia_spilled_rows_total", spilled)] if spilled else []
-
-
-def note_single_arrivals(state: BrokerState, link: Link, arrived: Sequence[tuple[Carried, bool]]) -> None:
-    """Count single events of one type, each with whether it was taken, as `note_arrival` counts them."""
-    for was_taken in (True, False):
-        events = [event for event, is_taken in arrived if is_taken is was_taken]
-        if events:
-            rows = len(events)
-            size = sum([len(column.data) for event in events for column in event.columns])
-            state.routes.spill.note_arrival(
-                link.id,
-                events[0].type_id,
-                size=rows * _FRAME_BYTES + size,
-                rows=rows,
-                spilled_rows=0 if was_taken else rows,
-            )
 
 
 def receive_spill_report(state: BrokerState, link: Link, message: SpillReport, now: Instant) -> list[Effect]:

@@ -23,7 +23,6 @@ from maia.broker.access.authoriser import refusal_effects
 from maia.broker.durable.recording import OWN_LINK, Recording
 from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.publication.projection import offer_of
-from maia.broker.publication.transit import Transit
 from maia.broker.refusals import PlainOfSealed
 from maia.broker.routing.aggregation import announce, prove_again, withdraw
 from maia.broker.routing.outbox import NO_PROOF, Proof, entry_of, new_proof, route_messages, size_of_wanted
@@ -44,14 +43,14 @@ from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES, Subscri
 from maia.broker.timers import Statements
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError
-from maia.events import INSTANT_MAX, Event, Instant
+from maia.events import INSTANT_MAX, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import LOCAL, RouteEntry, book_key_of_sealed, type_of_book_key
 from maia.routing.table.interests import digest_of_filter, mark_of_interest, mark_of_offer
-from maia.wire.codec import encode, encode_known
-from maia.wire.effects import Count, Effect, LinkId, Note, Send
-from maia.wire.messages import Carried, Interest, Offer, Renew, Resync, Wanted
+from maia.wire.codec import encode
+from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request, without_filter
 
 _OFFER = b"offer"
@@ -142,44 +141,6 @@ def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, no
     state.routes.mark_changed(now)
     plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
     return [*plain, *unoffer_sealed(state, type_id, entry)]
-
-
-# ------------------------------------------------------------ publications
-
-
-def forward(
-    state: BrokerState, transit: Transit, *, source: LinkId | None, taken: set[int] | None = None
-) -> list[Effect]:
-    """Send each neighbour the rows that are wanted behind it, and add them to those that were taken."""
-    ready: dict[tuple[int, ...], bytes] = {}
-    effects: list[Effect] = []
-    for link, rows in state.router.targets(transit.type_id, transit, source=source).items():
-        same = () if len(rows) == transit.frame.rows else tuple(rows)
-        data = ready.get(same)
-        if data is None:
-            data = ready[same] = encode_known(transit.cut(rows).as_carried())
-        effects += state.router.before_frame(link)
-        effects.append(Send(link, data))
-        state.routes.spill.of(link).sent_bytes += len(data)
-        if taken is not None:
-            taken.update(rows)
-    return effects
-
-
-def forward_single(
-    state: BrokerState, message: Carried, event: Event, *, source: LinkId | None
-) -> list[Effect]:
-    """Send an event as `forward` does, where the filters of neighbours alone decide who gets it."""
-    routes, data = state.routes, b""
-    came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
-    effects: list[Effect] = []
-    for node in routes.book.targets(message.type_id, came_from, event):
-        link = routes.link_to(node)
-        if link is not None:
-            data = data or encode_known(message)
-            effects.append(Send(link, data))
-            routes.spill.of(link).sent_bytes += len(data)
-    return effects
 
 
 # ------------------------------------------------------------ what neighbours say

@@ -9,12 +9,12 @@ the ring.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.bounded_map import BoundedMap
-from maia.broker.publication.transit import StreamOrder, Transit
+from maia.broker.publication.transit import StreamOrder
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import Principal
 from maia.events import Instant
@@ -22,7 +22,7 @@ from maia.routing.aggregation.aggregate import READ_MAX
 from maia.routing.aggregation.announced import Announcements
 from maia.routing.aggregation.budget import Budget
 from maia.routing.aggregation.spill import SpillAccounts
-from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, row_set, rows_in
+from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.matching.index import MatchIndex
 from maia.routing.overlay.membership import Contact, OverlayMembership
 from maia.routing.overlay.table import NodeId, Overlay, node_id_of_type
@@ -30,7 +30,6 @@ from maia.routing.table.interests import Tally
 from maia.routing.table.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable
 from maia.wire.effects import LinkId
-from maia.wire.messages import Sealed
 
 _CONTACTS_MAX: Final = 4096
 REFUSED_ON_MAX: Final = 65_536
@@ -228,35 +227,3 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
 def memory_limits(limits: BrokerLimits) -> MemoryLimits:
     """Return how much of the publications that were here is remembered."""
     return MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
-
-
-def has_unseen_rows(routes: Routes, frame: Sealed, numbers: Sequence[int]) -> bool:
-    """Say whether a row of a sealed frame was not here before; no numbers mean all rows.
-
-    It was if its signer sent it before, or any signer that was entitled to. Nothing is remembered.
-    """
-    about, seen = (frame.publisher, frame.stream, frame.sequence), routes.seen
-    asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
-    return seen.unseen_rows(*about, asked, frame.signer) != 0
-
-
-def unseen_part(routes: Routes, transit: Transit, unjudged: bytes = b"") -> Transit | None:
-    """Remember a frame and return the part that was not here before; None if there is none.
-
-    `unjudged` is the signer of a sealed frame, unless this broker knows that it may publish:
-    such a frame uses up its signer's own numbers alone.
-    """
-    return unseen_by(routes.seen, transit, unjudged)
-
-
-def unseen_by(memory: DuplicateMemory, transit: Transit, unjudged: bytes = b"") -> Transit | None:
-    """Remember a frame and return the part that a memory did not know; None if it knew all of it."""
-    whole: Sequence[int] = transit.kept or range(transit.frame.rows)
-    asked = row_set(transit.kept) if transit.kept else ALL_ROWS
-    new = memory.new_rows(transit.publisher.key, transit.stream, transit.sequence, asked, unjudged)
-    if new == asked:
-        return transit
-    # Of all rows without some, those that this frame has.
-    fresh = set(rows_in(new & (1 << whole[-1] + 1) - 1, among=whole))
-    rows = [at for at, row in enumerate(whole) if row in fresh]
-    return transit.cut(rows) if rows else None

@@ -8,24 +8,29 @@ an answer means, the key server of the type who has its key (docs/decisions/hidd
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from maia.broker.publication.transit import Transit
-from maia.broker.state import BrokerState
+from maia.broker.sealed.keys import SealingKeys
 from maia.events import AttributeUid, Column, Frame, Kind
 from maia.policy.answers import Answers, answers_to, asked_about
 from maia.predicates import attributes_of
 from maia.sealing import EpochKeys
 
+if TYPE_CHECKING:
+    from maia.broker.state import BrokerState
 
-def answers_of(state: BrokerState, type_id: bytes) -> Answers:
+
+def answers_of(seals: SealingKeys, type_id: bytes) -> Answers:
     """Return the answers of a type that this broker gives or reads."""
-    ring = state.seals.ring_of(type_id)
+    ring = seals.ring_of(type_id)
     return {} if ring is None else ring.answers
 
 
-def with_answers(state: BrokerState, transit: Transit, keys: EpochKeys) -> Transit:
+def with_answers(seals: SealingKeys, transit: Transit, keys: EpochKeys) -> Transit:
     """Return a publisher's frame with a column for each restriction that this broker answers."""
-    answers = answers_of(state, transit.type_id)
-    given = [uid for uid in answers if None not in keys.ciphers((uid,), state.seals.sealer.instance)]
+    answers = answers_of(seals, transit.type_id)
+    given = [uid for uid in answers if None not in keys.ciphers((uid,), seals.sealer.instance)]
     if not given:
         return transit
     frame = transit.frame
@@ -44,9 +49,9 @@ def with_answers(state: BrokerState, transit: Transit, keys: EpochKeys) -> Trans
     )
 
 
-def spoken_of(state: BrokerState, type_id: bytes, uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
+def spoken_of(seals: SealingKeys, type_id: bytes, uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     """Return all that the signer of a frame with these columns says something of, by its answers too."""
-    answers = answers_of(state, type_id)
+    answers = answers_of(seals, type_id)
     return asked_about(uids, answers) if answers else uids
 
 

@@ -42,7 +42,7 @@ _STREAM_BYTES: Final = 16
 class BlindedIds:
     """The ids under which one broker knows blinded types, and what it publishes under each."""
 
-    __slots__ = ("_ids", "_random", "_seen", "_streams", "_types", "held")
+    __slots__ = ("_ids", "_random", "_seen", "_streams", "_types", "generation", "held")
 
     def __init__(
         self, held: Callable[[bytes], KeyRing | None], types: KnownTypes, random: Callable[[int], bytes]
@@ -50,6 +50,8 @@ class BlindedIds:
         """Begin with no id; `held` finds the keys of a type."""
         self.held = held
         self._types, self._random = types, random
+        self.generation = 0
+        """Grows when ids come or go."""
         self._ids: dict[bytes, dict[int, bytes]] = {}
         """By type, the id of each epoch."""
         self._seen: dict[bytes, tuple[bytes, int, BlindedRing]] = {}
@@ -126,6 +128,7 @@ class BlindedIds:
 
     def refresh(self, type_id: bytes) -> list[bytes]:
         """Make the ids of a type's epochs as its keys are now; return those that are used no more."""
+        self.generation += 1
         ring = self.held(type_id) if self.is_blinded(type_id) else None
         made = {} if ring is None else blinded_ids(ring)
         before = self._ids.pop(type_id, {})

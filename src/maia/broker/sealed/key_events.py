@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_impairment
-from maia.broker.publication.path import give_up_projected, publish_waiting
 from maia.broker.sealed.keys import without_alarms
-from maia.broker.sealed.publication import pass_on_overdue, take_on_again
 from maia.broker.sealed.rekeying import keys_changed, open_rights_again
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.dispatch import answer
@@ -23,7 +21,7 @@ from maia.broker.subscriptions.registry import end_advertisement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterReceived
-from maia.wire.effects import Effect, Input, LinkId, Note, Tick
+from maia.wire.effects import Count, Effect, Input, LinkId, Note, Tick
 from maia.wire.messages import Publish
 
 _LOOK_AGAIN_S: Final = 0.25
@@ -71,12 +69,16 @@ def maintain_keys(state: BrokerState, now: Instant) -> list[Effect]:
             effects += keys_changed(state, type_id, now)
     for type_id in state.seals.publishing.types():
         effects += _published_again(state, type_id, now)
+    turn = state.streams.turn(now)
     for type_id in state.seals.projecting.types():
-        effects += publish_waiting(state, type_id, now)
-    effects += pass_on_overdue(state, now)
+        state.streams.publish_waiting(type_id, turn)
+    for run in state.seals.carrying.take_overdue(now):
+        state.streams.resume(run, turn, is_overdue=True)  # others may have the keys
+    effects += turn.effects
     for link, message in state.seals.publishing.take_overdue(now):
         effects += _not_taken(state, link, message, now)
-    return [*effects, *give_up_projected(state, now)]
+    lost = len(state.seals.projecting.take_overdue(now))
+    return [*effects, *([Count("maia_projections_lost_total", lost)] if lost else [])]
 
 
 def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
@@ -127,9 +129,12 @@ def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
 
 def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
     """Take on again what waited, in its order; what still lacks something waits on, no longer than before."""
-    waited = state.seals.carrying.take(type_id)
-    carried = [effect for arrived in waited for effect in take_on_again(state, arrived, now)]
-    return [*carried, *_published_again(state, type_id, now), *publish_waiting(state, type_id, now)]
+    turn = state.streams.turn(now)
+    for run in state.seals.carrying.take(type_id):
+        state.streams.resume(run, turn)
+    turn.effects += _published_again(state, type_id, now)
+    state.streams.publish_waiting(type_id, turn)
+    return turn.effects
 
 
 def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:

@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
-from maia.broker.publication.transit import Transit
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.credentials import (
     Principal,
@@ -36,7 +35,7 @@ from maia.credentials import (
 )
 from maia.credentials.validity.one_time import WhenVouched
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
-from maia.sealing import Draft, EpochKeys, OpenedFrame, Sealer, Secret, SignatureChecks, VerifiedFrame
+from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, MembershipState, standing
 from maia.sealing.keys.key_ring import KeyRing
@@ -44,7 +43,10 @@ from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.wire.effects import Effect, LinkId, WakeAt
-from maia.wire.messages import OpenContent, Publish, Sealed
+from maia.wire.messages import Publish
+
+if TYPE_CHECKING:
+    from maia.broker.streams.run import Run, Stage
 
 _Frame = TypeVar("_Frame")
 
@@ -318,33 +320,6 @@ _EPOCHS_MAX: Final = 4096
 """Epochs, of all types, whose derived keys are remembered; the oldest go first."""
 
 
-class Arrived:
-    """A sealed frame from a neighbour, with what came along, where it came from, and how long it may wait."""
-
-    __slots__ = ("closed", "contents", "frame", "source", "until", "verified")
-
-    def __init__(self, verified: VerifiedFrame, contents: list[OpenContent], source: LinkId) -> None:
-        """Take note of a frame as it arrived, once its signature is verified."""
-        self.verified, self.contents, self.source = verified, contents, source
-        self.closed: OpenedFrame = verified.opened
-        """The frame with nothing of it opened."""
-        self.frame: Sealed = verified.opened.frame
-        """The frame as it travels."""
-        self.until: Instant | None = None
-        """When it gives up, if it has begun to wait."""
-
-    @property
-    def size(self) -> int:
-        """Return roughly how much memory the frame holds on to."""
-        sealed = sum(len(column.sealed) + len(column.commitment) for column in self.frame.columns)
-        return 512 + 2 * len(self.frame.kept) + sealed + sum(len(one.content) for one in self.contents)
-
-    @property
-    def stream(self) -> tuple[bytes, bytes, bytes]:
-        """Return which stream the frame is of: another signer's frames do not wait behind it (A85)."""
-        return self.frame.publisher, self.frame.stream, self.frame.signer
-
-
 class _Present(NamedTuple):
     """The keys of the epoch that a type is sealed in, and until when: while its ring is as it was."""
 
@@ -369,7 +344,6 @@ class SealingKeys:
         "publishing",
         "ring_of",
         "sealer",
-        "unsigned",
     )
 
     def __init__(
@@ -391,14 +365,12 @@ class SealingKeys:
         self.ring_of: Callable[[bytes], KeyRing | None] = ring_of
         self.sealer = Sealer(key, random=random, process_id=process_id)
         self.checks = SignatureChecks()
-        self.carrying: WaitingFrames[Arrived] = WaitingFrames(waiting)
+        self.carrying: WaitingFrames[Run] = WaitingFrames(waiting)
         """Frames from neighbours, of epochs or signers that are not known yet."""
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
-        self.projecting: WaitingFrames[tuple[LinkId, int, Transit]] = WaitingFrames(waiting)
-        """The same of frames that are published as a super-type, with their link and reference."""
-        self.unsigned: list[Draft] = []
-        """What was sealed in this turn and is to be signed at its end."""
+        self.projecting: WaitingFrames[tuple[LinkId, int, Run, tuple[Stage, ...]]] = WaitingFrames(waiting)
+        """The same of frames that are published as a super-type: link, reference, and what follows."""
         self._epochs: BoundedMap[tuple[bytes, int], EpochKeys] = BoundedMap(
             _EPOCHS_MAX, evicted=self._dropped
         )

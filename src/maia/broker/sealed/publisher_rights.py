@@ -11,16 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import Authoriser
+from maia.broker.refusals import SignerNotEntitled
+from maia.broker.sealed.answers import spoken_of
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.events import SECOND, AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.policy.view import shows
+from maia.routing.overlay.table import node_id_of_key
 from maia.types import VerifiedType
+
+if TYPE_CHECKING:
+    from maia.broker.state import BrokerState
 
 _WRITERS_MAX: Final = 4096
 _REFUSED_FOR_US: Final = SECOND
@@ -150,3 +156,27 @@ class PublisherRights:
             known = _Writer()
             self._known.put((type_id, principal.key), known)
         return known
+
+
+def may_publish(
+    state: BrokerState, type_id: bytes, signer: Principal, uids: frozenset[AttributeUid], now: Instant
+) -> bool:
+    """Say whether a signer is known to be entitled to these attributes; refuse one that is not."""
+    if not state.writers.knows(type_id, signer):
+        learn_what_is_at_hand(state, type_id, signer)
+    uids = spoken_of(state.seals, type_id, uids)
+    answer = state.writers.judge(signer, state.types.versions(type_id), uids, now)
+    if answer is False:
+        raise SignerNotEntitled("a frame was signed by a principal that may not publish what is in it")
+    return answer is not None
+
+
+def learn_what_is_at_hand(state: BrokerState, type_id: bytes, signer: Principal) -> None:
+    """Take a signer's certificates from what it showed itself, if it is this broker or a neighbour."""
+    if signer == state.principal:
+        state.writers.learn(type_id, signer, state.settings.credentials)
+        return
+    neighbour = state.routes.neighbours.get(node_id_of_key(signer.key))
+    link = None if neighbour is None else state.links[neighbour.link]
+    if link is not None and link.peer == signer and type_id in link.rights:
+        state.writers.learn(type_id, signer, state.authoriser.pool(link.shown, link.rights[type_id]))

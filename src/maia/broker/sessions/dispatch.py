@@ -28,7 +28,6 @@ from maia.broker.access.authoriser import forget_frames, refusal_effects
 from maia.broker.access.one_time_answers import hear_vouched
 from maia.broker.durable.catch_up import receive_fetch_log, receive_log_answered, receive_log_fetched
 from maia.broker.durable.delivery import forget_durable, receive_seen
-from maia.broker.publication.path import carry, publish
 from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
@@ -39,7 +38,6 @@ from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
 from maia.broker.sealed.interests import receive_doubted
-from maia.broker.sealed.publication import carry_sealed, carry_sealed_with_plaintext
 from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.identities import (
     price_of_showing,
@@ -50,6 +48,7 @@ from maia.broker.sessions.identities import (
 )
 from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
+from maia.broker.streams.streams import carry, publish
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
 from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
@@ -159,8 +158,8 @@ _TYPE_REPLY_BYTES: Final = 1 << 20
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
 
-def answer(state: BrokerState, link: Link, message: Message, now: Instant, size: int = 0) -> list[Effect]:
-    """Do what a message of `size` bytes on a ready link asks for, if its sender may ask for it."""
+def answer(state: BrokerState, link: Link, message: Message, now: Instant, data: bytes = b"") -> list[Effect]:
+    """Do what a message on a ready link asks for, if its sender may ask for it; `data` is how it came."""
     kind = type(message)
     if link.role is Role.CLIENT and kind in _OF_CLIENTS:
         return _from_client(state, link, message, now)
@@ -168,7 +167,7 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
         return _OF_ANYBODY[kind](state, link, message, now)
     handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
     if link.role is Role.BROKER and handler is not None:
-        return _from_broker(state, link, message, handler, now, size)
+        return _from_broker(state, link, message, handler, now, data)
     if kind in _OF_CLIENTS:
         raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
     if handler is not None:
@@ -177,18 +176,19 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, size:
 
 
 def _from_broker(
-    state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, size: int
+    state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, data: bytes
 ) -> list[Effect]:
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
         return []  # a second link to the same broker may still carry what was said before it had to go
-    kind = type(message)
+    kind, size = type(message), len(data)
+    if isinstance(message, Carried | Sealed | SealedWithPlaintext):
+        state.router.arriving(link, message)
+        return carry(state, link, message, now, data)
     if kind in KEPT:
         check_share(state, link, size)
     before = state.authoriser.meter.used
     if kind in _FRAMES:
-        if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-            state.router.arriving(link, message)
         return handler(state, link, message, now)
     try:
         effects = handler(state, link, message, now)
@@ -342,17 +342,15 @@ _WORK_FOR_A_REQUEST: Final = 256
 _FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
 """What a client may say as often as it likes."""
 
-_FRAMES: Final = frozenset(
-    {Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext, StateFrame, LogFetched}
-)
+_FRAMES: Final = frozenset({StateFrame, LogFetched})
 """What publishers said: brokers carry it as fast as it comes."""
 
 _OF_BROKERS: Final[Mapping[type, Handler]] = {
     Carried: carry,
     CarriedWithAuthor: carry,
-    Sealed: carry_sealed,
-    SealedWithAuthor: carry_sealed,
-    SealedWithPlaintext: carry_sealed_with_plaintext,
+    Sealed: carry,
+    SealedWithAuthor: carry,
+    SealedWithPlaintext: carry,
     SealedRights: receive_rights,
     SealedDoubted: receive_doubted,
     SpillReport: receive_spill_report,

@@ -88,6 +88,8 @@ def hold_identity(state: BrokerState, link: Link, identity: VerifiedIdentity | N
     link.identity = identity
     state.identities.hold(link.id, None if identity is None else identity.statement)
     link.statement = b"" if identity is None else pack_identity(identity.signed)
+    for entry in link.advertisements.values():
+        entry.streams.clear()  # frames go out with another statement from now on
     ends = None if identity is None else just_after(identity.statement.not_after)
     state.timers.reset(IdentityExpires(link.id), ends)
 

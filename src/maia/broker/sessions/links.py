@@ -23,7 +23,7 @@ import msgspec
 
 from maia.broker.access.authorisation import Authorisation, Basis
 from maia.broker.durable.cursors import Cursor
-from maia.broker.publication.publisher_view import SealedStream, Shaper, SingleEvents
+from maia.broker.publication.publisher_view import Shaper
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef, refusal_id
 from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink, RecheckEntries
@@ -39,6 +39,7 @@ from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
 
 if TYPE_CHECKING:
     from maia.broker.state import BrokerState
+    from maia.broker.streams.run import Stream
 
 
 __all__ = [
@@ -98,10 +99,8 @@ class Advertisement:
     """What subscribers have to meet, unless a frame says otherwise."""
     written: VerifiedType | None = field(default=None, repr=False)
     """The type whose events the publisher writes, where its right converts them into its own."""
-    sealed: SealedStream | None = field(default=None, init=False, repr=False, compare=False)
-    """What is the same for each sealed frame that comes by itself, once one came."""
-    single: SingleEvents | None = field(default=None, init=False, repr=False, compare=False)
-    """What is the same for each event that comes by itself, once one came."""
+    streams: dict[type, Stream] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What its frames go through, by their message."""
 
     @property
     def basis(self) -> Basis:
@@ -211,6 +210,8 @@ class Link(Session):
     """What of each sealed type the peer may read, by what it has shown."""
     rights: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
     """The certificates that a broker showed for each sealed type, sealed for its members."""
+    streams: dict[tuple[type, bytes], Stream] = field(default_factory=dict, repr=False)
+    """What frames of each type go through that a neighbour sends, by their message and type."""
     standing: bytes | None = None
     """The digest of all entries, by which they are renewed; None since one of them has changed."""
     reliance_max: int = 4096

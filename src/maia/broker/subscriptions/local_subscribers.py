@@ -9,7 +9,7 @@ what `see` of the policy kernel shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -25,7 +25,7 @@ from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.parts import transformation_to_expression
 from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, PresentValue
+from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
 from maia.policy.answers import Answers, answered
@@ -42,7 +42,7 @@ from maia.predicates import (
 from maia.predicates.meaning import RowReader, is_quickly_read, row_reader
 from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
-from maia.views import See, Test, to_python, to_python_test
+from maia.views import See, to_python
 from maia.views.frame_transformers import SeeFrame, transforming_frames
 from maia.views.open_periods import GroupRoom
 from maia.views.plan import transforms
@@ -78,12 +78,6 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 Members: TypeAlias = Sequence[Mapping[LinkId, Sequence[int]]]
-Record: TypeAlias = Callable[[Members, Transit, Seen], None]
-"""Puts a delivery to these references on record."""
-
-
-def _no_record(_members: Members, _transit: Transit, _seen: Seen) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +298,7 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_answers", "_keys", "_matches", "_room", "_sorts", "_tests", "classes", "summarising")
+    __slots__ = ("_answers", "_few", "_keys", "_matches", "_room", "_sorts", "classes", "summarising")
 
     def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
@@ -318,8 +312,8 @@ class LocalSubscribers:
         self.classes: dict[bytes, SubscriberGroup] = {}
         self._matches: MatchIndex[bytes] | None = None
         """Made when a frame is first matched against many classes."""
-        self._tests: dict[bytes, Test] = {}
-        """The filters of few classes, as functions of one event."""
+        self._few: list[tuple[bytes, RowReader]] | None = None
+        """The filters of few classes that are quickly read, until a class comes, goes or changes."""
         self.summarising: dict[bytes, ClassSummaries] = {}
         """The classes whose View summarises."""
 
@@ -353,7 +347,7 @@ class LocalSubscribers:
             )
             known = SubscriberGroup(key, sort, basis, view.interest, routed, *member)
             known.granted = None if basis is granted else granted
-            self.classes[key] = known
+            self.classes[key], self._few = known, None
             if not is_kept and self._matches is not None:
                 self._matches.add(key, routed)
             if is_summarised(view):
@@ -385,7 +379,7 @@ class LocalSubscribers:
             known.routed = joined_with_filter(routed_filter(known.view), known.requires)
             if known.made is not None:
                 known.made.see = known.made.see_frame = known.made.read = None
-            self._tests.pop(key, None)
+            self._few = None
             if not known.is_kept and self._matches is not None:
                 self._matches.remove(key)
                 self._matches.add(key, known.routed)
@@ -425,7 +419,7 @@ class LocalSubscribers:
         if known.link is not None or known.others:
             return False
         del self.classes[key]
-        self._tests.pop(key, None)
+        self._few = None
         if known.summaries is not None:
             self.summarising.pop(key).periods.drop()
         if not known.is_kept and self._matches is not None:
@@ -441,46 +435,6 @@ class LocalSubscribers:
                 if not group.is_kept:
                     self._matches.add(key, group.routed)
         return self._matches
-
-    def deliver(
-        self,
-        transit: Transit,
-        identities: LinkIdentities,
-        now: Instant,
-        *,
-        missing: frozenset[AttributeUid] = frozenset(),
-        taken: set[int] | None = None,
-        record: Record = _no_record,
-    ) -> Iterator[Effect]:
-        """Yield a frame's deliveries: one screening and one serialisation for a class.
-
-        What the publisher requires of subscribers is decided once for all members
-        of a class whose statements say the same. `missing` are attributes of a
-        sealed frame that this broker cannot read. They look as if they were null;
-        a class that asks about one of them, in its filter or in what restricts it,
-        gets nothing of the frame. Rows that a class has matched are added to those that were `taken`.
-        Deliveries to a class are put on `record` first.
-        """
-        labels: Labels | None = None  # the same for all classes, and made once
-        for key, rows in self.matched(transit.matched).items():
-            view_class = self.classes[key]
-            if missing and not missing.isdisjoint(view_class.asks):
-                continue
-            if view_class.summaries is not None:
-                view_class.summaries.take(transit, rows, now)
-                if taken is not None:
-                    taken.update(rows)
-                continue
-            members = [view_class.members]
-            if transit.requires:
-                members = view_class.admitted(transit.requires, identities, now)
-            seen = view_class.screened(transit, rows) if members else None
-            if seen is not None:
-                if taken is not None:
-                    taken.update(rows)
-                record(members, transit, seen)
-                labels = labels or transit.labels
-                yield from deliveries(labels, seen, members)
 
     def take_left_out(self) -> int:
         """Return how many events were left out of summaries since this was asked last."""
@@ -501,35 +455,14 @@ class LocalSubscribers:
 
     def matched(self, frame: Frame) -> Mapping[bytes, Sequence[int]]:
         """Return the rows that each class may have, in order; classes without any are left out."""
-        few = len(self.classes) <= READ_ONE_BY_ONE
-        if not few or not all(one.is_quickly_read for one in self.classes.values()):
-            return self.matches.match_frame(frame)
+        few = self._few
+        if few is None:
+            is_few = len(self.classes) <= READ_ONE_BY_ONE
+            if not is_few or not all(one.is_quickly_read for one in self.classes.values()):
+                return self.matches.match_frame(frame)
+            few = self._few = [(key, one.reader) for key, one in self.classes.items() if not one.is_kept]
         all_rows = range(frame.rows)
-        read = {key: one.reader(all_rows, frame) for key, one in self.classes.items() if not one.is_kept}
-        return {key: rows for key, rows in read.items() if rows}
-
-    def readers_of(self, event: Event) -> list[SubscriberGroup] | None:
-        """Return the classes that see an event, in the order of `matched`; None if one sees it otherwise.
-
-        Otherwise than as the columns that its one window shows.
-        """
-        classes, tests = self.classes, self._tests
-        if len(classes) > READ_ONE_BY_ONE:
-            found = [classes[key] for key in self.matches.match(event)]
-        else:
-            found = []
-            for key, group in classes.items():
-                sort = group.sort
-                if not sort.is_quickly_read:
-                    return None
-                if (test := tests.get(key)) is None:
-                    test = tests[key] = to_python_test(group.routed)
-                if not sort.is_kept and test(event):
-                    found.append(group)
-        for group in found:
-            if group.sort.shown is None or (group.made is not None and group.made.summaries is not None):
-                return None
-        return found
+        return {key: rows for key, reader in few if (rows := reader(all_rows, frame))}
 
 
 def class_key(view: View, event_type: VerifiedType, requires: Predicate = NO_REQUIREMENT) -> bytes:

@@ -125,7 +125,7 @@ def place_advertisement(
     standing = link.advertisements.get(entry.ref)
     link.advertisements[entry.ref], link.standing = entry, None
     entry.projections = projections_of(state, entry.right.event_type, entry.stream, now)
-    entry.sealed = None  # what was worked out for its frames was without them
+    entry.streams.clear()  # what was worked out for its frames was without them
     if entry.right.vouched is not None:
         move_retained(state, entry)
     _set_timers(state, link, entry, now)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 EXAMPLES: Final = (
-    "Examples: maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
+    "Examples: maia login --as desk; "
+    "maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
     "--show order.appointment; maia login … --watch   (then: maia subscribe --credentials smith-wallet …)"
 )
 

@@ -11,7 +11,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ from maia.domain.server.service import DomainService
 from maia.errors import BadInput, MaiaError
 from maia.events import SECOND, Instant
 from maia.keystore.wallet_folder import WalletFolder
+from maia.net.following import following
 from maia.net.observer import Records
 from maia.organisation.rights import Signing, let_broker
 
@@ -110,7 +111,6 @@ def check_policy_file(prepared: PreparedDomain) -> None:
 
 
 PUSH_S: Final = 10.0
-ISSUED_S: Final = 1.0
 RENEW_S: Final = 300
 """How often it is asked at least what the policy grants a broker, beside what must be renewed sooner."""
 _BEAT_MOST_S: Final = 5.0
@@ -198,10 +198,11 @@ def source_of(config: FactConfig) -> FactSource | None:
 # ------------------------------------------------------------ certificates that were signed elsewhere
 
 
-async def follow_issued(folders: Iterable[Path], service: DomainService, records: Records) -> None:
+async def follow_issued(folders: Sequence[Path], service: DomainService, records: Records) -> None:
     """Register what the domain's key signs beside this process, as `maia grant` does, as files appear."""
     seen = set[Path]()
-    while folders:
+
+    async def take() -> None:
         for file in sorted({one for folder in folders for one in folder.glob("*.cert")} - seen):
             seen.add(file)
             now, by = service.clock(), service.principal
@@ -211,7 +212,9 @@ async def follow_issued(folders: Iterable[Path], service: DomainService, records
                 await service.ask(lambda access: access.hold(own, actor=by, now=now))  # noqa: B023 - awaited
             except MaiaError as problem:
                 records.note("refused", {"file": str(file), "code": problem.code, "why": problem.message})
-        await asyncio.sleep(ISSUED_S)
+
+    if folders:
+        await following(lambda: folders, take, records)
 
 
 def _is_over(signed: SignedCertificate, now: Instant) -> bool:

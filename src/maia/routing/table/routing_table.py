@@ -44,7 +44,7 @@ from maia.routing.table.type_routes import TypeRoutes
 class Targets:
     """The hops that want something of one type."""
 
-    __slots__ = ("_asked", "_asking", "_everything", "_filters", "_less", "_matcher", "_with_local")
+    __slots__ = ("_asked", "_asking", "_everything", "_filters", "_matcher", "_with_local")
 
     def __init__(self, matcher: Matcher, *, with_local: bool, may_miss_columns: bool = False) -> None:
         """Begin without hops; `with_local` says whether the broker's own clients are one of the hops."""
@@ -57,7 +57,6 @@ class Targets:
         self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
         """How many filters of each hop ask about an attribute; None where no frame misses a column."""
         self._asked: frozenset[AttributeUid] | None = None
-        self._less = 0
 
     def keep_current(self, group: Group) -> None:
         """Hear that a group is now shown, or hidden."""
@@ -77,21 +76,12 @@ class Targets:
             self._matcher.remove(key)
             self._filters -= 1
 
-    @property
-    def is_any(self) -> bool:
-        """Say whether there is a hop that wants something."""
-        return bool(self._filters or self._everything)
-
     def asked_about(self) -> frozenset[AttributeUid]:
         """Return the attributes about which a filter of a neighbour asks; none where no frame is sealed."""
         if self._asked is None:
             asking = self._asking or {}
             self._asked = frozenset(uid for uid, hops in asking.items() if any(hop != LOCAL for hop in hops))
         return self._asked
-
-    def asks_for_less(self) -> bool:
-        """Return whether a neighbour wants less than everything, also where its filter is sealed."""
-        return self._less > 0
 
     def of_event(self, event: Event, *, from_hop: Hop) -> Set[Hop]:
         """Return the hops that want an event, in the order of `of_frame`, and never where it came from."""
@@ -127,8 +117,6 @@ class Targets:
 
     def _count(self, group: Group, step: int, asking: dict[AttributeUid, Counter[Hop]]) -> None:
         self._asked = None
-        if group.hop != LOCAL and group.predicate != ALWAYS:
-            self._less += step
         for uid in known_attributes(group.predicate):
             hops = asking.setdefault(uid, Counter())
             hops[group.hop] += step
@@ -179,11 +167,6 @@ class ReadableBook:
         targets = self._targets.get(type_id)
         return {} if targets is None else targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
-    def is_wanted(self, type_id: TypeId) -> bool:
-        """Say whether a hop wants anything of a type."""
-        targets = self._targets.get(type_id)
-        return targets is not None and targets.is_any
-
     def knows(self, type_id: TypeId) -> bool:
         """Return whether an interest or an offer of a type is registered, from any hop."""
         return type_id in self._types
@@ -200,11 +183,6 @@ class ReadableBook:
         """Return the attributes of a sealed type about which a neighbour's filter asks."""
         targets = self._targets.get(type_id)
         return frozenset() if targets is None else targets.asked_about()
-
-    def asks_for_less(self, type_id: TypeId) -> bool:
-        """Say whether a neighbour asks for less than all of a sealed type."""
-        targets = self._targets.get(type_id)
-        return targets is not None and targets.asks_for_less()
 
     # ------------------------------------------------------------ for replicas, status pages and tests
 

@@ -1,0 +1,276 @@
+"""How do frames reach the log, the subscribers of this broker, and its neighbours?
+
+Subscribers with the same View get the same bytes, and so do neighbours that want the same rows. What a
+neighbour sent leaves in the bytes in which it came, unless some of it was here before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from maia.broker.durable.recording import Recording
+from maia.broker.publication.authors import AttachedStatements, vouched_for
+from maia.broker.publication.disclosures import Disclosures
+from maia.broker.publication.tally import DeliveryTally
+from maia.broker.publication.transit import Labels, StreamOrder, Transit
+from maia.broker.refusals import LedgerRequired
+from maia.broker.routing.router import Router
+from maia.broker.routing.routes import Routes
+from maia.broker.sessions.links import Link
+from maia.broker.streams.run import LATER, Rest, Run, Stage, Turn, passed
+from maia.broker.subscriptions.identity_classes import LinkIdentities
+from maia.broker.subscriptions.local_subscribers import LocalSubscribers, Seen, SubscriberGroup, deliveries
+from maia.events import Instant
+from maia.routing.aggregation.spill import SpillAccounts
+from maia.wire.codec import encode_known
+from maia.wire.effects import Effect, LinkId
+from maia.wire.messages import Recorded
+
+Send = Callable[[Run, Transit, Turn], None]
+"""Sends a run to neighbours; the rows are those of the frame beside it."""
+
+
+def recording(log: Recording) -> Stage:
+    """Record a publisher's plain frames: before it is answered, and before they are delivered."""
+
+    def record(run: Run, turn: Turn) -> None:
+        for number in range(run.count):
+            turn.effects += log.record(run.as_carried(number), turn.now)
+
+    return record
+
+
+def recording_arrived(record: Callable[[Recorded, Instant], list[Effect]], *, is_sealed: bool) -> Stage:
+    """Record a neighbour's frames, behind what was missed before them: sealed ones as they came."""
+
+    def stage(run: Run, turn: Turn) -> None:
+        for number in range(run.count):
+            turn.effects += record(run.sealed[number] if is_sealed else run.as_carried(number), turn.now)
+        run.taken.update(range(run.whole.frame.rows))
+
+    return stage
+
+
+# ------------------------------------------------------------ subscribers
+
+
+class Deliveries:
+    """Delivers what subscribers of this broker see, in the publisher's order, and on record before."""
+
+    __slots__ = ("_attached", "_audiences", "_delivered", "_identities", "_ledger", "_links", "_order")
+
+    def __init__(
+        self,
+        audiences: Mapping[bytes, LocalSubscribers],
+        order: StreamOrder,
+        ledger: Callable[[bytes], tuple[Disclosures | None, LedgerRequired | None]],
+        links: Mapping[LinkId, Link],
+        identities: LinkIdentities,
+        attached: AttachedStatements,
+        delivered: DeliveryTally,
+    ) -> None:
+        """Deliver to the subscribers of each type; `ledger` says where that goes on record, if it does."""
+        self._audiences, self._order, self._ledger, self._links = audiences, order, ledger, links
+        self._identities, self._attached, self._delivered = identities, attached, delivered
+
+    def of(self, type_id: bytes) -> Stage:
+        """Deliver frames of a type; of a blinded one, the publications that are in them."""
+        audiences, (ledger, refused) = self._audiences, self._ledger(type_id)
+
+        def deliver(run: Run, turn: Turn) -> None:
+            audience = audiences.get(type_id)
+            if audience is None or run.is_unread:
+                return
+            if refused is not None:
+                turn.refuse(refused)
+            else:
+                self._give(audience, run, run.inner or run.whole, ledger, turn)
+
+        return deliver
+
+    def _give(
+        self, audience: LocalSubscribers, run: Run, whole: Transit, ledger: Disclosures | None, turn: Turn
+    ) -> None:
+        publisher, stream = whole.publisher.key, whole.stream
+        numbers = (whole.sequence,) if run.count == 1 else run.numbers
+        is_late = self._order.late_in(publisher, stream, numbers, run.signer)
+        if is_late is not None:
+            turn.count("maia_late_frames_total", sum(is_late))  # order comes first
+        if whole.author is not None:
+            whole = vouched_for(self._attached, whole, turn.now)
+        matched = audience.matched(whole.matched)
+        if run.count == 1:
+            if is_late is None and matched:
+                self._give_frame(audience, run, 0, whole, matched.items(), ledger, turn)
+            return
+        for number, found in enumerate(run.by_frame(matched)):
+            if found and not (is_late is not None and is_late[number]):
+                self._give_frame(audience, run, number, None, found, ledger, turn)
+
+    def _give_frame(
+        self,
+        audience: LocalSubscribers,
+        run: Run,
+        number: int,
+        frame: Transit | None,
+        found: Iterable[tuple[bytes, Sequence[int]]],
+        ledger: Disclosures | None,
+        turn: Turn,
+    ) -> None:
+        """Deliver one frame to the classes that match it: screened and written once for each of them."""
+        labels: Labels | None = None
+        now, missing, whole = turn.now, run.missing, run.whole if frame is None else frame
+        label = run.messages[number] if frame is None else frame
+        sequence, moment = label.sequence, label.published_at
+        for key, rows in found:
+            group = audience.classes[key]
+            if missing and not missing.isdisjoint(group.asks):
+                continue  # it cannot be known whether its members may see them
+            members: Sequence[Mapping[LinkId, list[int]]] = [group.members]
+            taken, shown = rows if run.count == 1 else (number,), group.sort.shown
+            if group.summaries is not None:
+                frame = frame or run.transit(number)
+                group.summaries.take(frame, rows, now)
+                run.taken.update(taken)
+                continue
+            is_whole = frame is None or len(rows) == frame.frame.rows
+            if is_whole and shown is not None and whole.author is None:
+                columns = [column for column in run.columns[number] if column.uid in shown]
+                seen: Seen | None = Seen(len(rows), columns, {shown: (frame and frame.kept) or rows})
+            else:
+                frame = frame or run.transit(number)
+                if frame.requires:
+                    members = group.admitted(frame.requires, self._identities, now)
+                seen = group.screened(frame, rows) if members else None
+            if seen is None:
+                continue
+            run.taken.update(taken)
+            if ledger is not None:
+                ledger.record(
+                    self._links, members, (whole.publisher.key, whole.stream, sequence), seen.shown, now
+                )
+            self._delivered.add(seen.rows * _count(group, members), moment, now)
+            labels = labels or whole.labels_of(sequence, moment)
+            turn.effects += deliveries(labels, seen, members)
+
+
+def _count(group: SubscriberGroup, members: Sequence[Mapping[LinkId, list[int]]]) -> int:
+    if len(members) == 1 and len(members[0]) == 1:
+        return group.subscribers
+    return sum(len(refs) for part in members for refs in part.values())
+
+
+# ------------------------------------------------------------ neighbours
+
+
+def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Router) -> tuple[Stage, Send]:
+    """Send each neighbour the rows of a plain type that are wanted behind it."""
+    spill = routes.spill
+
+    def forward(run: Run, turn: Turn) -> None:
+        send(run, run.whole, turn)
+
+    def send(run: Run, whole: Transit, turn: Turn) -> None:
+        ready: dict[object, bytes] = {}
+        for link, rows in router.targets(type_id, whole, source=source).items():
+            account = spill.of(link)
+            if run.count > 1:
+                for row in rows:
+                    data = ready.get(row)
+                    if data is None:
+                        data = encode_known(run.as_carried(row)) if source is None else run.as_it_came(row)
+                        ready[row] = data
+                    turn.send(link, data)
+                    account.sent_bytes += len(data)
+            else:
+                part = () if len(rows) == whole.frame.rows else tuple(rows)
+                data = ready.get(part)
+                if data is None:
+                    if not part and source is not None and run.messages[0].rows == len(rows):
+                        data = run.as_it_came(0)
+                    else:
+                        data = encode_known(whole.cut(rows).as_carried() if part else run.as_carried(0))
+                    ready[part] = data
+                turn.effects += router.before_frame(link)
+                turn.send(link, data)
+                account.sent_bytes += len(data)
+            run.taken.update(rows)
+
+    return forward, send
+
+
+def counting_arrivals(link: LinkId, type_id: bytes, spill: SpillAccounts[LinkId]) -> Stage:
+    """Count the rows of frames, and those that nothing here and behind here took."""
+
+    def note(size: int, rows: int, spilled: int, turn: Turn) -> None:
+        spill.note_arrival(link, type_id, size=size, rows=rows, spilled_rows=spilled)
+        if spilled:
+            turn.count("maia_spilled_rows_total", spilled)
+
+    def arrived(run: Run, turn: Turn) -> None:
+        taken, messages = run.taken, run.carried
+        sizes = [len(run.as_it_came(number)) for number in range(run.count)]
+        if run.count == 1:
+            rows = run.whole.frame.rows
+            if rows == messages[0].rows:  # the others were here before
+                note(sizes[0], rows, rows - len(taken), turn)
+            return
+        spilled = [size for number, size in enumerate(sizes) if number not in taken]
+        if taken:
+            note(sum(sizes) - sum(spilled), len(taken), 0, turn)
+        if spilled:
+            note(sum(spilled), len(spilled), len(spilled), turn)
+
+    return arrived
+
+
+def on_mesh(remember: Stage, send: Send, carries_again: Callable[[Run], bool]) -> tuple[Stage, Stage]:
+    """Carry a frame that was here on all the same where a neighbour has named other routers for it."""
+
+    def remember_or_carry(run: Run, turn: Turn) -> int | None:
+        whole, is_again = run.whole, carries_again(run)
+        ended = remember(run, turn)
+        if is_again:
+            send(run, whole, turn)
+        return ended
+
+    def forward(run: Run, turn: Turn) -> None:
+        if not carries_again(run):
+            send(run, run.whole, turn)
+
+    return remember_or_carry, forward
+
+
+# ------------------------------------------------------------ validity statements
+
+
+def hearing(
+    given: Sequence[Stage],
+    receive: Callable[[Transit, Instant], list[Effect]],
+    hold_back: Callable[[], Callable[[], None]],
+) -> Stage:
+    """Hear statements: what one takes away here is gone before a subscriber here gets it (A35).
+
+    The other brokers come first, who have the same to do. Those whose rights it ends do not wait for the
+    disk; subscribers and the publisher do. `hold_back` holds back what is to be kept, and returns what
+    lets it go; the stages that are `given` come then.
+    """
+
+    def hear(run: Run, turn: Turn) -> int:
+        link, whole = run.link.id, run.whole
+
+        def received() -> list[Effect]:
+            ended = receive(whole, turn.now)
+            let_go = hold_back()
+
+            def go_on() -> list[Effect]:
+                let_go()
+                return passed(given, run, turn)
+
+            turn.rest.appendleft(Rest(link, go_on))
+            return ended
+
+        turn.rest.append(Rest(link, received))
+        return LATER
+
+    return hear
