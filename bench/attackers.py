@@ -22,9 +22,10 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -91,7 +92,6 @@ class Attacker:
         host, _, port = target.rpartition(":")
         self.world, self.target = world, (host, int(port))
         self.network = network_to_bytes(world.network)
-        self.done: Counter[str] = Counter()
         self.idle: deque[ssl.SSLSocket] = deque()
         self.stranger = SigningKey.from_seed(os.urandom(32))
         self.forged_chain = _forged_chain(world, self.stranger)
@@ -227,25 +227,23 @@ def _sealed_interest() -> SealedInterest:
     return SealedInterest(os.urandom(32), [wanted], [])
 
 
-def _repeat(attacker: Attacker, deed: Deed, go: threading.Event, stop: threading.Event) -> None:
-    go.wait()
-    started, times = time.monotonic(), 0
-    while not stop.is_set():
-        with suppress(OSError, AssertionError):
-            deed.do(attacker)
-        attacker.done[deed.name] += 1
-        times += 1
-        stop.wait(max(0.0, started + times / deed.per_second - time.monotonic()))
-
-
-def main() -> int:
-    """Attack between the first line of input and the second."""
+def play(deeds: Iterable[tuple[str, float, Callable[[], None]]]) -> int:
+    """Do each of these so many times a second, between the first line of input and the second."""
     os.nice(10)
-    attacker = Attacker(new_world(), sys.argv[1])
+    done: Counter[str] = Counter()
     go, stop = threading.Event(), threading.Event()
-    threads = [
-        threading.Thread(target=_repeat, args=(attacker, deed, go, stop), daemon=True) for deed in DEEDS
-    ]
+
+    def repeat(name: str, per_second: float, do: Callable[[], None]) -> None:
+        go.wait()
+        started, times = time.monotonic(), 0
+        while not stop.is_set():
+            with suppress(OSError, AssertionError):
+                do()
+            done[name] += 1
+            times += 1
+            stop.wait(max(0.0, started + times / per_second - time.monotonic()))
+
+    threads = [threading.Thread(target=repeat, args=deed, daemon=True) for deed in deeds]
     for thread in threads:
         thread.start()
     print("ready", flush=True)
@@ -256,18 +254,24 @@ def main() -> int:
     stop.set()
     for thread in threads:
         thread.join(timeout=2 * STEP_S)
-    print(json.dumps(attacker.done), flush=True)
+    print(json.dumps(done), flush=True)
     return 0
+
+
+def main() -> int:
+    """Attack a broker."""
+    attacker = Attacker(new_world(), sys.argv[1])
+    return play((deed.name, deed.per_second, partial(deed.do, attacker)) for deed in DEEDS)
 
 
 # ---------------------------------------------------------------- for whoever measures
 
 
 @contextmanager
-def attack(target: str) -> Iterator[Counter[str]]:
-    """Attack a broker for as long as the block lasts; what was done is counted when it has ended."""
+def attack(target: str, program: str = __file__) -> Iterator[Counter[str]]:
+    """Attack a server for as long as the block lasts; what was done is counted when it has ended."""
     done: Counter[str] = Counter()
-    command = [sys.executable, str(Path(__file__).resolve()), target]
+    command = [sys.executable, str(Path(program).resolve()), target]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

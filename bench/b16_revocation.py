@@ -50,6 +50,7 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     OnlineTest,
+    Principal,
     RevocationList,
     SignedCertificate,
     SignedStatement,
@@ -216,13 +217,18 @@ class Issuer(MaiaConnection):
         self.say(Publish(1, next(self._sequences), +system_now(), 1, columns))
 
 
-def tested_right(world: World, name: str) -> SignedCertificate:
+def own_tested_right(world: World, name: str) -> SignedCertificate:
+    """Return the same for a key of the world."""
+    return tested_right(world, name, world.key(name).principal)
+
+
+def tested_right(world: World, name: str, subject: Principal) -> SignedCertificate:
     """Return a right to subscribe that counts while the owner vouches for it."""
     pattern = TypePattern(world.owner.principal, exact_name(world.event_type.name.name), None)
     test = OnlineTest(TestKind.TIMED_CRL, world.owner.principal)
     certificate = AuthorisationCertificate(
         world.owner.principal,
-        world.key(name).principal,
+        subject,
         False,
         Authority(pattern, frozenset({Action.SUBSCRIBE})),
         world.validity.with_tests(test),
@@ -267,7 +273,7 @@ class Place:
         while left:
             some = min(PER_CLIENT, left)
             name = f"bystander {next(self._names)}"
-            listener = self._listener(next(number) % BROKERS, tested_right(self.world, name), name)
+            listener = self._listener(next(number) % BROKERS, own_tested_right(self.world, name), name)
             first = self._standing - left
             listener.stands([self.world.filter(f"speed > {1000 + first + one}") for one in range(some)])
             listener.socket.setblocking(False)
@@ -314,7 +320,7 @@ class Place:
         for number in range(BROKERS):
             some = falling // BROKERS + (number < falling % BROKERS)
             name = f"victim {next(self._names)}"
-            right = tested_right(self.world, name)
+            right = own_tested_right(self.world, name)
             listener = self._listener(number, right, name)
             refs = listener.stands([self.world.filter(f"speed > {-one}") for one in range(some)])
             listener.socket.setblocking(False)

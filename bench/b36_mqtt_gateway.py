@@ -14,8 +14,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -31,7 +32,14 @@ from live_network import (
     new_world,
 )
 from live_peers import MissingPeer, RawConnection, bare_relay_line, mosquitto, mqtt_packet, mqtt_text
-from maia.credentials import Action, SigningKey, certificate_to_text, principal_from_text
+from maia.credentials import (
+    Action,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    certificate_to_text,
+    principal_from_text,
+)
 from maia.events import Instant
 from maia.gateway.server.account_folder import AccountFolder
 from maia.net.tls import dialling_context, key_and_leaf
@@ -102,19 +110,49 @@ class MqttClient(RawConnection):
         return complete
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayProcess:
+    """A gateway that listens, as a process of its own."""
+
+    port: int
+    http: str | None
+    pid: int
+    folder: Path
+
+
+def new_account(
+    folder: Path, world: World, who: str, rights: Callable[[Principal], Sequence[SignedCertificate]]
+) -> Principal:
+    """Make an account for a client that proves a key of the world; it may connect, and what `rights` says."""
+    place, made, _ = AccountFolder(folder / "data").add(who, world.key(who).principal)
+    subject = principal_from_text(made.principal)
+    for number, signed in enumerate((world.connect_right(subject), *rights(subject))):
+        (place / f"{number}.cert").write_text(certificate_to_text(signed), encoding="utf-8")
+    return subject
+
+
 @contextmanager
 def gateway_port(world: World, broker: BrokerProcess) -> Iterator[int]:
     """Run `maia gateway mqtt` in a process of its own."""
+    with gateway_process(world, broker) as gateway:
+        yield gateway.port
+
+
+@contextmanager
+def gateway_process(world: World, broker: BrokerProcess, more: str = "") -> Iterator[GatewayProcess]:
+    """Do the same with further settings; say where everything is."""
     with tempfile.TemporaryDirectory(prefix="maia-bench-") as name:
         folder = Path(name)
-        accounts = AccountFolder(folder / "data")
         for who, action in (("publisher", Action.PUBLISH), ("subscriber", Action.SUBSCRIBE)):
-            place, made, _ = accounts.add(who, world.key(who).principal)
-            subject = principal_from_text(made.principal)
             where = world.filter('region == "Greater London"' if action is Action.SUBSCRIBE else "true")
-            rights = world.connect_right(subject), world.type_right(subject, action, restriction=where)
-            for number, signed in enumerate(rights):
-                (place / f"{number}.cert").write_text(certificate_to_text(signed), encoding="utf-8")
+            new_account(
+                folder,
+                world,
+                who,
+                lambda subject, action=action, where=where: [  # type: ignore[misc]
+                    world.type_right(subject, action, restriction=where)
+                ],
+            )
         key, leaf = key_and_leaf(world.key("gateway"))
         (folder / "key.pem").write_bytes(key)
         (folder / "leaf.pem").write_bytes(leaf)
@@ -122,7 +160,7 @@ def gateway_port(world: World, broker: BrokerProcess) -> Iterator[int]:
         (folder / "sighting.type").write_text(definition, encoding="utf-8")
         (folder / "gateway.toml").write_text(
             f'broker = "{broker.address}"\nnetwork = "{world.network.name}"\n'
-            f'coordinator = "{world.owner.principal}"\ndata = "data"\nlisten = "127.0.0.1:0"\n'
+            f'coordinator = "{world.owner.principal}"\ndata = "data"\nlisten = "127.0.0.1:0"\n{more}\n'
             'log_level = "error"\n[tls]\ncertificate = "leaf.pem"\nkey = "key.pem"\n'
             f'[[topics]]\nmqtt = "{TOPIC}"\ntype = "sighting.type"\n',
             encoding="utf-8",
@@ -134,7 +172,9 @@ def gateway_port(world: World, broker: BrokerProcess) -> Iterator[int]:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line, "the gateway did not start"
-            yield int(json.loads(line)["listening"].rpartition(":")[2])
+            said = json.loads(line)
+            port = int(said["listening"].rpartition(":")[2])
+            yield GatewayProcess(port, said.get("http"), process.pid, folder)
         finally:
             process.terminate()
             process.wait(timeout=PATIENCE_S)

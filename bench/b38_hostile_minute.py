@@ -5,25 +5,23 @@ peace and slices under attack (`attackers.py`) follow each other until the
 attack has lasted a minute. All the time newcomers connect, subscribe, and lose
 their right to a revocation list that the issuer publishes at the same broker:
 a newcomer that does not get in is counted, and so is the delay from sending
-the list until the newcomer has read that its subscription has ended.
+the list until the newcomer has read that its subscription has ended. A gateway and a domain's
+server are attacked likewise (`hostile_doors.py`): MQTT clients keep their rate, and administrators theirs.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import statistics
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from attackers import attack
-from b16_revocation import Issuer, Listener, tested_right
-from harness import Benchmark, Case, Figure, at_least, at_most
+from b16_revocation import Issuer, Listener, own_tested_right
+from harness import Benchmark, Case
+from hostile_doors import domain_minute, gateway_minute
+from hostile_measures import Found, resident
 from live_network import (
     EVERY_EVENT,
     FRAME_ROWS,
@@ -38,56 +36,9 @@ from live_network import (
 from maia.credentials import Action, SignedCertificate
 from maia.wire.messages import Published
 
-HONEST_KEEP_AT_LEAST = 0.8
-REVOKED_WITHIN_MS = 100.0
-MEMORY_BYTES_MAX = 400_000_000
-"""What the broker may take, attacked or not: its own, and what unproved peers may make it hold."""
 SUBSCRIBERS = 4
 BURST_FRAMES = 20
 NEWCOMER_EVERY_S = 0.3
-
-
-@dataclass(slots=True)
-class Found:
-    """What the slices have shown."""
-
-    peace: list[float] = field(default_factory=list)
-    """Events delivered a second, one number for each slice; `attacked` likewise, slice by slice."""
-    attacked: list[float] = field(default_factory=list)
-    revoked_ms: list[float] = field(default_factory=list)
-    """Delays under attack, from the list to the end of the subscription."""
-    newcomers: int = 0
-    kept_out: int = 0
-    memory_most: int = 0
-    deeds: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def shares(self) -> list[float]:
-        """Return which part of its rate the honest side kept, slice by slice."""
-        return [hostile / calm for hostile, calm in zip(self.attacked, self.peace, strict=True)]
-
-    @property
-    def revoked_p99_ms(self) -> float:
-        """Return the delay that one revocation in a hundred exceeds; without any, no bound was kept."""
-        if len(self.revoked_ms) < 2:
-            return math.inf
-        return statistics.quantiles(self.revoked_ms, n=100, method="inclusive")[98]
-
-    def checks(self) -> dict[str, bool]:
-        """Return the promises, and whether each was kept."""
-        return {
-            f"under attack, honest clients keep {HONEST_KEEP_AT_LEAST:.0%} of their rate": statistics.median(
-                self.shares
-            )
-            >= HONEST_KEEP_AT_LEAST,
-            f"under attack, a revocation ends a subscription within {REVOKED_WITHIN_MS:.0f} ms (p99)": (
-                self.revoked_p99_ms <= REVOKED_WITHIN_MS
-            ),
-            "under attack, every newcomer gets in": self.kept_out == 0,
-            f"under attack, memory stays within {MEMORY_BYTES_MAX / 1e6:.0f} MB": (
-                self.memory_most <= MEMORY_BYTES_MAX
-            ),
-        }
 
 
 class Newcomers:
@@ -111,7 +62,7 @@ class Newcomers:
         while not self._stop.wait(NEWCOMER_EVERY_S):
             self._found.newcomers += 1
             name = f"newcomer {os.urandom(8).hex()}"
-            key, right = self._world.key(name), tested_right(self._world, name)
+            key, right = self._world.key(name), own_tested_right(self._world, name)
             shown = [self._world.connect_right(key.principal), right]
             try:
                 with closing(Listener(self._world, self._broker, name, shown)) as listener:
@@ -169,38 +120,24 @@ def _rate(line: Line, broker: BrokerProcess, found: Found, *, seconds: float) ->
     while (passed := time.perf_counter() - started) < seconds:
         line.carry(BURST_FRAMES * FRAME_ROWS)
         events += BURST_FRAMES * FRAME_ROWS
-        found.memory_most = max(found.memory_most, _resident(broker))
+        found.memory_most = max(found.memory_most, resident(broker.pid))
     return events / passed
 
 
-def _resident(broker: BrokerProcess) -> int:
-    pages = int(Path(f"/proc/{broker.pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def cases(quick: bool) -> Iterator[Case]:
-    """Yield what the honest side keeps under attack."""
+    """Yield what the honest side keeps under attack, at each kind of server."""
     played = (1, 2.0, 1.0) if quick else (6, 10.0, 5.0)
-    found = hostile_minute(slices=played[0], slice_s=played[1], peace_s=played[2])
-    deeds = ", ".join(f"{times} × {name}" for name, times in found.deeds.items())
-    yield Figure(
-        "honest rate under attack / in peace", found.shares, at_least(HONEST_KEEP_AT_LEAST), note=deeds
-    )
-    yield Figure(
-        "p99 of a revocation under attack: milliseconds", [found.revoked_p99_ms], at_most(REVOKED_WITHIN_MS)
-    )
-    note = f"{found.newcomers} newcomers"
-    yield Figure("honest newcomers kept out", [found.kept_out], at_most(0), note=note)
-    bound = at_most(1)
-    note = f"{found.memory_most / 1e6:.0f} MB of {MEMORY_BYTES_MAX / 1e6:.0f} MB"
-    yield Figure("memory of the broker / its bound", [found.memory_most / MEMORY_BYTES_MAX], bound, note=note)
+    yield from hostile_minute(slices=played[0], slice_s=played[1], peace_s=played[2]).figures("broker")
+    yield from gateway_minute(played).figures("gateway")
+    yield from domain_minute(played).figures("domain server")
 
 
 BENCH = Benchmark(
     number=38,
     name="hostile-minute",
-    about="strangers and connect-only peers attack a broker for a minute while honest clients keep it busy",
+    about="strangers, connect-only peers and one account attack a broker, a gateway and a domain's server "
+    "for a minute each, while honest clients keep them busy",
     cases=cases,
     stood="one hello kept the broker busy for ten seconds, and 51 connections a second kept everybody out",
-    peer_lacks="the peer is the same broker in peace, between the attacks",
+    peer_lacks="the peer is the same server in peace, between the attacks",
 )

@@ -34,9 +34,10 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from b38_hostile_minute import Found, hostile_minute
+from b38_hostile_minute import hostile_minute
 from harness import busy_cores, load_average
 from harness_report import LOAD_FILE, keep_record, this_machine
+from hostile_measures import Found
 from live_network import (
     EVERY_EVENT,
     FRAME_ROWS,

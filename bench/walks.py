@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from b16_revocation import tested_right
+from b16_revocation import own_tested_right
 from bench_spark import bench_session
 from broker_row import Row, world_of
 from governed_log import record
@@ -221,7 +221,7 @@ def _revoke_at_brokers() -> Iterator[Walk]:
     )  # fmt: skip
     definition = definition_to_bytes(validity_definition(world.owner))
     issuer(Advertise(1, request_to_bytes(sign_request(asked, world.owner)), [], [definition]))
-    right = tested_right(world, "reader")
+    right = own_tested_right(world, "reader")
     said = [_list(town, 1, frozenset()), _list(town, 2, frozenset({right.id}))]
     issuer(said[0])
     reader = town.client(1, "reader")

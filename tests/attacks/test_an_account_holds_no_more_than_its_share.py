@@ -94,6 +94,29 @@ def test_what_a_reader_does_not_read_is_bounded_in_bytes(tmp_path: Path) -> None
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_reader_that_does_not_read_loses_its_right_at_once(tmp_path: Path, qos: int) -> None:
+    """A37, A101: what waits for it is not kept until it reads; neither by MQTT nor by HTTP."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            silent, _, _ = await raw_client(city, "silent", "silent")
+            assert await silent.subscribe("news/#", qos) == qos
+            auth = httpx.BasicAuth("silent", city.tokens["silent"])
+            async with httpx.AsyncClient(base_url=city.http, timeout=20, trust_env=False, auth=auth) as http:
+                asked = http.build_request("GET", EVENTS, params={"topic": "news/#"})
+                stream = await http.send(asked, stream=True)
+                await flood(city)
+                assert city.gateway.shares.unread > 0, "something waits"
+                city.revoke(("silent", "news"))
+                await until(lambda: city.gateway.shares.unread == 0, "what waits to go", within_s=20)
+                await until(lambda: city.gateway.status()["sessions"] == 1, "the session to end", within_s=20)
+                assert b"event: end" in await stream.aread()
+
+    asyncio.run(story())
+
+
 def test_wills_that_wait_hold_no_link(tmp_path: Path) -> None:
     """A89, A101, A116 (N4): clients that are gone leave no link at the broker; their wills are published."""
 

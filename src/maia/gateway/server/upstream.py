@@ -445,16 +445,19 @@ class Upstream:
 
     @staticmethod
     def _shed(served: _Served) -> None:
-        """Let go of what waits for a reader that does not read, if it is too much.
+        """Let go of what waits for a reader that does not read, if it is too much or the right has ended.
 
-        What is durable stays: its broker sends `limits.durable_bytes_under_way` of it and no more.
+        What is durable stays otherwise: its broker sends `limits.durable_bytes_under_way` and no more.
         """
-        receiver, problem = served.receiver, served.receiver.unread.problem()
-        if served.progress is not None or (problem is None and not served.is_over):
+        receiver, ended = served.receiver, served.subscription.problem
+        problem = ended if ended is not None and not isinstance(ended, ClientClosed) else None
+        if problem is None and served.progress is None:
+            problem = receiver.unread.problem()
+        if problem is None and not served.is_over:
             return
         while (skipped := next_frame(served.subscription)) is not None:
             receiver.skipped(skipped.frame.rows)
-        if problem is not None and served.subscribed.granted and not served.is_over:
+        if problem is not None and not served.is_over and (served.subscribed.granted or problem is ended):
             served.is_over = True
             receiver.ended(served.number, problem)
 

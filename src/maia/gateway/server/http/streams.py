@@ -125,7 +125,7 @@ class EventStream:
             self._subscriptions.append(subscription)
             if durable is None:  # else its broker sends `limits.durable_bytes_under_way` and no more
                 call_on_waiting(subscription, self._unread.add)
-                call_on_arrival(subscription, self._check_unread)
+            call_on_arrival(subscription, self._check_reader)
             serving = self._serve(interest.row, row, subscription, after=after, wants_state=wants_state)
             self._tasks.append(asyncio.create_task(serving))
         if not self._subscriptions:
@@ -178,9 +178,12 @@ class EventStream:
             self._last = _block("end", problem_of(problem))
         self._over.set()
 
-    def _check_unread(self) -> None:
-        """End the stream if too much waits for its reader."""
-        problem = self._unread.problem()
+    def _check_reader(self) -> None:
+        """End the stream if too much waits for its reader, or if the right ends while it does not read."""
+        problem: MaiaError | None = self._unread.problem()
+        if self._chunks.full():
+            ended = (one.problem for one in self._subscriptions)
+            problem = next((one for one in ended if one and not isinstance(one, ClientClosed)), problem)
         if problem is not None and not self._over.is_set():
             self.end(problem)
             self._tasks.append(asyncio.create_task(self.close()))
