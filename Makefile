@@ -59,9 +59,9 @@ laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat 
 	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),--lanes $(LANES))
 
 agreement: CASES = 200
-agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds
+agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds, and consortia
 	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
-		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
+		tests/differential/test_sql_views_agree_with_the_stream.py tests/differential/test_a_consortium_agrees.py $(ARGS)
 
 kills: KILLS = 200
 kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing acknowledged is silently missing
