@@ -68,9 +68,9 @@ fuzz: environment ## Search for MINUTES=10 for bytes that a reader of foreign by
 	@$(BIN)/python tools/fuzz.py $(TARGETS) --minutes $(MINUTES) $(ARGS)
 
 agreement: CASES = 200
-agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds
+agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds, and consortia
 	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
-		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
+		tests/differential/test_sql_views_agree_with_the_stream.py tests/differential/test_a_consortium_agrees.py $(ARGS)
 
 kills: KILLS = 200
 kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing acknowledged is silently missing
