@@ -128,12 +128,19 @@ def _transformed(view: View, stored: Kinds, keys: TransformationKeys) -> tuple[S
 
     def seen_of(given: tuple[int, dict[AttributeUid, Any]]) -> tuple[pa.Array, dict[AttributeUid, Any]]:
         rows, columns = given
-        admitted = _mask(found.admits(columns), rows)
-        kept = {uid: column.filter(admitted) for uid, column in columns.items()}
-        numbers = pc.indices_nonzero(admitted)
+        begun = _mask(found.begins(columns), rows)
+        numbers, columns = pc.indices_nonzero(begun), _filtered(columns, begun)
+        for level in found.bound:
+            columns |= {name: _array(value(columns), len(numbers)) for name, value in level}
+        admitted = _mask(found.admits(columns), len(numbers))
+        numbers, kept = numbers.filter(admitted), _filtered(columns, admitted)
         return numbers, {uid: _array(value(kept), len(numbers)) for uid, (_, value) in found.seen.items()}
 
     return seen_of, {uid: kind for uid, (kind, _) in found.seen.items()}
+
+
+def _filtered(columns: Mapping[AttributeUid, Any], mask: Any) -> dict[AttributeUid, Any]:
+    return {uid: column.filter(mask) for uid, column in columns.items()}
 
 
 def _array(value: Answer, rows: int) -> Any:

@@ -136,6 +136,11 @@ def checked_delivered(delivered: tuple[Attribute, ...], stored: Kinds) -> tuple[
 
 
 EXPANDED_NODES_MAX: Final = 100_000
+"""Beyond this, what windows decide becomes a column, in place of being written wherever it is used."""
+_INLINE_MAX: Final = 2
+"""Operations within each other that are written as one; an operand may be repeated eight times in each."""
+_ASKED_INLINE_MAX: Final = 64
+"""Questions of a filter that are written over what rules make; for more of them, that becomes columns."""
 
 
 class ViewSummarises(BadInput):
@@ -179,9 +184,7 @@ def plan(view: View, stored: Kinds) -> ViewPlan:
         for uid in stored
         if (windows := tuple(i for i, window in enumerate(view.windows) if shows(window, uid)))
     }
-    resolved = ViewPlan(tuple(window.admits for window in view.windows), view.interest, stored, shown_by)
-    _check_expansion(resolved)
-    return resolved
+    return ViewPlan(tuple(window.admits for window in view.windows), view.interest, stored, shown_by)
 
 
 def transforms(view: View) -> bool:
@@ -209,9 +212,15 @@ def checked_view(view: View) -> View:
     return view
 
 
-def _check_expansion(resolved: ViewPlan) -> None:
-    # The planners of Spark and PostgreSQL put the definition of a column wherever it is used, so
-    # an attribute that some windows show costs the size of those windows each time.
+def is_stepwise(view: View, stored: Kinds) -> bool:
+    """Say whether a View is written with `transformed`: it transforms, or its columns would repeat too much.
+
+    The planners of Spark and PostgreSQL put the definition of a column wherever it is used, so
+    an attribute that some windows show costs the size of those windows each time.
+    """
+    if transforms(view):
+        return True
+    resolved = plan(view, stored)
     sizes = [size_of(window) for window in resolved.windows]
     cost = {
         uid: sum(sizes[i] for i in windows)
@@ -219,8 +228,7 @@ def _check_expansion(resolved: ViewPlan) -> None:
         if not resolved.is_always_shown(uid)
     }
     uses = sum(cost.get(atom.uid, 0) for atom in atoms(resolved.interest))
-    if uses + sum(cost.values()) > EXPANDED_NODES_MAX:
-        raise ViewTooLarge(f"written out by column, the view has more than {EXPANDED_NODES_MAX} parts")
+    return uses + sum(cost.values()) > EXPANDED_NODES_MAX
 
 
 # How is a predicate, or an expression, put together in a target language?
@@ -338,48 +346,89 @@ def _of_kind(uid: AttributeUid, kind: Kind, columns: Columns[T]) -> T | None:
     return found[1] if found is not None and found[0] is kind else None
 
 
-def calculated(expression: Expression, columns: Columns[T], algebra: Algebra[T], keys: KeyName) -> T:
-    """Write an expression over `columns` in the target language."""
-    match expression:
-        case Constant(value):
-            return algebra.literal(value, expression.kind)
-        case Take(uid, kind):
-            found = _of_kind(uid, kind, columns)
-            return algebra.literal(None, kind) if found is None else found
-        case Arithmetic(sign, left, right):
-            one = calculated(left, columns, algebra, keys)
-            return algebra.calculated(sign, one, calculated(right, columns, algebra, keys), expression.kind)
-        case Coalesce(parts):
-            values = [calculated(part, columns, algebra, keys) for part in parts]
-            return algebra.coalesced(values, expression.kind)
-        case Call(_, inner):
-            return algebra.called(expression, calculated(inner, columns, algebra, keys), keys)
-        case _:
-            assert_never(expression)
+@dataclass(frozen=True, slots=True)
+class _Made(Generic[T]):
+    """A value, how many operations within each other it is written with, and the level that it reads."""
+
+    value: T
+    inline: int
+    level: int
+
+
+class _Bound(Generic[T]):
+    """Values that have a column of their own, by level: each reads stored columns and lower levels."""
+
+    def __init__(self, algebra: Algebra[T], place: int) -> None:
+        self.algebra, self._place, self._count = algebra, place, 0
+        self.levels: dict[int, list[tuple[AttributeUid, T]]] = {}
+
+    def bind(self, value: T, kind: Kind, level: int) -> T:
+        """Return a column of a level in place of a value; its name is no attribute's."""
+        self._count += 1
+        name = AttributeUid(f"bound {self._place}.{self._count}")
+        self.levels.setdefault(level, []).append((name, value))
+        return self.algebra.column(name, kind)
+
+    def calculated(self, expression: Expression, columns: Columns[T], level: int, keys: KeyName) -> _Made[T]:
+        """Write an expression over `columns` of a level in the target language."""
+        match expression:
+            case Constant(constant):
+                return _Made(self.algebra.literal(constant, expression.kind), 0, level)
+            case Take(uid, kind):
+                found = _of_kind(uid, kind, columns)
+                return _Made(self.algebra.literal(None, kind) if found is None else found, 0, level)
+            case Arithmetic(sign, left, right):
+                (one, other), made = self._operands((left, right), columns, level, keys)
+                value = self.algebra.calculated(sign, one, other, expression.kind)
+            case Coalesce(parts):
+                values, made = self._operands(parts, columns, level, keys)
+                value = self.algebra.coalesced(values, expression.kind)
+            case Call(_, inner):
+                (one,), made = self._operands((inner,), columns, level, keys)
+                value = self.algebra.called(expression, one, keys)
+            case _:
+                assert_never(expression)
+        return _Made(value, 1 + max(part.inline for part in made), max(part.level for part in made))
+
+    def _operands(
+        self, parts: Sequence[Expression], columns: Columns[T], level: int, keys: KeyName
+    ) -> tuple[list[T], list[_Made[T]]]:
+        made = [self.calculated(part, columns, level, keys) for part in parts]
+        for place, one in enumerate(made):
+            if one.inline >= _INLINE_MAX:
+                value = self.bind(one.value, parts[place].kind, one.level + 1)
+                made[place] = _Made(value, 0, one.level + 1)
+        return [one.value for one in made], made
 
 
 @dataclass(frozen=True, slots=True)
 class Transformed(Generic[T]):
-    """What a View with transformations comes to in a target language."""
+    """What a View comes to in a target language, in steps.
 
+    First `begins` admits rows by what is stored. Then each level of `bound` adds columns, which read what
+    is stored and the levels before: written into each other, the steps of a chain would grow exponentially.
+    """
+
+    begins: T
+    bound: tuple[tuple[tuple[AttributeUid, T], ...], ...]
     admits: T
     seen: dict[AttributeUid, tuple[Kind, T]]
 
 
-def transformed(view: View, stored: Kinds, algebra: Algebra[T]) -> Transformed[T]:
-    """Write windows with transformations over the stored columns, within the limits."""
+def transformed(view: View, stored: Kinds, algebra: Algebra[T], place: int = 0) -> Transformed[T]:
+    """Write windows, and their transformations, over the stored columns.
+
+    `place` tells the bound columns of several Views over one table apart.
+    """
     checked_view(view)
-    checked_stored(stored)
-    if algebra is not _SIZES:
-        sizes = transformed(view, stored, _SIZES)
-        whole = sizes.admits + sum(size for _, size in sizes.seen.values())
-        # The planners of Spark and PostgreSQL put a column's definition wherever the interest uses it.
-        whole += sum(sizes.seen[atom.uid][1] for atom in atoms(view.interest) if atom.uid in sizes.seen)
-        if whole > EXPANDED_NODES_MAX:
-            raise ViewTooLarge(f"written out by column, the view has more than {EXPANDED_NODES_MAX} parts")
+    columns, bound = columns_of(checked_stored(stored), algebra), _Bound(algebra, place)
+    is_asked_often = sum(1 for _ in atoms(view.interest)) > _ASKED_INLINE_MAX
     through = [
-        _through(window, columns_of(stored, algebra), algebra, view.recipient) for window in view.windows
+        _through(window, columns, bound, view.recipient, binds_last=is_asked_often) for window in view.windows
     ]
+    if len(through) > 1:
+        last = 1 + max(bound.levels, default=0)
+        through = [(bound.bind(admits, Kind.BOOL, last), shown) for admits, shown in through]
     seen: dict[AttributeUid, tuple[Kind, T]] = {}
     for admits, shown in through:
         for uid, (kind, value) in shown.items():
@@ -392,26 +441,37 @@ def transformed(view: View, stored: Kinds, algebra: Algebra[T]) -> Transformed[T
                 seen[uid] = kind, algebra.coalesced([seen[uid][1], here], kind)
             else:
                 raise StoredMismatch(f"two windows of the view show `{uid}` as two kinds")
-    return Transformed(either([admits for admits, _ in through], algebra), seen)
+    begins = either([compiled(window.admits, columns, algebra) for window in view.windows], algebra)
+    levels = tuple(tuple(bound.levels[level]) for level in sorted(bound.levels))
+    return Transformed(begins, levels, either([admits for admits, _ in through], algebra), seen)
 
 
 def _through(
-    window: Window, columns: Columns[T], algebra: Algebra[T], recipient: bytes
+    window: Window, columns: Columns[T], bound: _Bound[T], recipient: bytes, *, binds_last: bool
 ) -> tuple[T, dict[AttributeUid, tuple[Kind, T]]]:
     """Return where a window is open, and what it shows there."""
+    algebra, level = bound.algebra, 0
     opens = [compiled(window.admits, columns, algebra)]
     shown = {uid: found for uid, found in columns.items() if is_among(uid, window.attributes)}
-    for step in window.transformations:
+    for number, step in enumerate(window.transformations, start=1):
         opens.append(compiled(step.restriction, shown, algebra))
-        after = _after_rules(step, shown, algebra, KeyName(step.by.key, recipient, step.holder))
+        keys = KeyName(step.by.key, recipient, step.holder)
+        after, made, level = _after_rules(step, shown, bound, level, keys)
+        if binds_last or number < len(window.transformations):
+            level += 1
+            after |= {uid: (kind, bound.bind(value, kind, level)) for uid, (kind, value) in made.items()}
+        else:
+            after |= made
         shown = {uid: found for uid, found in after.items() if is_among(uid, step.attributes)}
     return _joined(opens, algebra, conjunction=True), shown
 
 
 def _after_rules(
-    step: Transformation, shown: Columns[T], algebra: Algebra[T], keys: KeyName
-) -> dict[AttributeUid, tuple[Kind, T]]:
-    after = {} if step.result is not None else dict(shown)
+    step: Transformation, shown: Columns[T], bound: _Bound[T], level: int, keys: KeyName
+) -> tuple[dict[AttributeUid, tuple[Kind, T]], dict[AttributeUid, tuple[Kind, T]], int]:
+    """Return what rules leave alone, what they make, and the level that this reads."""
+    algebra = bound.algebra
+    after, made, highest = {} if step.result is not None else dict(shown), {}, level
     for uid, assigned in assigned_kinds(step.rules).items():
         before = after.pop(uid, None)
         kind = assigned or (None if before is None else before[0])
@@ -423,62 +483,14 @@ def _after_rules(
                 continue
             then = algebra.literal(None, kind)
             if rule.value is not None:
-                then = calculated(rule.value, shown, algebra, keys)
+                found = bound.calculated(rule.value, shown, level, keys)
+                then, highest = found.value, max(highest, found.level)
             if rule.condition == ALWAYS:
                 value = then
             else:
                 value = algebra.chosen(compiled(rule.condition, shown, algebra), then, value, kind)
-        after[uid] = kind, value
-    return after
-
-
-class _SizeAlgebra:
-    """Each piece is how many parts it has when it is written out; the most that a target needs."""
-
-    def column(self, uid: AttributeUid, kind: Kind) -> int:
-        return 1
-
-    def constant(self, answer: bool | None) -> int:
-        return 1
-
-    def is_present(self, found: int) -> int:
-        return 1 + found
-
-    def compare(self, found: int, operator: Operator, literal: PresentValue, kind: Kind) -> int:
-        return 1 + found
-
-    def is_one_of(self, found: int, literals: Sequence[PresentValue], kind: Kind) -> int:
-        return 2 * found + len(literals)
-
-    def matches(self, found: int, test: TextTest, text: str) -> int:
-        return 1 + found
-
-    def negated(self, inner: int) -> int:
-        return 1 + inner
-
-    def all_of(self, parts: Sequence[int]) -> int:
-        return 1 + sum(parts)
-
-    def any_of(self, parts: Sequence[int]) -> int:
-        return 1 + sum(parts)
-
-    def literal(self, value: PresentValue | None, kind: Kind) -> int:
-        return 1
-
-    def calculated(self, sign: ArithmeticSign, left: int, right: int, kind: Kind) -> int:
-        return 8 + 4 * (left + right)
-
-    def coalesced(self, parts: Sequence[int], kind: Kind) -> int:
-        return 1 + sum(parts)
-
-    def called(self, call: Call, inner: int, keys: KeyName) -> int:
-        return 8 + 8 * inner
-
-    def chosen(self, condition: int, then: int, otherwise: int, kind: Kind) -> int:
-        return 2 + 2 * condition + then + otherwise
-
-
-_SIZES: Final[Algebra[int]] = _SizeAlgebra()
+        made[uid] = kind, value
+    return after, made, highest
 
 
 def in_order(literals: frozenset[PresentValue]) -> list[PresentValue]:
@@ -515,6 +527,7 @@ __all__ = [
     "compiled",
     "either",
     "in_order",
+    "is_stepwise",
     "transformed",
     "transforms",
 ]

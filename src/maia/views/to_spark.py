@@ -10,7 +10,7 @@ are typed literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
@@ -41,10 +41,10 @@ from maia.views.plan import (
     columns_of,
     compiled,
     either,
+    is_stepwise,
     plan,
     spark_type,
     transformed,
-    transforms,
 )
 
 if TYPE_CHECKING:
@@ -108,16 +108,33 @@ class SparkView:
     """The delivered columns over what is stored, if no interest is asked in between."""
     is_open: bool = False
     """Whether every row is admitted."""
+    bound: tuple[tuple[Column, ...], ...] = ()
+    """Columns that the others read, level by level."""
+    begins: Column | None = None
+    """Which rows are admitted by what is stored, if columns are bound."""
 
     def of(self, events: DataFrame, *kept: str) -> DataFrame:
         """Return `events`, whose columns are called by uid, as the View shows them, and these others."""
         _check_columns(events, self.stored)
-        admitted = events if self.is_open else events.where(self.admits)
+        admitted = self.admitted(events)
         if self.at_once is not None:
             return walled(admitted.select(*self.at_once, *kept))
         seen = admitted.select(*self.seen, *kept)
         wanted = seen if self.interest is None else seen.where(self.interest)
         return walled(wanted.select(*self.delivered, *kept))
+
+    def admitted(self, events: DataFrame) -> DataFrame:
+        """Return the rows that the View shows anything of, with the columns that it binds."""
+        if self.begins is not None:
+            events = with_bound(events.where(self.begins), self.bound)
+        return events if self.is_open else events.where(self.admits)
+
+
+def with_bound(events: DataFrame, bound: Iterable[Sequence[Column]]) -> DataFrame:
+    """Return `events` with the columns that Views bind; no level is written into the next one."""
+    for level in bound:
+        events = _closed(events.select("*", *level))
+    return events
 
 
 _WALL: Final = "the wall"
@@ -132,27 +149,35 @@ def walled(shown: DataFrame) -> DataFrame:
     deterministic has a filter above it. Everything below is ours: it has no side effects, so Spark may
     rearrange it, push it down and prune it. It costs one comparison of two numbers for each row.
     """
-    marked = shown.select("*", F.spark_partition_id().alias(_WALL))
-    table = marked.where(F.col(f"`{_WALL}`") >= F.lit(0)).drop(_WALL)
     session, name = shown.sparkSession, f"maia_{uuid4().hex}"
-    table.createTempView(name)
+    _closed(shown).createTempView(name)
     try:
         return session.table(name)
     finally:
         session.catalog.dropTempView(name)
 
 
+def _closed(made: DataFrame) -> DataFrame:
+    marked = made.select("*", F.spark_partition_id().alias(_WALL))
+    return marked.where(F.col(f"`{_WALL}`") >= F.lit(0)).drop(_WALL)
+
+
 def to_spark(
-    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: TransformationKeySource | None = None
+    view: View,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...],
+    keys: TransformationKeySource | None = None,
+    place: int = 0,
 ) -> SparkView:
     """Compile a View for data frames with the `stored` columns.
 
     The result has the delivered attributes, by name, in that order; what is
     hidden or not stored is null. Needs a running session. `keys` is where the workers find the secrets
-    of pseudonyms and noise, which are no part of the plan; without it such values are null.
+    of pseudonyms and noise, which are no part of the plan; without it such values are null. `place` tells
+    apart what several Views over one table bind.
     """
-    if transforms(view):
-        return _transformed(view, stored, delivered, keys)
+    if is_stepwise(view, stored):
+        return _transformed(view, stored, delivered, keys, place)
     resolved = plan(view, stored)
     columns = columns_of(stored, _SPARK)
     windows = [compiled(window, columns, _SPARK) for window in resolved.windows]
@@ -167,9 +192,13 @@ def to_spark(
 
 
 def _transformed(
-    view: View, stored: Kinds, delivered: tuple[Attribute, ...], keys: TransformationKeySource | None
+    view: View,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...],
+    keys: TransformationKeySource | None,
+    place: int,
 ) -> SparkView:
-    found = transformed(view, stored, _SparkAlgebra(keys))
+    found = transformed(view, stored, _SparkAlgebra(keys), place)
     seen = {uid: kind for uid, (kind, _) in found.seen.items()}
     named = checked_delivered(delivered, seen)
     values = {uid: value for uid, (_, value) in found.seen.items()}
@@ -187,6 +216,8 @@ def _transformed(
         uids=tuple(seen),
         at_once=at_once if view.interest == ALWAYS else None,
         is_open=any(open_windows),
+        bound=tuple(tuple(value.alias(name) for name, value in level) for level in found.bound),
+        begins=found.begins if found.bound else None,
     )
 
 
@@ -439,7 +470,7 @@ class SparkSummary:
 
         `shown` says of which periods, over `period_start()` and `closes_at()`.
         """
-        taken = events.where(self.front.admits).select(*self.front.seen, _start(self.summary, published_at))
+        taken = self.front.admitted(events).select(*self.front.seen, _start(self.summary, published_at))
         return self.grouped(taken, shown)
 
     def grouped(self, taken: DataFrame, shown: Column | None = None) -> DataFrame:

@@ -26,14 +26,15 @@ from maia.views.plan import (
     POSTGRES_TYPES,
     Algebra,
     KeyName,
+    Transformed,
     ViewPlan,
     checked_delivered,
     columns_of,
     compiled,
     either,
+    is_stepwise,
     plan,
     transformed,
-    transforms,
 )
 
 Operand: TypeAlias = (
@@ -83,7 +84,7 @@ def to_sql(view: View, table: TableName | Query, stored: Kinds, delivered: tuple
     The result has the delivered attributes, by name, in that order; what is
     hidden or not stored is null.
     """
-    if transforms(view):
+    if is_stepwise(view, stored):
         return _transformed_query(view, table, stored, delivered)
     resolved = plan(view, stored)
     columns = columns_of(stored, _SQL)
@@ -104,8 +105,17 @@ def _transformed_query(
     found = transformed(view, stored, _SQL)
     seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
     kinds = {uid: kind for uid, (kind, _) in found.seen.items()}
-    inner = _query(seen, _table(table), where=found.admits)
+    inner = _query(seen, _stepped_source(_table(table), found), where=found.admits)
     return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds))
+
+
+def _stepped_source(source: Query, found: Transformed[Query]) -> Query:
+    """Return a source with the columns that a View binds; OFFSET 0 keeps the planner from merging steps."""
+    for number, level in enumerate(found.bound):
+        named = [_spelled(value, f" AS {quoted(name)}") for name, value in level]
+        step = _query([Query("*"), *named], source, where=found.begins if number == 0 else None)
+        source = _spelled("(", step, f" OFFSET 0) AS step_{number}")
+    return source
 
 
 def _delivered_query(inner: Query, view: View, seen: Kinds, delivered: tuple[Attribute, ...]) -> Query:
@@ -328,7 +338,7 @@ def to_sql_summary(
     moment = Query(f"extract(epoch FROM {quoted(published_at)})")
     period = _spelled("floor(", moment, f" / {summary.every_s})::bigint AS period")
     inputs = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
-    taken = _query([*inputs, period], _table(table), where=found.admits)
+    taken = _query([*inputs, period], _stepped_source(_table(table), found), where=found.admits)
     keys = [quoted(f"k{place}") for place in range(len(summary.keys))]
     now = Query("clock_timestamp()")
     if closed_at is not None:

@@ -10,17 +10,41 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maia.canonical import write_advanced
-from maia.credentials import ALL_ATTRIBUTES, Action, SignedCertificate, Transformation, TypeName, issue
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    UNBOUNDED,
+    Action,
+    SignedCertificate,
+    Transformation,
+    TypeName,
+    Validity,
+    issue,
+)
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions import TransformationKeys, parse_rule
 from maia.keystore.key_files import write_guarded_file
 from maia.keystore.lookup_tables import TransformationKeyFile
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence, see
 from maia.predicates import parse_predicate
-from maia.spark.governed.reader import ShownAsAnother
+from maia.spark.closure.what_if import Affected, compare
+from maia.spark.governed.reader import ShownAsAnother, slices_of
 from maia.spark.governed.table import governed
 from maia.types import TypeDefinition, from_transit, sign_definition, verify_definition
-from support.governed import ATTRIBUTES, NOON, OWNER, Recorded, at, grant, reader, rows_of, sightings
+from support.governed import (
+    ATTRIBUTES,
+    NOON,
+    OWNER,
+    READER,
+    Recorded,
+    asked,
+    at,
+    between,
+    grant,
+    key_of,
+    reader,
+    rows_of,
+    sightings,
+)
 
 SECRET = bytes(range(100, 132))
 KEYS = TransformationKeys({OWNER.principal.key: SECRET})
@@ -105,3 +129,57 @@ def test_a92_a_governed_table_gives_the_noise_and_pseudonyms_of_the_stream(
         assert hidden not in pickle.dumps(secrets)
     with pytest.raises(ShownAsAnother):
         governed(spark, **known)
+
+
+def chained(*validities: Validity) -> tuple[SignedCertificate, ...]:
+    """Return a right that three links have made smaller, each by rules of its own about what it sees."""
+    holders = [OWNER, key_of("city"), key_of("town"), READER]
+    rules = (
+        ("speed := speed * speed / 3 when speed > 5", "location := upper(location)"),
+        ("speed := (speed + 1) * (speed - 1) / 2", 'location := none when location == "VICTORIA"'),
+        ("speed := speed - speed / 7 when speed < 900", "numberplate := first(numberplate, 4)"),
+    )
+    links = []
+    for issuer, holder, texts in zip(holders, holders[1:], rules, strict=False):
+        step = Transformation(issuer.principal, tuple(parse_rule(text, VOCABULARY, None) for text in texts))
+        last = holder is READER
+        for validity in validities if last else (UNBOUNDED,):
+            plain = grant(holder, validity=validity).certificate
+            authority = replace(plain.authority, transformations=(step,))
+            body = replace(plain, issuer=issuer.principal, may_delegate=not last, authority=authority)
+            links.append(issue(body, issuer))
+    return tuple(links)
+
+
+def test_a_chain_of_three_links_with_rules_is_a_table_a_stream_of_periods_and_a_what_if(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """I3: what brokers show of a chain, tables, streams and comparisons show."""
+    log = Recorded(tmp_path / "log")
+    events = sightings(60)
+    for moment in (at(0), at(5)):
+        log.publish(events, published_at=moment)
+    log.write()
+    who = reader(*chained(between(-1, 1), between(4, 6)))
+    known = {"log": str(tmp_path / "log"), "event_type": log.event_type, "reader": who}
+    periods = slices_of(asked(who, log.event_type), who)
+    expected = [see(periods[0].view, {u: v for u, v in one.items() if v is not None}) for one in events] * 2
+    named = sorted((from_transit(one, log.event_type) for one in expected if one is not None), key=repr)
+    assert len({row["speed"] for row in named}) > 30
+    assert rows_of(governed(spark, **known)) == named
+    stream = governed(spark, **known, is_stream=True)
+    query = stream.writeStream.format("memory").queryName("chained").trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    assert rows_of(spark.table("chained")) == named
+
+    asker = reader(who=OWNER)
+    table = governed(spark, **{**known, "reader": asker}, with_meta=True)
+    everything = frozenset(one.uid for one in ATTRIBUTES)
+    (outcome,) = compare(
+        table,
+        log.event_type,
+        [Affected(READER.principal, (), periods, False)],
+        readable=everything,
+        examples=0,
+    )
+    assert (outcome.rows_before, outcome.rows_after) == (0, len(named))

@@ -40,7 +40,7 @@ from maia.spark.governed.reader import Reader, Slice, slices_of
 from maia.types import VerifiedType
 from maia.views import ViewSummarises
 from maia.views.plan import spark_type
-from maia.views.to_spark import to_spark
+from maia.views.to_spark import to_spark, with_bound
 
 PRINCIPALS_MAX: Final = 1000
 """Principals whose rights differ that one question compares; the answer says how many there are besides."""
@@ -223,27 +223,34 @@ def compare(
     for one in changed:
         same = next((past for *views, past in found if views == [one.before, one.after]), None)
         if same is None:
-            both = stored.select(
-                F.col(_AT),
-                _seen(one.before, kinds, known).alias("before"),
-                _seen(one.after, kinds, known).alias("after"),
-            )
+            bound: list[Sequence[Column]] = []
+            before, after = (_seen(part, kinds, known, bound) for part in (one.before, one.after))
+            both = with_bound(stored, bound).select(F.col(_AT), before.alias("before"), after.alias("after"))
             same = _outcome(one, both, known, examples)
             found.append((one.before, one.after, same))
         done(1)
         yield replace(same, affected=one)
 
 
-def _seen(slices: Sequence[Slice], kinds: dict[AttributeUid, Any], known: Sequence[Attribute]) -> Column:
-    """Return what Views show of an event, by attribute; null where they show nothing of it."""
+def _seen(
+    slices: Sequence[Slice],
+    kinds: dict[AttributeUid, Any],
+    known: Sequence[Attribute],
+    bound: list[Sequence[Column]],
+) -> Column:
+    """Return what Views show of an event, by attribute; null where they show nothing of it.
+
+    The columns that they bind are added to `bound`.
+    """
     empty = F.lit(None).cast(f"struct<{', '.join(f'`{one.uid}`: {_ddl(one)}' for one in known)}>")
     moment = F.unix_micros(F.col(_AT))
     found: list[Column] = []
     for one in slices:
         try:
-            view = to_spark(one.view, kinds, tuple(known))
+            view = to_spark(one.view, kinds, tuple(known), place=len(bound))
         except ViewSummarises:  # it shows no single event
             continue
+        bound += view.bound
         shown = dict(zip(view.uids, view.seen, strict=True))
         values = [
             (shown[each.uid] if each.uid in shown else F.lit(None).cast(_ddl(each))).alias(each.uid)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -48,7 +49,14 @@ from maia.spark.governed.recorded_log import Recorded, between
 from maia.spark.governed.right_watch import Watch
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
-from maia.views.to_spark import SparkView, TransformationKeySource, to_spark, to_spark_summary, walled
+from maia.views.to_spark import (
+    SparkView,
+    TransformationKeySource,
+    to_spark,
+    to_spark_summary,
+    walled,
+    with_bound,
+)
 
 # How do the Views of several periods become one, for rows that say of which period they are?
 #
@@ -67,11 +75,19 @@ class PeriodsView:
         keys: TransformationKeySource | None = None,
     ) -> None:
         """Compile each View over the attributes that its period has."""
-        self._views: list[SparkView] = [to_spark(view, dict(kinds), delivered, keys) for view, kinds in views]
+        self._views: list[SparkView] = [
+            to_spark(view, dict(kinds), delivered, keys, place) for place, (view, kinds) in enumerate(views)
+        ]
         self._seen: list[dict[AttributeUid, Column]] = [
             dict(zip(made.uids, made.seen, strict=True)) for made in self._views
         ]
         self._delivered = delivered
+
+    @property
+    def bound(self) -> list[list[Column]]:
+        """Return the columns that the Views bind, level by level."""
+        levels = zip_longest(*(view.bound for view in self._views), fillvalue=())
+        return [[column for columns in level for column in columns] for level in levels]
 
     @property
     def admits(self) -> Column:
@@ -248,7 +264,7 @@ class _Table:
         rows = between(frames, *read.outer, kinds).mapInArrow(opener, schema)
         views = [(plan.slice.view, plan.kinds) for plan in read.plans]
         view, meta = PeriodsView(views, read.delivered, self.transformation_keys), self._meta
-        seen = rows.where(view.admits).select(*view.seen, *meta, PERIOD)
+        seen = with_bound(rows, view.bound).where(view.admits).select(*view.seen, *meta, PERIOD)
         return walled(seen.where(view.interest).select(*view.delivered, *meta))
 
     def _summarised(self, frames: DataFrame, plan: Plan) -> DataFrame:
@@ -260,7 +276,7 @@ class _Table:
         rows = self._opened(frames, plan, replace(self.read, with_meta=True))
         view = to_spark_summary(one.view, plan.kinds, self.read.delivered, self.transformation_keys)
         start = view.start_column(F.col("_published_at"))
-        taken = rows.where(view.front.admits).select(*view.front.seen, start)
+        taken = view.front.admitted(rows).select(*view.front.seen, start)
         closes = view.start + F.lit((view.summary.every_s + view.summary.late_s) * SECOND)
         spans = steady_spans(one)
         within = [(view.start >= F.lit(int(first))) & (closes <= F.lit(int(last))) for first, last in spans]
