@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws agreement kills bench growth load profile walks docs lock clean environment prepared
+.PHONY: help demo test spark check laws mutants fuzz agreement kills bench growth load profile walks docs lock clean environment prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -58,10 +58,19 @@ check: environment ## Check format, style, types, layers and the repository's ow
 laws: environment ## Try at least CASES=100000 random cases (SEED=… to repeat a run)
 	@MAIA_LAWS=1 MAIA_LAWS_AT_LEAST=$(CASES) $(BIN)/python -m pytest -q -m laws --hypothesis-seed=$(SEED) $(or $(ARGS),--lanes $(LANES))
 
+mutants: environment ## Break one line of ROOM=ledger at a time for MINUTES=10, and list what no test notices
+	@$(BIN)/python tools/mutants.py $(or $(ROOM),ledger) --minutes $(MINUTES) $(ARGS)
+
+# Not in the lock of all: there is no wheel of atheris for every machine, and nothing else needs it.
+fuzz: environment ## Search for MINUTES=10 for bytes that a reader of foreign bytes fails at (TARGETS="wire mqtt", ARGS=--keep)
+	@$(UV) pip install -q --python $(BIN)/python --target .build/fuzz/packages --only-binary :all: --require-hashes \
+		-r tools/fuzz.lock.txt || true
+	@$(BIN)/python tools/fuzz.py $(TARGETS) --minutes $(MINUTES) $(ARGS)
+
 agreement: CASES = 200
-agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds
+agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds, and consortia
 	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
-		tests/differential/test_sql_views_agree_with_the_stream.py $(ARGS)
+		tests/differential/test_sql_views_agree_with_the_stream.py tests/differential/test_a_consortium_agrees.py $(ARGS)
 
 kills: KILLS = 200
 kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing acknowledged is silently missing
@@ -96,6 +105,7 @@ lock: environment ## Resolve the dependencies again; hashes only, no addresses (
 		-o deploy/containers/requirements.lock $(ARGS)
 	@echo uv | $(COMPILE) --no-annotate - -o tools/uv.lock.txt $(ARGS)
 	@printf 'setuptools\nwheel\n' | $(COMPILE) --no-annotate - -o tools/build.lock.txt $(ARGS)
+	@echo 'atheris==3.0.0 ; platform_machine == "x86_64"' | $(COMPILE) --no-annotate - -o tools/fuzz.lock.txt $(ARGS)
 
 clean: ## Remove everything that can be made again
 	rm -rf .venv .build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

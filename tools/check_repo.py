@@ -27,6 +27,7 @@ LOCKS = (
     "deploy/containers/requirements.lock",
     "tools/uv.lock.txt",
     "tools/build.lock.txt",
+    "tools/fuzz.lock.txt",
 )
 ADDRESS = re.compile(
     r"[a-z][a-z0-9+.-]*://|\bgit@|^\s*(-i|-f|--index-url|--extra-index-url|--find-links)\b", re.M

@@ -135,6 +135,28 @@ def town() -> Town:
     return Town()
 
 
+def test_rows_of_which_others_recorded_a_part_are_recorded_once(town: Town) -> None:
+    """Brokers record what they were sent for readers of their own; tables of the log repeat no row."""
+    frame = frame_of([sighting(plate) for plate in "abc"], NUMBERPLATE_KINDS)
+
+    def part(number: int, *rows: int) -> bytes:
+        left = frame if len(rows) == frame.rows else frame.take(rows)
+        about = town.type_id, town.net.story.principal(CAMERA).key, b"s" * 16, number, int(town.net.now)
+        kept = [] if len(rows) == frame.rows else list(rows)
+        return encode(Carried(*about, left.rows, kept, frame_to_columns(left)))
+
+    neighbours = []
+    for answer in ([part(0, 1)], [part(0, 0, 1, 2), part(1, 0), part(1, 0, 1, 2)]):
+        neighbours.append(town.neighbour())
+        asked = town.offer(neighbours[-1])
+        place = LogPlace(neighbours[-1].principal.key, LOG, 9)
+        neighbours[-1].say(LogFetched(asked.id, place, 9, True, False, answer))
+        for one in neighbours:
+            one.say(LogAnswered(asked.id, is_whole=True))
+    found = [decode_recorded(one.data) for one in town.net.log().safe]
+    assert [(one.sequence, one.kept, one.rows) for one in found] == [(0, [1], 1), (0, [0, 2], 2), (1, [], 3)]
+
+
 def test_what_is_fetched_is_recorded_in_its_order_and_once(town: Town) -> None:
     """A109: reordered within an answer, and repeated by another broker and later."""
     first, second = town.neighbour(), town.neighbour()

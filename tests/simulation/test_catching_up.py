@@ -13,14 +13,17 @@ import pytest
 from maia.broker.settings import RecordingSettings
 from maia.client import Acknowledged, Delivered, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
-from maia.demo.numberplate import TIMESTAMP
+from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
+from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.wire.codec import decode_recorded
 from support.mesh_city import MeshCity
 from support.sealed_city import SealedCity
 from support.seeds import with_seeds
-from support.simulated_city import Camera, City, Violation
+from support.simulated_city import PLATES, Camera, City, Violation
 
 PUBLISHING, READING = "broker 0", "broker 2"
+PLATE = PLATES[1]
+ONE_PLATE = Comparison(NUMBERPLATE, Operator.EQ, PLATE)
 
 
 class RecordingCity(City):
@@ -36,6 +39,15 @@ class RecordingMesh(RecordingCity, MeshCity):
 
     def __init__(self, seed: int, **settings: object) -> None:
         super().__init__(seed, edges={(0, 1), (1, 2)}, brokers=3, **settings)
+
+
+class RestrictedCity(RecordingCity):
+    """The brokers beside the first one may see the sightings of one plate."""
+
+    def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
+        restriction = ONE_PLATE if number else ALWAYS
+        own = self._grant("Met", self.brokers[number], Action.SUBSCRIBE, restriction=restriction)
+        return (*self._force_on_type("Met"), own)
 
 
 class Told:
@@ -78,11 +90,11 @@ class Told:
         self.city.offices[0].client.acknowledge(self.entry, notice.position)
 
 
-def city_with_archive(kind: type[City], seed: int) -> tuple[City, Told]:
+def city_with_archive(kind: type[City], seed: int, restriction: Predicate = ALWAYS) -> tuple[City, Told]:
     city = kind(seed, recording=RecordingSettings())
     city.camera("camera at Victoria", "Victoria")
     city.camera("camera at Soho", "Soho")
-    office = city.office("archive", via=(2,))
+    office = city.office("archive", via=(2,), restriction=restriction)
     office.client.withdraw(office.entry)
     told = Told(city)
     office.client.on_notice = told.hear
@@ -150,3 +162,17 @@ def test_what_was_sealed_in_epochs_that_are_over_is_opened_or_reported(keeps_his
     assert told.safe
     gone = {"UNAVAILABLE-LOG-KEYS-GONE"}
     assert (bool(missing), set(told.gaps)) == ((False, set()) if keeps_history else (True, gone))
+
+
+def test_where_a_right_leaves_events_out_their_numbers_are_no_gap():
+    city, told = city_with_archive(RestrictedCity, 48_113, ONE_PLATE)
+    city.told = told
+    for _ in range(2):
+        _publish(city, 20)
+        city.network.crash(READING)
+        _publish(city, 20)
+        city.network.restart(READING)
+        city.network.run_for(100)
+    shown = {moment for moment in told.safe if city.events[moment][1][NUMBERPLATE] == PLATE}
+    assert shown < told.safe
+    assert (set(told.written), told.gaps) == (shown, [])

@@ -336,7 +336,7 @@ def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
     """Read an answer; refuse one that the interface does not have."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise StrangeAnswer("the domain's server answers something else than its interface says") from problem
 
 

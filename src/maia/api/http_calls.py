@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import os
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -110,7 +109,7 @@ def signed_request_in(header: str) -> bytes:
         raise RequestUnsigned(f"the `Authorization` header carries `{SCHEME}` and a signed request")
     try:
         return base64.b64decode(word.strip(), validate=True)
-    except binascii.Error:
+    except ValueError:  # also for a character beyond ASCII
         raise RequestUnsigned("the signed request is not written in base64") from None
 
 

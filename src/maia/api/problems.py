@@ -8,7 +8,6 @@ a number that the log has too, and says nothing else.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -151,5 +150,5 @@ def credentials_from_header(shown: str) -> list[bytes]:
         raise TooLarge(f"more than {CREDENTIALS_MAX} certificates came with the call")
     try:
         return [base64.b64decode(word, validate=True) for word in words]
-    except binascii.Error:
+    except ValueError:  # also for a character beyond ASCII
         raise BadCall(f"`{CREDENTIALS_HEADER}` is not a list of certificates in base64") from None

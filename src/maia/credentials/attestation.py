@@ -63,6 +63,7 @@ _CERTIFICATE_PROBLEMS: Final = (
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
     x509.ExtensionNotFound,
+    x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
 
@@ -207,7 +208,11 @@ def _certificate(data: bytes) -> x509.Certificate:
 
 def _check_period(certificate: x509.Certificate, now: Instant) -> None:
     moment = now.to_datetime()
-    if not certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc:
+    try:
+        is_in_force = certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
+    except _CERTIFICATE_PROBLEMS:  # years that no calendar here has
+        is_in_force = False
+    if not is_in_force:
         raise EndorsementNotTrusted("a certificate on the way to the root is not in force")
 
 

@@ -118,7 +118,7 @@ def account_from_bytes(data: bytes) -> Account:
     """Read an account's file."""
     try:
         account = msgspec.json.decode(data, type=Account)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise BadAccountFile("the file of an account is damaged; make the account anew") from problem
     if len(account.salt) != _SALT_BYTES:
         raise BadAccountFile("the file of an account is damaged; make the account anew")

@@ -431,11 +431,9 @@ def _from_field(value: object, attribute: Attribute) -> Value:
         return None
     if isinstance(value, str) and kind in (Kind.TIMESTAMP, Kind.BYTES):
         return _from_text(value, attribute)
-    if kind is Kind.FLOAT and type(value) is int:
-        value = float(value)
     try:
-        return checked_value(value, kind)
-    except BadValue as problem:
+        return checked_value(float(value) if kind is Kind.FLOAT and type(value) is int else value, kind)
+    except (BadValue, OverflowError) as problem:
         raise BadPayload(f"`{attribute.name}` is a {kind.value}, and the payload holds none") from problem
 
 

@@ -153,7 +153,7 @@ def records_from_bytes(data: bytes) -> list[LedgerRecord]:
         raise BadLedger(f"an entry has at most {ENTRY_BYTES_MAX} bytes")
     try:
         return _DECODER.decode(data)
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadLedger(f"an entry cannot be read: {problem}") from problem
 
 

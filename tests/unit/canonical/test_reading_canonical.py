@@ -116,6 +116,8 @@ def test_size_and_strings_are_limited():
         read_canonical(b"5:abcde", limits)
     with pytest.raises(SExpressionTooLarge, match="longer than the 4 bytes"):
         read_canonical(b"[5:abcde]", limits)
+    with pytest.raises(SExpressionTooLarge, match="more than 12 digits"):
+        read_canonical(b"1234567890123:a")
     with pytest.raises(SExpressionTooLarge, match="11 bytes are more than the 10"):
         read_canonical(b"(1:a1:b1:c)", limits)
 

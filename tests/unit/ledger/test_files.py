@@ -7,18 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, verify_ledger
+from maia.ledger.files import (
+    LedgerFiles,
+    LedgerHead,
+    LedgerUnavailable,
+    disclosures_in,
+    missing_heads,
+    verify_ledger,
+)
 from maia.ledger.parquet import export_ledger, roll_ledger
 from maia.ledger.records import (
     EVENTS_MAX,
     Audience,
     BadLedger,
     Begin,
+    Closed,
     Disclosed,
     DisclosedEvents,
     Ground,
     LedgerReader,
+    Opened,
     Shown,
+    Summarised,
     from_ranges,
     records_from_bytes,
     records_to_bytes,
@@ -60,6 +70,10 @@ def test_rows_are_ranges_and_come_back(rows):
     assert list(from_ranges(to_ranges(numbers))) == numbers
 
 
+def test_ranges_are_as_few_as_can_be():
+    assert to_ranges([1, 2, 3, 5, 7, 8]) == (1, 2, 5, 0, 7, 1)
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_read_or_refused(data):
     try:
@@ -89,8 +103,17 @@ def test_what_was_written_is_read_in_order_across_files(tmp_path):
     found = list(disclosures_in(tmp_path / "ledger"))
     assert [one.sequence for one in found] == list(range(6))
     assert {(one.recipient, one.rows, one.attributes) for one in found} == {(KEY, 3, ("3265",))}
-    assert verify_ledger(tmp_path / "ledger").head == head
+    verified = verify_ledger(tmp_path / "ledger")
+    assert (verified.head, verified.deliveries) == (head, 6)
     assert head.entries == 6
+
+
+def test_an_account_of_nothing_is_whole_only_if_a_head_is_looked_for_in_it(tmp_path):
+    with LedgerFiles(tmp_path / "ledger"):
+        pass
+    with pytest.raises(BadLedger, match="there is no ledger"):
+        verify_ledger(tmp_path / "ledger")
+    assert verify_ledger(tmp_path / "ledger", b"c" * 32).earlier is None
 
 
 def test_a_ledger_goes_on_after_a_restart(tmp_path):
@@ -238,3 +261,65 @@ def test_no_ledger_is_kept_in_a_folder_that_others_can_change(tmp_path):
         folder.chmod(mode)
         with pytest.raises(LedgerUnavailable, match="can be changed by others"):
             LedgerFiles(folder)
+
+
+def test_what_was_written_is_on_the_disk_after_a_sync_or_the_ledger_is_unavailable(tmp_path, monkeypatch):
+    synced: list[int] = []
+    monkeypatch.setattr("maia.ledger.files.os.fdatasync", synced.append)
+    with LedgerFiles(tmp_path / "ledger") as ledger:
+        ledger.sync()
+        ledger.write([begin(0)])
+        ledger.sync()
+        ledger.sync()
+        assert len(synced) == 1, "once for what was written, and not for nothing"
+
+        def broken(_file):
+            raise OSError(5, "Input/output error")
+
+        ledger.write([more(1)])
+        with monkeypatch.context() as failing:
+            failing.setattr("maia.ledger.files.os.fdatasync", broken)
+            with pytest.raises(LedgerUnavailable, match="Input/output error"):
+                ledger.sync()
+
+
+def test_a_summary_belongs_to_the_frame_that_it_names_and_to_no_other():
+    """A publisher's own frame is not shown as one that the broker has made."""
+    head = records_from_bytes(begin(0).data)[:-1]
+    summary = Summarised(STREAM, 1, 1000, 2000, 3)
+    found = list(LedgerReader().read([*head, summary, disclosed(1), disclosed(2)]))
+    assert [one.summary for one in found] == [summary, None]
+
+
+def test_a_standing_disclosure_ends_with_its_close_or_the_next_of_its_source():
+    head = records_from_bytes(begin(0).data)[:-1]
+    opened = [Opened(at, 2, 3, source, None) for at, source in ((10, "t"), (20, "t"), (30, "u"))]
+    reader = LedgerReader()
+    assert list(reader.read([*head, *opened, Closed(40, KEY, "u"), Closed(50, b"x" * 32, "t")])) == []
+    assert [(one.since, one.until, one.source) for one in reader.standing] == [
+        (10, 20, "t"),
+        (20, None, "t"),
+        (30, 40, "u"),
+    ]
+
+
+def test_a_ledger_of_another_format_is_refused():
+    with pytest.raises(BadLedger):
+        list(LedgerReader().read([Begin(2, KEY, b"r" * 16, 1000)]))
+
+
+def test_a_disclosure_that_no_broker_writes_is_refused():
+    head = records_from_bytes(begin(0).data)[:-1]
+    for rows in ((0,), (0, -1)):
+        with pytest.raises(BadLedger):
+            list(LedgerReader().read([*head, Disclosed(1000, 2, 3, KEY, STREAM, 1, rows)]))
+    with pytest.raises(BadLedger):
+        list(LedgerReader().read([disclosed(1)]))
+
+
+def test_the_head_of_an_empty_ledger_is_in_every_ledger(tmp_path):
+    with LedgerFiles(tmp_path / "ledger") as ledger:
+        beginning = ledger.head
+    end = written(tmp_path / "ledger")
+    other = LedgerHead(end.entries, b"x" * 32)
+    assert missing_heads(tmp_path / "ledger", [beginning, end, other]) == [other]

@@ -29,11 +29,13 @@ from maia.broker.routing.outbox import Proof
 from maia.broker.routing.proofs import proved_filter
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
+from maia.broker.subscriptions.local_subscribers import routed_filter
 from maia.broker.timers import FetchMissed
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant, seconds_after
 from maia.predicates import ALWAYS, Predicate, verdict
+from maia.routing.duplicates import ALL_ROWS
 from maia.sealing import closed_frame, verify_frame
 from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
@@ -85,7 +87,7 @@ def record_arrived(state: BrokerState, frame: Recorded, now: Instant) -> list[Ef
         return []
     progress = log.progress_of(frame.type_id, now)
     begun: list[Effect] = []
-    if progress.round is None and not progress.held and _follows_gap(log, progress, frame):
+    if progress.round is None and not progress.held and _waits(log, progress, frame):
         begun = _begun_for_gap(state, frame, progress, now)
     is_held = log.progress[frame.type_id].round is not None or bool(progress.held)
     return [*begun, *(_hold(progress, frame, now) if is_held else log.record(frame, now))]
@@ -111,9 +113,19 @@ def _begun_for_gap(state: BrokerState, frame: Recorded, progress: Progress, now:
         effects = begin_round(state, frame.type_id, now)
     else:
         _due(state, progress, again_at)
-    if progress.round is None:
+    if progress.round is None and progress.follows_gap(frame):
         progress.has_hole = progress.has_hole or progress.knows_stream(frame)
     return effects
+
+
+def _waits(log: Recording, progress: Progress, frame: Recorded) -> bool:
+    """Say whether a frame is recorded behind another one; or whole, in place of the part that came.
+
+    A broker that was cut off carries for others before it is sent all that it wants itself.
+    """
+    if isinstance(frame, Sealed) and progress.lacks_rest_of(frame):
+        return progress.is_cut or _takes_all(log, frame.type_id)
+    return _follows_gap(log, progress, frame)
 
 
 def _follows_gap(log: Recording, progress: Progress, frame: Recorded) -> bool:
@@ -122,8 +134,9 @@ def _follows_gap(log: Recording, progress: Progress, frame: Recorded) -> bool:
 
 
 def _takes_all(log: Recording, type_id: bytes) -> bool:
-    own = log.link.subscriptions.values()
-    return any(one.right.event_type.type_id == type_id and one.filter == ALWAYS for one in own)
+    """Say whether this broker is sent every event of a type: a restricted right leaves numbers out."""
+    own = (one.right for one in log.link.subscriptions.values())
+    return any(one.event_type.type_id == type_id and routed_filter(one.view) == ALWAYS for one in own)
 
 
 # ------------------------------------------------------------ rounds
@@ -221,9 +234,13 @@ def _page_ended(
     under_way = progress.round
     if under_way is None or under_way.request != request.message.id:
         return []
+    if _lacks_rest(progress, under_way, under_way.frames, now):
+        return _ended(state, log, type_id, progress, now, is_answered=False)
     effects, under_way.request, first = list[Effect](), b"", log.next_position
     for frame in _in_order(under_way.frames):
-        if progress.follows_gap(frame) and progress.knows_stream(frame) and _takes_all(log, type_id):
+        is_less = _is_part(frame, progress, under_way)
+        is_behind = progress.follows_gap(frame) and progress.knows_stream(frame)
+        if (is_less or is_behind) and _takes_all(log, type_id):
             progress.has_hole = True
         recorded = log.record(frame, now)
         effects += recorded
@@ -248,12 +265,37 @@ def _page_ended(
     return [*effects, *go_on_with_rounds(state, now)]
 
 
+def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
+    """Say whether frames came in part, and brokers that have all of them have not answered.
+
+    Brokers record what they were sent, for readers of their own and those behind them.
+    """
+    found = {identity_of(frame)[:2] for frame in under_way.frames if identity_of(frame)[2] == ALL_ROWS}
+    if not any(_is_part(one, progress, under_way) and identity_of(one)[:2] not in found for one in frames):
+        return False
+    progress.held_since = progress.held_since or now
+    return now < seconds_after(progress.held_since, HOLD_S)
+
+
+def _is_part(frame: Recorded, progress: Progress, under_way: Round) -> bool:
+    """Say whether a broker with more of a frame has not answered: all of a sealed one is at its signer."""
+    is_awaited = frame.signer not in under_way.places if isinstance(frame, Sealed) else under_way.is_refused
+    return is_awaited and progress.lacks_rest_of(frame)
+
+
 def _in_order(frames: list[Recorded]) -> list[Recorded]:
-    """Return frames with those of each stream in the order of their numbers, whichever broker sent them."""
+    """Return frames with those of each stream in the order of their numbers, whichever broker sent them.
+
+    Of several copies, one that is whole comes first: then nothing of the others is new.
+    """
     streams: dict[StreamKey, list[Recorded]] = {}
     for frame in frames:
         streams.setdefault(identity_of(frame)[0], []).append(frame)
-    sorted_ = {key: iter(sorted(found, key=lambda one: one.sequence)) for key, found in streams.items()}
+
+    def place(frame: Recorded) -> tuple[int, bool]:
+        return frame.sequence, identity_of(frame)[2] != ALL_ROWS
+
+    sorted_ = {key: iter(sorted(found, key=place)) for key, found in streams.items()}
     return [next(sorted_[identity_of(frame)[0]]) for frame in frames]
 
 
@@ -278,7 +320,11 @@ def _ended(
         if progress.is_cut and not under_way.is_whole and not progress.has_hole:
             effects += report_missed(state, type_id, LogNotFetched(_UNRECORDED))
         progress.is_cut = is_silent and bool(progress.places)
-    is_patient = not is_answered or (is_silent and _takes_all(log, type_id) and progress.holds_gap())
+    is_patient = (
+        not is_answered
+        or (is_silent and _takes_all(log, type_id) and progress.holds_gap())
+        or _lacks_rest(progress, under_way, progress.held, now)
+    )
     effects += _recorded_behind(state, log, type_id, progress, now, is_patient=is_patient)
     if under_way.is_repeated or (progress.is_over and is_answered):
         progress.is_over = False
@@ -306,7 +352,9 @@ def _recorded_behind(
     if is_patient and since is not None and now < seconds_after(since, HOLD_S):
         return []
     for frame in progress.held:
-        if _follows_gap(log, progress, frame) and progress.knows_stream(frame):
+        is_less = is_patient and isinstance(frame, Sealed) and progress.lacks_rest_of(frame)
+        is_behind = progress.follows_gap(frame) and progress.knows_stream(frame)
+        if (is_less or is_behind) and _takes_all(log, type_id):
             progress.has_hole = True
         effects += log.record(frame, now)
     progress.held.clear()
@@ -452,6 +500,9 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
     had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
     frames: list[bytes] = []
     size, upto, is_cut = 0, found.upto, False
+    type_id = request.message.type_id
+    # What a publisher's broker, or one that is sent everything, has no more of does not exist.
+    has_parts = type_id not in state.catch_up.published and not _takes_all(log, type_id)
     is_whole = found.problem is None and not (request.has_place and found.removed_upto >= request.first)
     for logged in found.frames:
         if logged.recorded_at < request.since:
@@ -461,7 +512,7 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
         if frame is None:
             continue
         data, is_less = _permitted(state, frame, interests)
-        is_cut = is_cut or is_less
+        is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
         if data is None:
             continue
         if frames and size + len(data) > PAGE_BYTES:

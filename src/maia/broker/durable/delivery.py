@@ -261,20 +261,21 @@ def _delivered(
         return [refused, _missed(entry, cursor, logged.position, found)]
     transit = found.transit
     unseen = unseen_by(cursor.rows, transit)
-    if not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer):
-        late = LogGap("an event came behind a later one of its publisher, and was left out")
-        missed = [] if unseen is None else [_missed(entry, cursor, logged.position, late)]
-        return [Count("maia_late_frames_total"), *missed]
+    is_late = not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer)
+    late = [Count("maia_late_frames_total")] if is_late else []
     if not state.identities.admits(transit.requires, entry.link, now):
-        return [Count("maia_requirements_unmet_total")]  # by the statement of this moment
+        return [*late, Count("maia_requirements_unmet_total")]  # by the statement of this moment
     if unseen is None:
-        return []
+        return list(late)
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
     # What its publisher's provider said when it was recorded: the statement has expired since.
     transit = vouched_for(state.attached, unseen, logged.recorded_at)
     seen = view_class.seen_of(transit, found.missing)
     if seen is None:
-        return []
+        return list(late)
+    if is_late:
+        problem = LogGap("an event came behind a later one of its publisher, and was left out")
+        return [*late, _missed(entry, cursor, logged.position, problem)]
     try:
         put_on_record(state, entry, transit, seen, now)
     except LedgerRequired as problem:

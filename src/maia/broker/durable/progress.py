@@ -91,10 +91,14 @@ class Progress:
     gap_at: Instant | None = None
     """When a gap was last a reason for a round."""
 
-    def note(self, frame: Recorded) -> bool:
-        """Take note of a frame that is recorded; say whether any of it is new."""
-        key, number, rows = identity_of(frame)
-        return self.note_numbers(key, number, rows)
+    def note(self, frame: Recorded) -> RowSet:
+        """Take note of a frame that is recorded; return the rows that are new.
+
+        A sealed frame is recorded once: what it has in common with another copy cannot be cut out of it.
+        """
+        (publisher, stream, signer), number, rows = identity_of(frame)
+        noted = ALL_ROWS if isinstance(frame, Sealed) else rows
+        return self.recorded.new_rows(publisher, stream, number, noted, signer)
 
     def note_numbers(self, key: StreamKey, number: int, rows: RowSet = ALL_ROWS) -> bool:
         """Take note of some rows of a frame; say whether any of them is new."""
@@ -105,6 +109,13 @@ class Progress:
         """Say whether the number before a frame is missing."""
         (publisher, stream, signer), number, _ = identity_of(frame)
         return number > 0 and self.recorded.unseen_rows(publisher, stream, number - 1, 1, signer) != 0
+
+    def lacks_rest_of(self, frame: Recorded) -> bool:
+        """Say whether a frame is a part, as it was sent to some reader, of one that is not recorded whole."""
+        (publisher, stream, signer), number, rows = identity_of(frame)
+        if rows == ALL_ROWS:
+            return False
+        return self.recorded.unseen_rows(publisher, stream, number, ALL_ROWS, signer) != 0
 
     def knows_stream(self, frame: Recorded) -> bool:
         """Say whether anything of the stream of a frame is recorded."""

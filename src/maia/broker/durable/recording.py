@@ -25,15 +25,17 @@ from maia.broker.durable.progress import (
     KEPT_PROGRESS,
     LOG_ID_BYTES,
     Progress,
+    identity_of,
     progress_from_bytes,
     progress_to_bytes,
 )
+from maia.broker.publication.transit import from_carried
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.credentials import Principal
 from maia.errors import BadInput, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
-from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.sealing import closed_frame
 from maia.types import is_validity_stream
 from maia.wire.codec import decode_recorded, encode_known
@@ -107,10 +109,16 @@ class Recording:
         return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
 
     def record(self, frame: Recorded, now: Instant) -> list[Effect]:
-        """Record a frame as it travels, if its type is recorded."""
+        """Record a frame as it travels, if its type is recorded, without rows that are recorded already."""
         if not self.records(frame.type_id):
             return []
-        if not self.progress_of(frame.type_id, now).note(frame):
+        new = self.progress_of(frame.type_id, now).note(frame)
+        if not isinstance(frame, Sealed) and new not in (0, identity_of(frame)[2]):
+            whole = frame.kept or range(frame.rows)
+            fresh = set(rows_in(new, among=whole))
+            part = from_carried(frame, {}).cut([at for at, row in enumerate(whole) if row in fresh])
+            frame, new = part.as_carried(), len(fresh)
+        if not new:
             return [Count("maia_duplicates_total")]  # it was fetched before it came
         data = encode_known(frame)
         position = self.number(frame.type_id, data, now)
