@@ -170,36 +170,31 @@ def traffic(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Da
     return governed(spark, log=str(log.folder), until=at(5), **known)
 
 
+WHICH = {
+    "plain": {},
+    "sealed": {"level": SealingLevel.ATTRIBUTE},
+    "with frames": {"with_meta": True},
+    "in periods": {"periods": True},
+    "stream": {"is_stream": True},
+    "stream in periods": {"periods": True, "is_stream": True},
+}
+
+
 @pytest.fixture
-def tables(
-    spark: SparkSession, logs: dict[SealingLevel | None, Recorded], desk: JobDesk, traffic: DataFrame
-) -> Callable[..., dict[str, DataFrame]]:
-    """Return tables of a right: plain and sealed, as a stream, of several periods, and of stored columns."""
+def table(
+    spark: SparkSession, logs: dict[SealingLevel | None, Recorded], desk: JobDesk
+) -> Callable[..., DataFrame]:
+    """Return a table of a right: plain or sealed, as a stream, or of several periods."""
 
-    def made(*rights: SignedCertificate) -> dict[str, DataFrame]:
-        def table(level: SealingLevel | None = None, *held: SignedCertificate, **more: bool) -> DataFrame:
-            log = logs[level]
-            return governed(
-                spark,
-                log=str(log.folder),
-                event_type=log.event_type,
-                reader=reader(*(held or rights)),
-                keys=None if level is None else log.keys(desk),
-                **more,
-            )
-
-        first, second = (
-            issue(replace(rights[0].certificate, validity=one), OWNER)
-            for one in (between(-1, 1), between(2, 3))
-        )
-        return {
-            "plain": table(),
-            "sealed": table(SealingLevel.ATTRIBUTE),
-            "with frames": table(with_meta=True),
-            "in periods": table(None, first, second),
-            "stream": table(is_stream=True),
-            "stream in periods": table(None, first, second, is_stream=True),
-        }
+    def made(which: str, *rights: SignedCertificate) -> DataFrame:
+        how = dict(WHICH[which])
+        log = logs[level := how.pop("level", None)]
+        if how.pop("periods", False):
+            terms = (between(-1, 1), between(2, 3))
+            rights = tuple(issue(replace(rights[0].certificate, validity=one), OWNER) for one in terms)
+        keys = None if level is None else log.keys(desk)
+        known = {"log": str(log.folder), "event_type": log.event_type, "reader": reader(*rights)}
+        return governed(spark, keys=keys, **known, **how)
 
     return made
 
@@ -282,18 +277,16 @@ def names_reached(table: DataFrame, asked: str = PLACE) -> list[tuple[str, str]]
     return reached
 
 
-@pytest.mark.parametrize(
-    "which", ["plain", "sealed", "with frames", "in periods", "stream", "stream in periods"]
-)
-def test_no_name_uid_or_position_leads_behind_a_table(tables, which):
+@pytest.mark.parametrize("which", WHICH)
+def test_no_name_uid_or_position_leads_behind_a_table(table, which):
     """A93: a column that the View's own restriction reads is not there, whichever operator asks for it."""
-    table = tables(NARROW)[which]
-    assert names_reached(table) == []
-    for ask in (table.__getitem__, table.metadataColumn):
+    asked = table(which, NARROW)
+    assert names_reached(asked) == []
+    for ask in (asked.__getitem__, asked.metadataColumn):
         with pytest.raises(AnalysisException):
-            table.select(ask(PLACE))
+            asked.select(ask(PLACE))
     with pytest.raises(AnalysisException):
-        table.orderBy(F.lit(len(table.columns) + 1)).schema  # noqa: B018 - no such position
+        asked.orderBy(F.lit(len(asked.columns) + 1)).schema  # noqa: B018 - no such position
 
 
 def test_no_name_leads_behind_a_summary_a_view_of_stored_columns_or_a_match(spark, traffic):
@@ -327,10 +320,10 @@ IN_TRAFFIC = (
 
 
 @pytest.mark.parametrize("chosen", SETTINGS)
-def test_no_trap_goes_off_on_a_row_or_a_group_that_is_hidden(spark, tables, traffic, chosen):
+def test_no_trap_goes_off_on_a_row_or_a_group_that_is_hidden(spark, table, traffic, chosen):
     """A93: in every operator and with every setting, a user's expression meets the rows of the View alone."""
     with settings(spark, SETTINGS[chosen]):
-        shown = tables(LIKE_ITS_USER)["plain"]
+        shown = table("plain", LIKE_ITS_USER)
         for way in WAYS if chosen == "without any code" else ("semi join",):
             WAYS[way](shown, TRAPS[0]).collect()
         for trap in TRAPS:
@@ -339,36 +332,36 @@ def test_no_trap_goes_off_on_a_row_or_a_group_that_is_hidden(spark, tables, traf
             assert [row.area for row in traffic.where(trap).collect()] == ["Victoria"]
 
 
-def test_no_trap_goes_off_behind_a_transformation_or_in_a_sealed_table(tables):
+def test_no_trap_goes_off_behind_a_transformation_or_in_a_sealed_table(table):
     """A93: what a rule makes, and what was sealed, is asked of shown rows only."""
-    for table in (tables(ROUNDED)["plain"], tables(LIKE_ITS_USER)["sealed"]):
+    for shown in (table("plain", ROUNDED), table("sealed", LIKE_ITS_USER)):
         for trap in TRAPS:
-            assert table.where(trap).count() == 2
+            assert shown.where(trap).count() == 2
 
 
-def test_a_function_is_called_with_no_value_that_a_window_hides(spark, tables):
+def test_a_function_is_called_with_no_value_that_a_window_hides(table):
     """A93: where it is unknown whether a window is open, its attribute is null to every function and trap."""
     places = grant(attributes=[PLACE], restriction='numberplate == "AE1"')
-    table = tables(grant(attributes=[SPEED], restriction="speed < 45"), places)["plain"]
+    shown = table("plain", grant(attributes=[SPEED], restriction="speed < 45"), places)
     seen = F.udf(lambda place, speed: place is None or speed == 1, "boolean")
     for text in (
         "1 / if(location = 'Victoria' and speed = 40, 0, 1) > 0",
         "if(location is not null and speed <> 1, raise_error('seen'), true)",
         "cast(replace(location, 'Victoria', if(speed = 1, '1', 'x')) as int) = 1 or location is null",
     ):
-        assert table.where(text).count() == 3
-    assert table.where(seen("location", "speed")).count() == 3
+        assert shown.where(text).count() == 3
+    assert shown.where(seen("location", "speed")).count() == 3
 
 
-def test_a_user_stays_above_the_wall_in_every_plan(spark, tables, traffic):
+def test_a_user_stays_above_the_wall_in_every_plan(table, traffic):
     """A93: what is below the wall is the same for each question; the policy's own terms are pushed down."""
     mark = "speed + 4711 > 4700"
-    for table, text in (
-        (tables(LIKE_ITS_USER)["in periods"], mark),
+    for shown, text in (
+        (table("in periods", LIKE_ITS_USER), mark),
         (traffic, mark.replace("speed", "cars")),
     ):
         for way, ask in WAYS.items():
-            plan = ask(table, text)._jdf.queryExecution().optimizedPlan().toString()
+            plan = ask(shown, text)._jdf.queryExecution().optimizedPlan().toString()
             parts = re.split(r"SPARK_PARTITION_ID\(\) AS the wall#\d+\]\n", plan)
             assert len(parts) > 1, way
             for below in parts[1:]:
@@ -383,9 +376,9 @@ def test_a_user_stays_above_the_wall_in_every_plan(spark, tables, traffic):
 
 
 @pytest.mark.parametrize("which", ["stream", "stream in periods"])
-def test_a_stream_sets_off_no_trap_either(spark, tables, which, tmp_path):
+def test_a_stream_sets_off_no_trap_either(spark, table, which):
     """A93: the same wall stands in each batch of a stream."""
-    stream = tables(LIKE_ITS_USER)[which]
+    stream = table(which, LIKE_ITS_USER)
     for number, trap in enumerate((TRAPS[0], " and ".join(f"({trap})" for trap in TRAPS[1:]))):
         with settings(spark, SETTINGS["without code of a whole stage"]):
             query = (

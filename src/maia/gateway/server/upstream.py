@@ -423,6 +423,7 @@ class Upstream:
                 room = receiver.room
                 if room <= 0:
                     self._spawn(served.number, self._hand_on_later(served, frame))
+                    self._shed(served)  # the end may have come before
                     return
                 self._hand_on_part(served, frame, room)
             served.frame = None
