@@ -7,7 +7,6 @@ from dataclasses import replace as dc_replace
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.publication.authors import AttachedStatements
 from maia.credentials import Validity
 from maia.credentials.identity import IdentityTrust, pack_identity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
@@ -268,7 +267,7 @@ def test_the_statement_of_a_sealed_frame_is_attached_and_signed_by_the_publisher
     trust = IdentityTrust(COMMUNITY, frozenset({NORWAY.principal}))
     for running in net.brokers.values():
         state = state_of(running)
-        state.settings, state.attached = dc_replace(state.settings, identity=trust), AttachedStatements(trust)
+        state.settings, state.attached._trust = dc_replace(state.settings, identity=trust), trust
     camera, office = camera_and_reader(net)
     key = net.story.keys["camera at Victoria"]
     low, high = (statement(key, start=net.now, clearance=level) for level in (1, 9))

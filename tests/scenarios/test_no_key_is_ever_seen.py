@@ -25,7 +25,7 @@ import pytest
 from maia.clock import system_now
 from maia.demo.live_network import LiveBroker, LiveNodes, connected, starting_nodes
 from maia.demo.numberplate import CARRIER, KEY_SERVER, add_carrier, tell_numberplate_story
-from maia.demo.processes import Child, Starting
+from maia.demo.processes import Child, Starting, config_in
 from maia.net.status_endpoint import fetch_status, read_door
 from support.processes import until
 
@@ -70,7 +70,7 @@ def watched(name: str, home: Path, notes: Path) -> Starting:
         )
     process.returncode = 0  # `Child` waits for it
     os.close(writing)
-    return Starting(name, home, Child(process.pid), reading)
+    return Starting(name, config_in(home), Child(process.pid), reading)
 
 
 def everybody(nodes: LiveNodes) -> list[LiveBroker]:

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from maia.broker import Broker
 from maia.credentials import SigningKey
-from maia.demo.processes import run_node
+from maia.demo.processes import config_in, run_node
 from maia.domain import KeyServer
 from maia.sealing.keys import delivery
 from maia.sealing.keys.secrets import Secret
@@ -136,7 +136,7 @@ def main(home: Path, notes: Path) -> None:
     signal.signal(signal.SIGUSR2, lambda _number, _frame: break_next_derivation())
     with (home / "crash.txt").open("w") as crash:
         faulthandler.enable(crash)
-        run_node(home, sys.stdout.fileno())
+        run_node(config_in(home), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

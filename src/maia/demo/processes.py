@@ -150,10 +150,15 @@ def start(name: str, home: Path, *, file: str | None = None) -> Starting:
     """Start the node whose files are in `home`; `file` says which, if there are several."""
     reading, writing = os.pipe()
     begin = _forked if threading.active_count() == 1 else _spawned
-    config = home / (file or next(one for one in _KINDS if (home / one).exists()))
+    config = home / file if file else config_in(home)
     child = Child(begin(config, writing))
     os.close(writing)
     return Starting(name, config, child, reading)
+
+
+def config_in(home: Path) -> Path:
+    """Return the configuration of the node whose files are in a folder."""
+    return next(home / one for one in _KINDS if (home / one).exists())
 
 
 def stop_all(children: list[Child]) -> None:

@@ -29,7 +29,7 @@ PROFILE = Profile(
     Path("lab.maia"),
     ProfileSettings(
         key=Path("lab.key"), credentials=(Path("certs"),), network="hospital", coordinator="hospital.pub",
-        brokers=("127.0.0.1:7400",), types=(Path("types"),)
+        brokers=("127.0.0.1:7400",), types=(Path("types"),), wallet=Path("lab-wallet"),
     ),
 )  # fmt: skip
 """What an example means by `--as`."""
