@@ -73,22 +73,17 @@ from maia.types import Sealing
 from maia.wire.effects import Effect
 from maia.wire.messages import (
     Carried,
-    CarriedWithAuthor,
     OpenContent,
     Publish,
-    PublishSigned,
-    PublishTo,
     Sealed,
-    SealedWithAuthor,
     SealedWithPlaintext,
 )
 
 if TYPE_CHECKING:
     from maia.broker.state import BrokerState
 
-PUBLISHED: Final = frozenset({Publish, PublishTo, PublishSigned})
-CARRIED: Final = frozenset({Carried, CarriedWithAuthor, Sealed, SealedWithAuthor})
-_STREAMS_MAX: Final = 4096
+_STREAMS_MAX: Final = 1024
+"""Of how many types and messages of one neighbour what they go through is remembered (A89)."""
 
 
 class Streams:
