@@ -290,6 +290,19 @@ def test_events_of_a_sub_type_go_to_readers_of_all_types_above():
     assert not any(CASE in one for one in seen)
 
 
+def test_events_of_one_read_leave_once_although_their_publisher_sends_some_of_them_again():
+    """A66: it has come back, and its broker does not know where it was."""
+    world = World("plain", [(True, ALWAYS), (False, ALWAYS)])
+    near, link = world.broker(NEAR), world.camera.link
+    before, more = (world.read([("event", PLATES[0])] * 3) for _ in range(2))
+    in_one_read(near, link, before)
+    (entry,) = near._state.links[link].advertisements.values()
+    entry.last_sequence = None
+    left = in_one_read(near, link, [*before, *more])
+    assert len(to(left, world.reader.link)) == 3
+    assert [len(sent) for *_, sent in world.onward(NEAR, left)] == [3]
+
+
 @pytest.mark.parametrize("what", ["unwanted", "of another kind", "of no attribute", "a part", "unasked"])
 def test_what_a_neighbour_should_not_have_sent_costs_it_no_other_frame(what):
     world = World("plain", [(False, FILTERS[1])])
