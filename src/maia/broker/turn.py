@@ -5,10 +5,11 @@ The order in which all of it leaves is this, and is written nowhere else:
 
 1. What has to be on disk (`keep`) comes before anything that is said (A65): a peer that has been answered
    can rely on it. It stays even if the request at hand fails.
-2. What goes on record about deliveries comes before them (X5), and what is sealed in a turn is signed with one
-   signature; the broker adds both when a part of the turn leaves.
-3. What is said leaves in the order in which it was said. A certificate's holders are told what they lost
-   before the statement that took it is on disk (A35): that part ends with `keep_with_next_part`.
+2. What goes on record about deliveries comes before them (X5), and what is sealed in a turn is signed with
+   one signature; the broker adds both when a part of the turn leaves.
+3. What is said leaves in the order in which it was said; what follows from statements that a peer has shown
+   comes first, even if its own request is refused. A certificate's holders are told what they lost
+   before the statement that took it is on disk (A35): `keep_later` puts that off to the next part.
 4. What no peer that was answered so far has to wait for comes in a part of its own (`after`): subscribers and
    neighbours before a publisher's answer. The runtime sends a part before it asks for the next one, and no
    other input comes between them.
@@ -39,7 +40,7 @@ class Part(NamedTuple):
 class Turn:
     """What one input makes a broker do, as far as it has come."""
 
-    __slots__ = ("_kept", "effects", "now", "parts")
+    __slots__ = ("_first", "_kept", "effects", "now", "parts")
 
     def __init__(self, now: Instant) -> None:
         """Begin with nothing, at this moment."""
@@ -47,6 +48,7 @@ class Turn:
         self.effects: list[Effect] = []
         self.parts: deque[Part] = deque()
         self._kept: list[Effect] = []
+        self._first: list[Effect] = []
 
     # ------------------------------------------------------------ what is said
 
@@ -70,6 +72,16 @@ class Turn:
         """Add to a metric, under a code if it has one."""
         self.effects.append(Count(name, amount, {"code": code}) if code else Count(name, amount))
 
+    def say_first(self, *effects: Effect) -> None:
+        """Have these said before all else that the input at hand causes, whatever becomes of it."""
+        self._first += effects
+
+    def put_first(self, mark: int) -> None:
+        """Put what is to be said first where the input at hand began."""
+        if self._first:
+            self.effects[mark:mark] = self._first
+            self._first.clear()
+
     def refused(self, problem: MaiaError, principal: Principal, /, **named: object) -> None:
         """Note and count a refusal: its code, never what it was compared with."""
         fields: dict[str, object] = {"code": problem.code, "principal": str(principal), **named}
@@ -82,11 +94,10 @@ class Turn:
         """Have these on disk before anything is said, whatever becomes of the input at hand."""
         self._kept += effects
 
-    def keep_with_next_part(self) -> None:
-        """Keep what this part wants kept with the next one: those that it concerns do not wait for the disk."""
+    def keep_later(self, link: LinkId, work: Callable[[Turn], None]) -> None:
+        """Do this in the next part, and keep there what was to be kept with this one."""
         kept = self._kept[:]
         self._kept.clear()
-        link, work = self.parts.popleft()
 
         def go_on(turn: Turn) -> None:
             turn.keep(*kept)
@@ -115,10 +126,10 @@ class Turn:
     def beside(self) -> Turn:
         """Return the same turn with nothing said yet: for what leaves before, or behind, all the rest."""
         other = Turn(self.now)
-        other.parts, other._kept = self.parts, self._kept
+        other.parts, other._kept, other._first = self.parts, self._kept, self._first
         return other
 
-    def leave(self) -> list[Effect]:
+    def part(self) -> list[Effect]:
         """Return what leaves with this part, and begin the next one."""
         effects, self.effects = self.effects, []
         if self._kept:
