@@ -17,6 +17,7 @@ from maia.broker import Broker
 from maia.broker.refusals import SignerNotEntitled
 from maia.broker.settings import LedgerSettings
 from maia.broker.subscriptions.registry import recheck_entry
+from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
@@ -521,5 +522,5 @@ def test_a_right_that_still_holds_is_not_registered_again() -> None:
     state = world.broker(NEAR)._state
     link = state.links[world.reader.link]
     (entry,) = link.subscriptions.values()
-    recheck_entry(state, link, entry, NOW)
+    recheck_entry(state, link, entry, Turn(NOW))
     assert list(link.subscriptions.values()) == [entry]
