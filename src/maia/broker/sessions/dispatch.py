@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from maia.broker.access.authoriser import forget_frames, refusal_effects
+from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.one_time_answers import hear_vouched
 from maia.broker.durable.catch_up import receive_fetch_log, receive_log_answered, receive_log_fetched
 from maia.broker.durable.delivery import forget_durable, receive_seen
@@ -52,13 +52,11 @@ from maia.broker.streams.streams import carry, publish
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
 from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
+from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
-from maia.events import Instant
 from maia.types import definition_to_bytes
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Accepted,
     Advertise,
@@ -158,16 +156,19 @@ _TYPE_REPLY_BYTES: Final = 1 << 20
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
 
-def answer(state: BrokerState, link: Link, message: Message, now: Instant, data: bytes = b"") -> list[Effect]:
+def answer(state: BrokerState, link: Link, message: Message, turn: Turn, data: bytes = b"") -> None:
     """Do what a message on a ready link asks for, if its sender may ask for it; `data` is how it came."""
     kind = type(message)
     if link.role is Role.CLIENT and kind in _OF_CLIENTS:
-        return _from_client(state, link, message, now)
+        _from_client(state, link, message, turn)
+        return
     if kind in _OF_ANYBODY:
-        return _OF_ANYBODY[kind](state, link, message, now)
+        _OF_ANYBODY[kind](state, link, message, turn)
+        return
     handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
     if link.role is Role.BROKER and handler is not None:
-        return _from_broker(state, link, message, handler, now, data)
+        _from_broker(state, link, message, handler, turn, data)
+        return
     if kind in _OF_CLIENTS:
         raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
     if handler is not None:
@@ -176,48 +177,51 @@ def answer(state: BrokerState, link: Link, message: Message, now: Instant, data:
 
 
 def _from_broker(
-    state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, data: bytes
-) -> list[Effect]:
+    state: BrokerState, link: Link, message: Message, handler: Handler, turn: Turn, data: bytes
+) -> None:
     """Hear what another broker says; one that causes more work than its share is read later (A87)."""
     if not state.routes.is_current(link.id):
-        return []  # a second link to the same broker may still carry what was said before it had to go
+        return  # a second link to the same broker may still carry what was said before it had to go
     kind, size = type(message), len(data)
     if isinstance(message, Carried | Sealed | SealedWithPlaintext):
         state.router.arriving(link, message)
-        return carry(state, link, message, now, data)
+        carry(state, link, message, turn, data)
+        return
     if kind in KEPT:
         check_share(state, link, size)
     before = state.authoriser.meter.used
     if kind in _FRAMES:
-        return handler(state, link, message, now)
+        handler(state, link, message, turn)
+        return
     try:
-        effects = handler(state, link, message, now)
+        handler(state, link, message, turn)
     finally:  # who is cut off for it has caused it all the same, and may come back
         work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
-        state.broker_quota.owe(link.peer, now, work)
-    return [*effects, *read_later(state, link, now)]
+        state.broker_quota.owe(link.peer, turn.now, work)
+    read_later(state, link, turn)
 
 
-def _from_client(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
+def _from_client(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
     """Answer a client; what is wrong with one request is said in the answer to it."""
-    before = state.authoriser.meter.used
+    before, said = state.authoriser.meter.used, turn.mark()
     try:
         if type(message) not in _FREE:
-            state.quota.spend(link.peer, now, requests=_price(link, message))
+            state.quota.spend(link.peer, turn.now, requests=_price(link, message))
         if link.statements:
-            _receive_held_before(state, link, message, now)
-        return _OF_CLIENTS[type(message)](state, link, message, now)
+            _receive_held_before(state, link, message, turn)
+        _OF_CLIENTS[type(message)](state, link, message, turn)
     except ProtocolViolation:
         raise
     except MaiaError as problem:
+        turn.drop(said)
         forget_frames(problem)
         asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
-        told = _refused(state, link, message, problem, now, asked)
-        return [*told, *refusal_effects(problem, link.peer, link=link.id, **asked)]
+        _refuse(state, link, message, problem, asked, turn)
+        turn.refused(problem, link.peer, link=link.id, **asked)
     finally:
         work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
         if work > 0:
-            state.quota.owe(link.peer, now, work // _WORK_FOR_A_REQUEST)
+            state.quota.owe(link.peer, turn.now, work // _WORK_FOR_A_REQUEST)
 
 
 def _price(link: Link, message: Message) -> int:
@@ -230,14 +234,14 @@ def _price(link: Link, message: Message) -> int:
             return 1
 
 
-def _receive_held_before(state: BrokerState, link: Link, message: Message, now: Instant) -> None:
+def _receive_held_before(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
     """Take in the statements that were shown about the certificates of a request."""
     if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
         return
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
-    state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, now)
-    receive_held(state, link, now)
+    state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, turn.now)
+    receive_held(state, link, turn)
 
 
 def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
@@ -252,19 +256,19 @@ def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
     return {}
 
 
-def _refused(
+def _refuse(
     state: BrokerState,
     link: Link,
     message: Message,
     problem: MaiaError,
-    now: Instant,
     asked: Mapping[str, str],
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     match message:
         case Publish(ref=ref) if ref in link.advertisements:
-            return end_advertisement(state, link, link.advertisements[ref], now, problem)
+            end_advertisement(state, link, link.advertisements[ref], turn, problem)
         case Publish(ref=ref):
-            return [Send(link.id, encode(Ended([ref], problem.code, problem.message)))]
+            turn.send(link.id, Ended([ref], problem.code, problem.message))
         case (
             Advertise()
             | Subscribe()
@@ -281,12 +285,12 @@ def _refused(
             if not isinstance(problem, Unavailable):
                 number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
                 said = f"{said} (refusal {number})"
-            return [Send(link.id, encode(Failed(message.id, problem.code, said)))]
+            turn.send(link.id, Failed(message.id, problem.code, said))
         case _:
             raise problem
 
 
-def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
+def _send_type(state: BrokerState, link: Link, message: TypeQuery, turn: Turn) -> None:
     """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
 
     A short question has a long answer, so the asker's quota pays for it by its length.
@@ -294,12 +298,8 @@ def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
     told: list[bytes] = []
     size, name = 0, type_from_bytes(message.name)
     known = state.types.named(name)
-    if (
-        not known
-        and link.role is Role.CLIENT
-        and (elsewhere := sent_elsewhere(state, link, message.id, name))
-    ):
-        return elsewhere
+    if not known and link.role is Role.CLIENT and sent_elsewhere(state, link, message.id, name, turn):
+        return
     for version in reversed(known):
         data = definition_to_bytes(version.signed)
         size += len(data)
@@ -307,11 +307,13 @@ def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
             break
         told.append(data)
     try:
-        state.quota.spend(link.peer, now, requests=1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST)
+        price = 1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST
+        state.quota.spend(link.peer, turn.now, requests=price)
     except TooManyRequests as problem:
-        failed = Send(link.id, encode(Failed(message.id, problem.code, problem.message)))
-        return [failed, *refusal_effects(problem, link.peer, link=link.id, asked="TypeQuery")]
-    return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
+        turn.send(link.id, Failed(message.id, problem.code, problem.message))
+        turn.refused(problem, link.peer, link=link.id, asked="TypeQuery")
+        return
+    turn.send(link.id, TypeReply(message.id, told[::-1]))
 
 
 _OF_ANYBODY: Final[Mapping[type, Handler]] = {TypeQuery: _send_type}
