@@ -25,7 +25,7 @@ from maia.broker.publication.authors import check_signature
 from maia.broker.publication.retained import book_keys
 from maia.broker.publication.transit import from_carried
 from maia.broker.refusals import FrameUnasked, LogGap, LogNotFetched, PlainOfSealed, SealedTooWeakly
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Proof
 from maia.broker.routing.proofs import proved_filter
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState

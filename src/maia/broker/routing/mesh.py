@@ -26,11 +26,10 @@ from maia.broker.access.impairment import neighbour_found, seed_silent
 from maia.broker.durable.catch_up import ask_again_behind
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
-from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entry_of_part
+from maia.broker.routing.entries import Received
 from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import Neighbour, memory_limits
-from maia.broker.sealed.entries import ReceivedInterest
 from maia.broker.sealed.rekeying import rekey_pending, show_rights
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
@@ -102,8 +101,8 @@ class MeshRouter:
         self._links: dict[Hop, LinkId] = {}
         self._keys: dict[Hop, bytes] = {}
         """The keys of the routers that are hops of the routing table."""
-        self._entries: dict[bytes, dict[bytes, list[tuple[TypeId, bytes]]]] = {}
-        """What became of each part of each origin: entries of the routing table, none if it was refused."""
+        self._entries: dict[bytes, dict[bytes, tuple[TypeId, bytes] | None]] = {}
+        """What became of each part of each origin: an entry of the routing table, None if it was refused."""
         self._connects: dict[bytes, tuple[bytes, Authorisation]] = {}
         self._verify_at: dict[bytes, Instant] = {}
         """When the parts of an origin are verified again."""
@@ -233,7 +232,7 @@ class MeshRouter:
             return
         for node, key in self._keys.items():
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
-            watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
+            watched = (one.watched for one in proofs if isinstance(one, Received))
             connect = self._connects.get(key)
             is_touched = connect is not None and connect[1].depends_on(touched)
             if is_touched or any(not one.isdisjoint(touched) for one in watched):
@@ -356,7 +355,7 @@ class MeshRouter:
     def _renewed(self, origin: bytes, turn: Turn) -> None:
         """Try again what was refused: a certificate or a key may have come meanwhile."""
         parts, known = self._table.origins[origin].parts or {}, self._entries.get(origin, {})
-        refused = {name: parts[name] for name, entries in known.items() if not entries and name in parts}
+        refused = {name: parts[name] for name, entry in known.items() if entry is None and name in parts}
         if refused:
             self._register(origin, refused, turn)
 
@@ -415,18 +414,17 @@ class MeshRouter:
         for name, part in parts.items():
             if part.startswith(CONNECT_HEAD):
                 continue
-            before, made[name] = made.get(name, []), []
+            before, made[name] = made.get(name), None
             try:
-                entries = entries_of_part(self._state, name, part, turn, budget)
+                found = entry_of_part(self._state, name, part, turn, budget)
             except MaiaError as problem:
-                entries = []
+                found = None
                 turn.refused(problem, principal_from_bytes(origin), asked="Aggregate")
-            for key, entry in entries:
-                add.setdefault(key, []).append(entry)
-                made[name].append((key, entry.id))
-            for key, entry_id in before:
-                if (key, entry_id) not in made[name]:
-                    remove.setdefault(key, []).append(entry_id)
+            if found is not None:
+                add.setdefault(found[0], []).append(found[1])
+                made[name] = (found[0], found[1].id)
+            elif before is not None:
+                remove.setdefault(before[0], []).append(before[1])
         node, book = node_id_of_key(origin), self._state.routes.book
         for key in dict.fromkeys([*add, *remove]):
             book.receive_interest(node, key, add.get(key, ()), remove.get(key, ()), turn.now)
@@ -435,9 +433,9 @@ class MeshRouter:
     def _withdraw(self, origin: bytes, names: Iterable[bytes], now: Instant) -> None:
         made, node = self._entries.get(origin, {}), node_id_of_key(origin)
         for name in names:
-            for key, entry_id in made.pop(name, ()):
-                if node in self._keys:
-                    self._state.routes.book.receive_interest(node, key, (), [entry_id], now)
+            known = made.pop(name, None)
+            if known is not None and node in self._keys:
+                self._state.routes.book.receive_interest(node, known[0], (), [known[1]], now)
 
     def _forget_dependencies(self) -> None:
         """Let go of certificates on which nothing rests any more, once there are many."""
@@ -448,7 +446,7 @@ class MeshRouter:
         for key in book.types():
             for node in self._keys:
                 for entry in book.entries(node, key):
-                    if isinstance(entry.baggage, Proof | ReceivedInterest):
+                    if isinstance(entry.baggage, Received):
                         needed |= entry.baggage.watched
         dependencies.keep_only(MESH_ACCOUNT, needed)
         self._watched_max = 4096 + 2 * len(needed)

@@ -21,8 +21,9 @@ from typing import assert_never
 
 from maia.broker.access.impairment import neighbour_found, seed_silent
 from maia.broker.publication.expected_sources import not_asked_any_more, offer_ended
-from maia.broker.routing.outbox import NO_PROOF, Proof, route_messages
-from maia.broker.routing.proofs import is_to_be_verified, proved_filter
+from maia.broker.routing.entries import Received
+from maia.broker.routing.outbox import route_messages
+from maia.broker.routing.received import understood
 from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.rekeying import show_rights
 from maia.broker.sessions.links import Link
@@ -222,12 +223,10 @@ def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], turn: T
     """Use what a former rendezvous said of a neighbour, as far as it is proved."""
     now, neighbour, book = turn.now, state.routes.neighbours[node], state.routes.book
     for replica in replicas:
-        entries, type_id = replica.entries, replica.type_id
-        if not is_of_sealed(type_id):  # as far as those can be read, they were when they came
-            entries = tuple(_proved(state, neighbour.link, replica, now))
-            lost = len(replica.entries) - len(entries)
-            if lost:
-                turn.count("maia_replicas_not_proved_total", lost)
+        type_id = replica.type_id
+        entries = tuple(_proved(state, neighbour.link, replica, now))
+        if lost := len(replica.entries) - len(entries):
+            turn.count("maia_replicas_not_proved_total", lost)
         if replica.offers:
             offer_ended(neighbour, type_id, seconds_after(now, state.settings.lease_s))
         # Another broker said it, so it is not on this one's account.
@@ -239,13 +238,13 @@ def adopt(state: BrokerState, node: NodeId, replicas: Iterable[Replica], turn: T
 
 def _proved(state: BrokerState, link: LinkId, replica: Replica, now: Instant) -> Iterator[RouteEntry]:
     for entry in replica.entries:
-        if not is_to_be_verified(state):
-            yield entry
-            continue
-        proof = entry.baggage if isinstance(entry.baggage, Proof) else NO_PROOF
         try:
-            proved = proved_filter(state, replica.type_id, proof, entry.predicate, now)
+            known = understood(state, replica.type_id, entry, now)
         except MaiaError:
-            continue  # who wants it will say so, and is then answered
-        state.statements.dependencies.note(link, proved.watched)
-        yield replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
+            # Who wants it will say so, and is then answered. What is sealed asks for its type until then.
+            if is_of_sealed(replica.type_id):
+                yield entry
+            continue
+        if isinstance(known.baggage, Received):
+            state.statements.dependencies.note(link, known.baggage.watched)
+        yield known

@@ -19,18 +19,18 @@ from typing import Final
 from maia.broker.publication.expected_sources import is_expected_source, not_asked_any_more
 from maia.broker.publication.transit import Transit
 from maia.broker.routing import peers
-from maia.broker.routing.interests import (
+from maia.broker.routing.entries import entry_of
+from maia.broker.routing.outbox import route_messages, wanted_of
+from maia.broker.routing.peers import performed, receive_announce, receive_nodes, send_closest
+from maia.broker.routing.received import (
     doubt_entries,
     receive_interest,
     receive_offer,
     receive_renew,
     receive_resync,
 )
-from maia.broker.routing.outbox import entry_of, proof_of, route_messages, sealed_wanted_of, wanted_of
-from maia.broker.routing.peers import performed, receive_announce, receive_nodes, send_closest
 from maia.broker.routing.router import Handler
-from maia.broker.routing.routes import REPLICAS, Routes
-from maia.broker.sealed.interests import receive_sealed_interest, receive_sealed_offer, understood_in_replica
+from maia.broker.routing.routes import REPLICAS
 from maia.broker.sealed.rekeying import rekey_pending
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
@@ -38,7 +38,7 @@ from maia.broker.turn import Turn
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.overlay.membership import Contact
 from maia.routing.overlay.table import NodeId, distance, node_id_text
-from maia.routing.table.hops import LOCAL, Hop, TypeId, book_key_of_sealed, is_of_sealed, type_of_book_key
+from maia.routing.table.hops import LOCAL, Hop, TypeId, is_of_sealed, type_of_book_key
 from maia.routing.table.replicas import Replica as BookReplica
 from maia.routing.table.replicas import ReplicaUpdate
 from maia.wire.effects import LinkId
@@ -54,9 +54,6 @@ from maia.wire.messages import (
     Replica,
     Resync,
     Sealed,
-    SealedInterest,
-    SealedOffer,
-    SealedReplica,
     SealedWithPlaintext,
 )
 
@@ -85,44 +82,23 @@ def maintain_routing(state: BrokerState, turn: Turn) -> None:
 
 
 def receive_replica(state: BrokerState, link: Link, message: Replica, turn: Turn) -> None:
-    """Keep what a rendezvous gives to the brokers that would follow it."""
-    holder = _holder(state.routes, message.holder)
-    entries = tuple(entry_of(wanted) for wanted in message.wanted)
-    _kept(state, link, BookReplica(message.type_id, holder, entries, message.offers), turn.now)
-
-
-def receive_sealed_replica(state: BrokerState, link: Link, message: SealedReplica, turn: Turn) -> None:
-    """Keep what a rendezvous gives of a sealed type, as far as it is understood here."""
-    holder, type_id = _holder(state.routes, message.holder), message.type_id
-    entries = tuple(understood_in_replica(state, type_id, wanted, turn.now) for wanted in message.wanted)
-    _kept(state, link, BookReplica(book_key_of_sealed(type_id), holder, entries, message.offers), turn.now)
-
-
-def _holder(routes: Routes, record: NodeRecord) -> NodeId:
-    """Return the broker whose interests a replica tells, and remember where it listens."""
-    holder = Contact.of(record.key, record.address)
+    """Keep what a rendezvous gives to the brokers that would follow it, and where its holder listens."""
+    routes, holder = state.routes, Contact.of(message.holder.key, message.holder.address)
     routes.contacts.put(holder.node, holder)
-    return holder.node
-
-
-def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> None:
+    entries = tuple(entry_of(message.key, wanted) for wanted in message.wanted)
     # It ends with a lease from now, and upkeep runs before that anyway.
-    state.routes.store.heard(state.routes.node_of[link.id], replica, now)
+    replica = BookReplica(message.key, holder.node, entries, message.offers)
+    routes.store.heard(routes.node_of[link.id], replica, turn.now)
 
 
 def _given(state: BrokerState, update: ReplicaUpdate, turn: Turn) -> None:
     routes, replica = state.routes, update.replica
     link, node = routes.link_to(update.hop), replica.holder
     holder = routes.membership.contact(NodeId(node)) if isinstance(node, int) else None
-    if link is None or holder is None:
-        return
-    record, key = NodeRecord(holder.key, holder.address), replica.type_id
-    if is_of_sealed(key):
-        sealed = [sealed_wanted_of(state, key, entry) for entry in replica.entries]
-        turn.send(link, SealedReplica(type_of_book_key(key), record, sealed, replica.offers))
-    else:
-        wanted = [wanted_of(entry, lambda baggage: proof_of(state, baggage)) for entry in replica.entries]
-        turn.send(link, Replica(key, record, wanted, replica.offers))
+    if link is not None and holder is not None:
+        wanted = [wanted_of(state, replica.type_id, entry) for entry in replica.entries]
+        record = NodeRecord(holder.key, holder.address)
+        turn.send(link, Replica(replica.type_id, record, wanted, replica.offers))
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
@@ -134,9 +110,6 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     Renew: receive_renew,
     Resync: receive_resync,
     Replica: receive_replica,
-    SealedInterest: receive_sealed_interest,
-    SealedOffer: receive_sealed_offer,
-    SealedReplica: receive_sealed_replica,
 }
 
 

@@ -34,10 +34,9 @@ from maia.broker.publication.state_query import ask_state, receive_state_done, r
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
 from maia.broker.revocation.streams import receive_held, receive_state_frame
 from maia.broker.routing.aggregation import receive_spill_report
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Received
+from maia.broker.routing.received import receive_doubted
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
-from maia.broker.sealed.interests import receive_doubted
 from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.identities import (
     price_of_showing,
@@ -80,9 +79,6 @@ from maia.wire.messages import (
     RoutesSynced,
     Sealed,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
-    SealedReplica,
     SealedRights,
     SealedWithAuthor,
     SealedWithPlaintext,
@@ -105,7 +101,7 @@ from maia.wire.messages import (
 from maia.wire.names import type_from_bytes
 from maia.wire.requests import request_from_bytes
 
-KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
+KEPT: Final = frozenset({Interest, Offer, Replica, SealedRights})
 """What neighbours say that is kept."""
 
 _CHANGE: Final = 384
@@ -142,7 +138,7 @@ def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
         for key in book.types():
             told = [entry.baggage for entry in book.entries(neighbour.node, key)]
             for baggage in (*told, book.offer(neighbour.node, key)):
-                if isinstance(baggage, Proof | ReceivedInterest | ReceivedOffer):
+                if isinstance(baggage, Received):
                     needed |= baggage.watched
         dependencies.keep_only(link.id, needed)
         link.reliance_max = 4096 + 2 * len(dependencies.certificates_on(link.id))
