@@ -255,6 +255,10 @@ def type_of(number: int) -> bytes:
     return sha256(b"a type, number %d" % number).digest()
 
 
+def sealed_type_of(number: int) -> bytes:
+    return book_key_of_sealed(type_of(number))
+
+
 HOLDER = NodeRecord(STRANGER.principal.key, "nowhere:1")
 SIZE = 50_000
 TOLD = {
@@ -274,7 +278,7 @@ TAKEN_BACK = {
     "replicas": lambda number: Replica(type_of(number), HOLDER, [], False),
     "sealed interests": lambda number: sealed_interest(type_of(number), [], [number.to_bytes(16, "big")]),
     "sealed offers": lambda number: sealed_offer(type_of(number), None),
-    "sealed replicas": lambda number: Replica(book_key_of_sealed(type_of(number)), HOLDER, [], False),
+    "sealed replicas": lambda number: Replica(sealed_type_of(number), HOLDER, [], False),
 }
 
 

@@ -156,7 +156,7 @@ def test_a_new_epoch_leaves_no_moment_without_the_interest(order):
     after = net.entries(ccs, of=third)
     assert len(after) == 1
     assert not before & {entry.id for entry in after}
-    assert after[0].baggage.filter.epoch == 2
+    assert after[0].baggage.sealed.epoch == 2
     live(net, 200)
     assert not carried(net, Resync)
     all_is_wanted()
