@@ -11,7 +11,6 @@ from maia.broker.revocation.validity import StatementIssuer, ValidityTracker
 from maia.credentials import (
     CertificateStale,
     FactList,
-    Heard,
     SignedCertificate,
     SignedStatement,
     SigningKey,
@@ -22,6 +21,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid, Instant
 from maia.predicates import Comparison, Operator
+from maia.validity import Changed
 from maia.wire.effects import Effect
 from support.statements import HOLDER, ISSUER, SECOND, TESTER, certificate, crl, moment
 
@@ -40,7 +40,7 @@ def hear(desk: ValidityTracker, signed: SignedStatement, at: float) -> list[froz
     """Have a statement taken in; return the certificates that it concerns, if it is new."""
     touched: list[frozenset[bytes]] = []
 
-    def changed(heard: Heard, now: Instant) -> list[Effect]:
+    def changed(heard: Changed, now: Instant) -> list[Effect]:
         touched.append(desk.touched_by(heard, now))
         return []
 
@@ -138,7 +138,7 @@ def test_a_word_that_was_seen_to_end_stays_over_when_the_clock_goes_back():
     hear(desk, crl(1, since=0), 0)
     issuer = refreshed(desk, 0)
     assert desk.expire(issuer, moment(31)) == {tested.id}
-    assert isinstance(desk.standing.problem_with(tested, moment(10)), CertificateStale)
+    assert isinstance(desk.monitor.check(tested, moment(10)), CertificateStale)
 
 
 def test_a_word_that_was_stated_in_advance_is_looked_at_when_it_begins():

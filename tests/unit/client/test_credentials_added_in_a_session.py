@@ -144,7 +144,7 @@ def test_a_wallet_keeps_the_newest_list_with_and_without_a_period():
     stranger = Statements(SigningKey.from_seed(bytes(32))).list_now()
     for statements in ([first, second], [second, first, at_once], [first, stranger]):
         wallet.add_statements(statements)
-    assert wallet.statements_for() == [statement_to_bytes(second), statement_to_bytes(at_once)]
+    assert wallet.statements_for(NOW) == [statement_to_bytes(second), statement_to_bytes(at_once)]
 
 
 def test_a_renewal_is_one_message_after_a_showing(played):

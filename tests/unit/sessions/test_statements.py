@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials import Heard, SignedStatement, TestKind, statement_to_bytes
+from maia.credentials import SignedStatement, TestKind, statement_to_bytes
 from maia.events import Instant
 from maia.sessions.session import Session, SessionLimits, Stage
 from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements, StatementIntake
+from maia.validity import Changed
 from maia.wire.effects import Count, Effect, LinkId, Note
 from support.statements import HOLDER, ISSUER, TESTER, certificate, crl, moment
 
@@ -20,9 +21,9 @@ class Verifier:
     """What it is called with is in `heard`."""
 
     def __init__(self, kept: dict[str, bytes] | None = None) -> None:
-        self.intake, self.heard = StatementIntake(kept or {}), list[Heard]()
+        self.intake, self.heard = StatementIntake(kept or {}), list[Changed]()
 
-    def changed(self, heard: Heard, now: Instant) -> list[Effect]:
+    def changed(self, heard: Changed, now: Instant) -> list[Effect]:
         self.heard.append(heard)
         return [Note("changed", {})]
 
@@ -58,7 +59,7 @@ def test_what_was_kept_survives_a_restart() -> None:
     kept = before.intake.kept(TESTER.principal)
     assert kept.data is not None
     after = Verifier({kept.name: kept.data})
-    assert after.intake.standing.problem_with(TESTED, moment(1)) is not None
+    assert after.intake.monitor.check(TESTED, moment(1)) is not None
     assert after.take(crl(1, TESTED)) == []
 
 

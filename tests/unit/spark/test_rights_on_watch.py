@@ -16,7 +16,6 @@ from maia.credentials import (
     SignedStatement,
     SigningKey,
     TestKind,
-    ValidityState,
     issue,
     period_from,
     sign_statement,
@@ -34,6 +33,7 @@ from maia.spark.governed.right_watch import (
     right_watch,
 )
 from maia.spark.keys.key_server import job_desk
+from maia.validity import Monitor
 from support.governed import BROKER, OWNER, asked, at, grant, key_of, reader, typed
 from support.waiting import until_in_a_thread
 
@@ -56,10 +56,10 @@ def listed(number: int, *revoked: SignedCertificate, since: Instant | None = NOW
     return sign_statement(RevocationList(TESTER.principal, number, period, ids), TESTER)
 
 
-def heard(*statements: SignedStatement) -> ValidityState:
-    standing = ValidityState()
+def heard(*statements: SignedStatement) -> Monitor:
+    standing = Monitor()
     for one in statements:
-        standing.hear(one, NOW)
+        standing.receive(one, NOW)
     return standing
 
 

@@ -23,11 +23,11 @@ from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import authorise_again
 from maia.broker.subscriptions.requests import decide_held
 from maia.credentials import SignedCertificate
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.sessions.challenges import Checked
+from maia.validity import VouchedFor
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, Send
 from maia.wire.messages import Failed, Hello, Vouched

@@ -42,7 +42,7 @@ from maia.broker.sessions.links import (
     Subscription,
     end_of_entry,
 )
-from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.streams.run import Rest
 from maia.broker.subscriptions.registry import (
     end_advertisement,
@@ -52,7 +52,7 @@ from maia.broker.subscriptions.registry import (
     why_lost,
 )
 from maia.broker.timers import Statements
-from maia.credentials import Action, Heard, SignedCertificate, SignedStatement, statement_from_bytes
+from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -61,6 +61,7 @@ from maia.sessions.session import Session
 from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
 from maia.types.verified import STATEMENT
+from maia.validity import Changed
 from maia.wire.codec import decode
 from maia.wire.effects import Count, Effect, Note
 from maia.wire.messages import Carried, StateFrame
@@ -73,6 +74,13 @@ _LEASES_KEPT: Final = 2
 
 
 # ------------------------------------------------------------ streams that are wanted
+
+
+def begin_validity(state: BrokerState, now: Instant) -> None:
+    """Go on from the statements that were kept, as of now: what ends from here on is told."""
+    state.statements.monitor.advance(now)
+    _look_at_next_change(state)
+    meet_own_certificates(state)
 
 
 def meet_own_certificates(state: BrokerState) -> None:
@@ -90,8 +98,7 @@ def subscribe_to_issuers(state: BrokerState, now: Instant) -> list[Effect]:
     for issuer in evicted:
         effects += _given_up(state, issuer, now)
     for issuer in new.values():
-        tracker.refresh(issuer, now)
-        _ask_to_look(state, issuer)
+        issuer.met_at = now
         is_first = not issuer.is_wanted
         if is_first:
             issuer.is_wanted = True
@@ -105,7 +112,7 @@ def subscribe_to_issuers(state: BrokerState, now: Instant) -> list[Effect]:
             book, entry_id = state.routes.book, _entry_id(issuer)
             effects += route_messages(state, book.local_subscribe(issuer.type_id, entry_id, ALWAYS, proof))
         # What is at hand was shown by a peer that has use for it, and need not be the newest.
-        effects += _asked(state, issuer, now) if issuer.is_missed or is_first else []
+        effects += _asked(state, issuer, now) if is_first or tracker.is_missed(issuer, now) else []
     return effects
 
 
@@ -177,18 +184,16 @@ def receive_held(state: BrokerState, session: Session, now: Instant) -> None:
         tracker.intake.take_shown(session, tracker.wants, now, partial(_changed, state))
 
 
-def _changed(state: BrokerState, heard: Heard, now: Instant) -> list[Effect]:
-    tracker, by, effects = state.statements, heard.by, list[Effect]()
-    touched = tracker.touched_by(heard, now)
+def _changed(state: BrokerState, changed: Changed, now: Instant) -> list[Effect]:
+    tracker, by, effects = state.statements, changed.by, list[Effect]()
+    touched = tracker.touched_by(changed)
     state.to_keep.append(tracker.intake.kept(by))
-    if heard.problem is not None:
-        odd = heard.problem
+    if changed.problem is not None:
+        odd = changed.problem
         effects.append(Note("statement", {"by": str(by), "code": odd.code, "why": odd.message}))
-    if state.keys.has_managers:
+    if changed.is_news and state.keys.has_managers:
         effects += state.keys.statement_heard(by, now)
-    issuer = tracker.issuers.get(by)
-    if issuer is not None:
-        _ask_to_look(state, issuer)
+    _look_at_next_change(state)
     return [*effects, *recheck_dependents(state, touched, now)] if touched else effects
 
 
@@ -204,30 +209,28 @@ def receive_state_frame(state: BrokerState, link: Link, message: StateFrame, now
 
 def recheck_statements(state: BrokerState, now: Instant) -> list[Effect]:
     """End what depends on statements that have ended by now, and ask again for those that are missing."""
-    effects: list[Effect] = []
-    for issuer in list(state.statements.issuers.values()):
-        if issuer.changes_at is not None and issuer.changes_at < now:
-            touched = state.statements.expire(issuer, now)
-            _ask_to_look(state, issuer)
-            effects += recheck_dependents(state, touched, now) if touched else []
-        effects += _asked(state, issuer, now) if issuer.is_missed else []
+    tracker = state.statements
+    effects = tracker.intake.advance(now, partial(_changed, state))
+    _look_at_next_change(state)
+    for issuer in list(tracker.issuers.values()):
+        effects += _asked(state, issuer, now) if tracker.is_missed(issuer, now) else []
     return effects
 
 
-def _ask_to_look(state: BrokerState, issuer: StatementIssuer) -> None:
-    """Set the timer for the moment at which an issuer's statement ends."""
-    if issuer.changes_at is not None:
-        state.timers.add(Statements(), just_after(issuer.changes_at))
+def _look_at_next_change(state: BrokerState) -> None:
+    """Set the timer for the moment at which a statement ends, or one that came early begins."""
+    if (moment := state.statements.monitor.next_change()) is not None:
+        state.timers.add(Statements(), moment)
 
 
 _CERTIFICATES_MAX: Final = 256
 """Certificates that are named at a time: for each tester, one is enough to know where it may be."""
 
 
-def certificates_without_statement(state: BrokerState) -> tuple[SignedCertificate, ...]:
+def certificates_without_statement(state: BrokerState, now: Instant) -> tuple[SignedCertificate, ...]:
     """Return certificates in use that demand a statement which is not at hand."""
     tracker = state.statements
-    missed = (issuer for issuer in tracker.issuers.values() if issuer.is_missed)
+    missed = (issuer for issuer in tracker.issuers.values() if tracker.is_missed(issuer, now))
     found = {one: None for issuer in missed for one in sorted(issuer.certificates)[:_CERTIFICATES_MAX]}
     known = (tracker.certificates.get(one) for one in found)
     return tuple(one for one in known if one is not None)[:_CERTIFICATES_MAX]
@@ -262,7 +265,8 @@ def recheck_dependents(state: BrokerState, certificates: Collection[bytes], now:
     if not any(signed.id in certificates for signed in own):
         return effects
     state.keys.is_touched = True  # the keys go at the end of the turn
-    fields = {"lost": len(state.statements.doubted(own, now)), "held": len(own)}
+    check = state.statements.monitor.check
+    fields = {"lost": sum(check(signed, now) is not None for signed in own), "held": len(own)}
     return [*effects, Note("own-certificates", fields), Count("maia_own_certificates_changed_total")]
 
 
