@@ -31,7 +31,8 @@ def asked(questions, signed=TO_SMITH, digest=DIGEST, nonce=b"n" * 32, at=0):
     return questions.ask(signed.id, MET.principal, request=digest, nonce=nonce, now=moment(at))
 
 
-def decided(*once, wanted=ASKED, pool=(TO_SMITH,)):
+def decided(*proofs, wanted=ASKED, pool=(TO_SMITH,)):
+    once = {proof.spend(request_digest(wanted)) for proof in proofs}
     evidence = gather_evidence(wanted, pool, at=NOON, standing=Monitor(), once=once)
     return decide(wanted, evidence, NO_FACTS, NOON)
 
