@@ -63,6 +63,18 @@ def test_what_was_kept_survives_a_restart() -> None:
     assert after.take(crl(1, TESTED)) == []
 
 
+def test_what_ends_is_acted_upon_like_what_arrives_and_stays_over_after_a_restart() -> None:
+    """A78: whatever the clock says then."""
+    timed, before = certificate(TestKind.TIMED_CRL), Verifier()
+    before.take(crl(1, since=0))
+    assert before.intake.advance(moment(29), before.changed) == []
+    assert before.intake.advance(moment(30), before.changed) == [Note("changed", {})]
+    assert before.heard[-1].concerns(timed)
+    kept = before.intake.kept(TESTER.principal)
+    assert kept.data is not None
+    assert Verifier({kept.name: kept.data}).intake.monitor.check(timed, moment(10)) is not None
+
+
 def test_a_record_that_cannot_be_read_is_no_start() -> None:
     """To leave it out would be to believe again what was revoked."""
     with pytest.raises(BadKeptStatements):
