@@ -62,7 +62,8 @@ from maia.sealing.keys.history import unpack_past
 from maia.sealing.tree.rekey import read_path, read_rekey
 from maia.types import TypeDefinition, definition_from_bytes, sign_definition, verify_definition
 from maia.types.foreign_schemas import schema_from_text
-from maia.validity import question_from_bytes, series_from_bytes
+from maia.validity import question_from_bytes
+from maia.validity.records import series_from_bytes
 from maia.wire import filter_from_bytes, request_from_bytes, type_from_bytes
 from maia.wire.api_requests import api_request_from_bytes
 from maia.wire.codec import decode, decode_recorded
