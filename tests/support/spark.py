@@ -11,7 +11,7 @@ import pytest
 
 from maia.spark.session import session as sessions
 from maia.spark.session.session import spark_session
-from support.nursery import stream_python
+from support.nursery import spark_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A quiet local session in UTC with ANSI mode on."""
     with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
-        session.sparkContext.pythonExec = str(stream_python())
+        session.sparkContext.pythonExec = str(spark_python())
         yield session
 
 
