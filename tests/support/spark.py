@@ -22,6 +22,8 @@ MEMORY_MIB: Final = 3072
 LAST_WORDS: Final = 4_000
 # A plan that is changed while it runs is run in several jobs, which cost more than a few rows gain.
 SETTINGS: Final = {
+    # Hundreds of plans are compiled: with less room Java keeps looking for code and objects to throw away.
+    "spark.driver.defaultJavaOptions": "-XX:ReservedCodeCacheSize=240m -Xms1536m -Xmn768m",
     "spark.sql.adaptive.enabled": "false",
     # The usual one starts several processes for each file of a checkpoint, to set modes and to follow links.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
