@@ -21,7 +21,8 @@ from maia.broker.sealed.blinded import BlindedIds, reveal
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Link
-from maia.broker.streams.run import END, Apart, Run, Stage, Turn
+from maia.broker.streams.run import END, Apart, Run, Stage, refuse
+from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Frame, Instant, Kinds
@@ -41,7 +42,6 @@ from maia.sealing.frames.opened_frame import open_further, verify_further
 from maia.sealing.frames.runs import open_run
 from maia.types import Sealing, TransitKindMismatch
 from maia.wire.columns import FrameReader, check_kinds, columns_to_frame, events_to_frame
-from maia.wire.effects import Effect
 from maia.wire.messages import Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
@@ -53,7 +53,7 @@ def asked_for(
     key: TypeId,
     router: Router,
     is_known: Callable[[], bool],
-    refuse: Callable[[Link, Instant, str], list[Effect]],
+    refuse_unasked: Callable[[Link, Turn, str], None],
 ) -> Stage:
     """Let frames pass for which their neighbour was asked: before they use up another's numbers (A66)."""
 
@@ -64,7 +64,7 @@ def asked_for(
         if router.expects(link, key, turn.now):
             return None
         for message in run.messages:
-            turn.effects += refuse(link, turn.now, "Sealed" if isinstance(message, Sealed) else "Carried")
+            refuse_unasked(link, turn, "Sealed" if isinstance(message, Sealed) else "Carried")
         return END
 
     return stage
@@ -73,7 +73,7 @@ def asked_for(
 def refuse_plain(run: Run, turn: Turn) -> int:
     """Refuse what is said in the clear of a sealed type: its sender may not know that it is one (A29)."""
     for _ in run.messages:
-        turn.refuse(PlainOfSealed)
+        refuse(PlainOfSealed, turn)
     return END
 
 
@@ -92,7 +92,7 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
             frame = reader.read(columns, first.rows)
         except TransitKindMismatch as problem:
             # Its sender may not know the type, so the frame ends here and the link does not.
-            return turn.refuse(problem)
+            return refuse(problem, turn)
         if frame is None:
             raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
@@ -112,7 +112,7 @@ def checking_author(is_read: Callable[[], bool]) -> Stage:
         try:
             check_signature(run.whole)
         except BrokenCredential as problem:
-            return turn.refuse(problem)
+            return refuse(problem, turn)
         return None
 
     return check
@@ -135,7 +135,7 @@ def too_weak(type_id: bytes, sealing: Sealing | None) -> Stage:
             return None
         if run.count > 1:
             raise Apart
-        return turn.refuse(SealedTooWeakly)
+        return refuse(SealedTooWeakly, turn)
 
     return look
 
@@ -159,7 +159,7 @@ def proving(checks: SignatureChecks, seen: DuplicateMemory, carries_again: Calla
         try:
             run.verified = verify_frame(closed, None, checks)
         except BrokenCredential as problem:
-            return turn.refuse(problem)
+            return refuse(problem, turn)
         return None
 
     return prove
@@ -225,15 +225,15 @@ class Open:
             if ring.newest is not None and frame.epoch < ring.newest:
                 return self.unread(run, turn)  # before this broker's time: not for it to read
             if ring.newest is not None and frame.epoch > ring.newest + EPOCHS_AHEAD_MAX:
-                return turn.refuse(SealTooNew)
+                return refuse(SealTooNew, turn)
             return self._waits(run, turn)
         if not ring.opens(frame.epoch, frame.published_at, turn.now):
-            return turn.refuse(PublishedTooLongAgo)
+            return refuse(PublishedTooLongAgo, turn)
         try:
             return self._read(run, keys, turn)
         except MaiaError as problem:
             # Whoever passed it on may not be able to read it, so the frame ends here and the link does not.
-            return turn.refuse(problem)
+            return refuse(problem, turn)
 
     def _read(self, run: Run, keys: EpochKeys, turn: Turn) -> int | None:
         is_read = self._type_id in self._audiences
@@ -249,7 +249,7 @@ class Open:
             ring = self._seals.ring_of(self._name)
             moment = None if inner is None else inner.published_at
             if moment is not None and ring is not None and not ring.opens(keys.epoch, moment, turn.now):
-                return turn.refuse(PublishedTooLongAgo)
+                return refuse(PublishedTooLongAgo, turn)
         run.unjudged = run.signer
         if is_read:
             assert run.verified is not None  # noqa: S101 - proved before
@@ -295,7 +295,7 @@ class Open:
         try:
             self._show(run, self._closed(run), {})
         except MaiaError as problem:
-            return turn.refuse(problem)
+            return refuse(problem, turn)
         run.missing, run.unjudged, run.is_unread = run.missing.union(self._kinds), run.signer, True
         run.inner = None
         return None
@@ -406,9 +406,9 @@ class Wait:
         turn.count("maia_frames_waiting_total")
         # The key manager is asked, not more often than it can answer.
         if self._seals.keys(frame.type_id, frame.epoch) is None:
-            turn.effects += self._keys.ask_for_epoch(type_id, now)
+            self._keys.ask_for_epoch(type_id, turn)
         else:
-            turn.effects += self._keys.ask_for_writer(type_id, signer, now)
+            self._keys.ask_for_writer(type_id, signer, turn)
         return True
 
 

@@ -26,7 +26,8 @@ from maia.broker.sealed.answers import answers_of, with_answers
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.streams.publisher import Answer
-from maia.broker.streams.run import END, Apart, Run, Stage, Turn, unseen_by
+from maia.broker.streams.run import END, Apart, Run, Stage, refuse, unseen_by
+from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kinds
@@ -38,7 +39,7 @@ from maia.sealing.frames.runs import seal_run
 from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
 from maia.wire.columns import EventsColumn, by_column
-from maia.wire.effects import Count, Effect, LinkId, Logged, Record, Send
+from maia.wire.effects import Effect, LinkId, Logged, Record, Send
 from maia.wire.messages import Column, OpenContent, Sealed, SealedWithPlaintext
 
 SEALED_BYTES_MAX: Final = 12 << 20
@@ -121,7 +122,7 @@ class SealKeys:
             except PublishedTooLongAgo as problem:
                 if answer is None:
                     raise
-                turn.refuse(problem)
+                refuse(problem, turn)
                 return answer(run.published[0], run.messages[0].rows, turn)
             return None
 
@@ -259,7 +260,7 @@ class ForwardSealed:
             form: Sealed | SealedWithPlaintext = draft.frame
             if self._share is not None:
                 form = self._with_plaintext(self._share, drafted_frame(draft), {}, link, turn)
-            turn.effects += self._router.before_frame(link)
+            self._router.before_frame(link, turn)
             self._signing.send(link, form, draft, turn)
 
     def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
@@ -278,14 +279,14 @@ class ForwardSealed:
         if run.is_unread:
             turn.count("maia_frames_unread_total", run.count)
         for link, rows in targets.items():
-            turn.effects += self._router.before_frame(link)
+            self._router.before_frame(link, turn)
             if self._share is not None and run.opened is not None:
                 along = {one.uid: one.content for one in run.contents}
                 form = self._with_plaintext(self._share, run.opened, along, link, turn)
-                turn.send(link, encode_known(form))
+                turn.send_bytes(link, encode_known(form))
                 continue
             for number in rows if run.count > 1 else (0,):
-                turn.send(link, run.as_it_came(number))
+                turn.send_bytes(link, run.as_it_came(number))
 
     def _with_plaintext(
         self, share: Share, opened: OpenedFrame, along: Mapping[str, bytes], link: LinkId, turn: Turn
@@ -382,7 +383,7 @@ class SignTogether:
     def send(self, link: LinkId, form: Sealed | SealedWithPlaintext, draft: Draft, turn: Turn) -> None:
         """Hold the place of a frame in the order of effects; `form` is what goes to this link."""
         self._note(draft)
-        turn.effects.append(_SendOnceSigned(link, b"", form, draft))
+        turn.add(_SendOnceSigned(link, b"", form, draft))
 
     def record(
         self, log: Recording, draft: Draft, part: Transit, turn: Turn, inner: Transit | None = None
@@ -393,8 +394,8 @@ class SignTogether:
         stream = part.publisher.key, part.stream, b"" if inner is not None else draft.frame.signer
         log.progress_of(part.type_id, turn.now).note_numbers(stream, part.sequence)
         position = log.number(part.type_id, b"", turn.now)
-        turn.effects.append(_RecordOnceSigned(position, b"", turn.now, draft, inner))
-        turn.effects.append(Count("maia_recorded_total"))
+        turn.add(_RecordOnceSigned(position, b"", turn.now, draft, inner))
+        turn.count("maia_recorded_total")
 
     def _note(self, draft: Draft) -> None:
         if not self._unsigned or self._unsigned[-1] is not draft:
