@@ -187,9 +187,9 @@ def begin_round(state: BrokerState, type_id: bytes, turn: Turn, *, is_fresh: boo
         _due(state, progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         return
     progress.round = Round(seconds_after(now, ANSWERED_WITHIN_S))
-    if is_fresh and (wait_s := state.router.question_wait_s):
+    if is_fresh and (flooding := state.router.flooding) is not None:
         # Where interests take a while to spread, those that do not know of it yet are asked again.
-        progress.round.again_at = seconds_after(now, wait_s)
+        progress.round.again_at = seconds_after(now, flooding.question_wait_s)
     _ask(state, log, type_id, progress.round, turn)
 
 

@@ -83,6 +83,8 @@ class MeshRouter:
     def __init__(self, state: BrokerState) -> None:
         """Route for a broker; its settings name the neighbours."""
         settings, self._state = state.settings, state
+        self.question_wait_s = _QUESTION_WAIT_S
+        self.flooding = self
         self._table = MeshTable(
             state.principal.key,
             sign=lambda head: sign_head(_to_wire(head), settings.network, state.key),
@@ -253,27 +255,27 @@ class MeshRouter:
 
     # ------------------------------------------------------------ what neighbours say
 
-    def _receive_head(self, _: BrokerState, link: Link, message: AggregateHead, turn: Turn) -> None:
+    def _receive_head(self, link: Link, message: AggregateHead, turn: Turn) -> None:
         head = Head(
             message.origin, message.number, message.dated, message.parts, message.digest, message.signature
         )
         self._perform(self._table.receive_head(self._hop(link), head, turn.now), turn)
 
-    def _receive_query(self, _: BrokerState, link: Link, message: AggregateQuery, turn: Turn) -> None:
+    def _receive_query(self, link: Link, message: AggregateQuery, turn: Turn) -> None:
         hop = self._hop(link)
         self._perform(self._table.receive_query(hop, message.origin, message.have, turn.now), turn)
 
-    def _receive_content(self, _: BrokerState, link: Link, message: AggregateContent, turn: Turn) -> None:
+    def _receive_content(self, link: Link, message: AggregateContent, turn: Turn) -> None:
         hop = self._hop(link)
         content = aggregates.Content(
             hop, message.origin, message.base, tuple(message.add), tuple(message.remove), message.more
         )
         self._perform(self._table.receive_content(hop, content, turn.now), turn)
 
-    def _receive_lost(self, _: BrokerState, link: Link, message: AggregateLost, turn: Turn) -> None:
+    def _receive_lost(self, link: Link, message: AggregateLost, turn: Turn) -> None:
         self._perform(self._table.receive_withdrawal(self._hop(link), message.origin), turn)
 
-    def _receive_targets(self, _state: BrokerState, link: Link, message: FrameTargets, _turn: Turn) -> None:
+    def _receive_targets(self, link: Link, message: FrameTargets, _turn: Turn) -> None:
         self._next_frame[link.id] = message
 
     def _hop(self, link: Link) -> NodeId:
@@ -466,11 +468,6 @@ class MeshRouter:
         routers = before.routers.union(map(_name, self._keys)) & before.routers.union(named.routers)
         self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
 
-    @property
-    def asks_filters_alone(self) -> bool:
-        """Deny it: a frame names the routers that it is for, and none is sent it twice."""
-        return False
-
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Say whether a neighbour named routers for a frame: another neighbour may have named others."""
         return (publisher, stream, sequence, signer) in self._assigned
@@ -552,11 +549,6 @@ class MeshRouter:
         """Return all neighbours: any of them may lead to a publisher."""
         del keys
         return iter(tuple(self._links.values()))
-
-    @property
-    def question_wait_s(self) -> float:
-        """Wait until other routers have asked for what a client here wants now."""
-        return _QUESTION_WAIT_S
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
         """Return the rows that a router wants, whichever: the question came this way on behalf of one."""

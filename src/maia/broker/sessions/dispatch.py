@@ -182,7 +182,7 @@ class Dispatch:
             PublishTo: state.streams.publish_one,
         }
         self._of_brokers: Mapping[type, Answer] = {
-            **{kind: partial(handler, state) for kind, handler in state.router.handlers.items()},
+            **state.router.handlers,
             **dict.fromkeys(_CARRIED, state.streams.carry_one),
             SealedRights: partial(receive_rights, state),
             SealedDoubted: partial(receive_doubted, state),
@@ -226,7 +226,8 @@ class Dispatch:
             return  # a second link to the same broker may still carry what was said before it had to go
         kind, size = type(message), len(data)
         if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-            state.router.arriving(link, message)
+            if state.router.flooding is not None:
+                state.router.flooding.arriving(link, message)
             state.streams.carry_one(link, message, turn, data)
             return
         if kind in KEPT:

@@ -260,7 +260,8 @@ class ForwardSealed:
             form: Sealed | SealedWithPlaintext = draft.frame
             if self._share is not None:
                 form = self._with_plaintext(self._share, drafted_frame(draft), {}, link, turn)
-            self._router.before_frame(link, turn)
+            if self._router.flooding is not None:
+                self._router.flooding.before_frame(link, turn)
             self._signing.send(link, form, draft, turn)
 
     def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
@@ -279,7 +280,8 @@ class ForwardSealed:
         if run.is_unread:
             turn.count("maia_frames_unread_total", run.count)
         for link, rows in targets.items():
-            self._router.before_frame(link, turn)
+            if self._router.flooding is not None:
+                self._router.flooding.before_frame(link, turn)
             if self._share is not None and run.opened is not None:
                 along = {one.uid: one.content for one in run.contents}
                 form = self._with_plaintext(self._share, run.opened, along, link, turn)

@@ -103,7 +103,7 @@ def answer_when_known(
     type_ids = entry.type_ids if isinstance(entry, Advertisement) else (entry.right.event_type.type_id,)
     about = _About(type_ids, is_offer)
     is_news = any(isinstance(one, Send) and one.link in neighbours for one in turn.since(since))
-    is_unsent = _keys(state, about) is None or (not is_offer and state.router.sync_number() is None)
+    is_unsent = _keys(state, about) is None or _number(state, about) is None
     if not (is_news or is_unsent or syncs.is_under_way(about)):
         answer(turn)
         return
@@ -111,6 +111,12 @@ def answer_when_known(
         syncs.next[about] = _Waiting(seconds_after(turn.now, WITHIN_S))
         state.timers.add(SyncOverdue(), syncs.next[about].until)
     syncs.next[about].answers[entry.link, entry.ref] = answer
+
+
+def _number(state: BrokerState, about: _About) -> int | None:
+    """Return the number of the aggregate that has what is waited for; None while it was not sent."""
+    flooding = state.router.flooding
+    return 0 if about.is_offer or flooding is None else flooding.sync_number()
 
 
 def go_on_with_syncs(state: BrokerState, turn: Turn) -> None:
@@ -121,7 +127,7 @@ def go_on_with_syncs(state: BrokerState, turn: Turn) -> None:
     busy = {one.about for one in syncs.rounds.values()}
     for about in [about for about in syncs.next if about not in busy]:
         keys = _keys(state, about)
-        number = 0 if about.is_offer else state.router.sync_number()
+        number = _number(state, about)
         if keys is None or number is None:
             continue
         waiting, origin = syncs.next.pop(about), state.principal.key
@@ -208,7 +214,8 @@ def _begin(state: BrokerState, one: _Round, turn: Turn) -> None:
 def _end_if_known(state: BrokerState, one: _Round, turn: Turn) -> None:
     if one.waits_for:
         return
-    if not state.router.has_received(one.message.origin, one.message.number):
+    flooding = state.router.flooding
+    if flooding is not None and not flooding.has_received(one.message.origin, one.message.number):
         state.syncs.not_received.add(one.message.id)
         return
     _remove(state, one)
