@@ -50,7 +50,6 @@ from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
-from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
@@ -191,8 +190,8 @@ class Dispatch:
             SealedRights: partial(receive_rights, state),
             SealedDoubted: partial(receive_doubted, state),
             SpillReport: partial(receive_spill_report, state),
-            SyncRoutes: partial(receive_sync_routes, state),
-            RoutesSynced: partial(receive_routes_synced, state),
+            SyncRoutes: state.syncs.receive,
+            RoutesSynced: state.syncs.receive_end,
             FetchLog: partial(receive_fetch_log, state),
             LogFetched: partial(receive_log_fetched, state),
             LogAnswered: partial(receive_log_answered, state),

@@ -41,7 +41,6 @@ from maia.broker.subscriptions.registry import (
     place_subscription,
     view_class_of,
 )
-from maia.broker.subscriptions.route_sync import answer_when_known
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
@@ -396,7 +395,7 @@ def _answer(
             answer(turn)
             return
         await_keys(state, kind, turn.now)  # from now on, whenever the client is answered
-    answer_when_known(state, entry, since=since, answer=answer, turn=turn)
+    state.syncs.answer_when_known(entry, since=since, answer=answer, turn=turn)
 
 
 # ------------------------------------------------------------ durable
