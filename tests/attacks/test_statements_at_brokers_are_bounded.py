@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.publication.state_query import ask_for_own
+from maia.broker.turn import Turn
 from maia.credentials import Action, SigningKey, StatementOld, TestKind, ValidityState, statement_to_bytes
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
@@ -184,9 +185,12 @@ def test_a_broker_asks_for_itself_once_at_a_time(net: Net) -> None:
     """A74: however many rights wait for one word, others are asked for it once."""
     asked_rogue(net)
     state, wanted = state_of(net.brokers[CCS]), the_type(net)
-    first, second = (ask_for_own(state, wanted, net.now) for _ in range(2))
-    assert first
-    assert not second
+    turn = Turn(net.now)
+    ask_for_own(state, wanted, turn)
+    asked = turn.mark()
+    assert asked
+    ask_for_own(state, wanted, turn)
+    assert turn.mark() == asked
 
 
 @pytest.mark.parametrize("at", [CCS, MET])

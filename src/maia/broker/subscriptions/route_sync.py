@@ -174,7 +174,7 @@ class RouteSyncs:
                 self._end_if_known(one, turn)
 
     def end_overdue(self, turn: Turn) -> None:
-        """Answer clients whose time is over, and neighbours not at all: their own clients have waited longer."""
+        """Answer clients whose time is over, and no neighbours: their own clients have waited longer."""
         for one in [one for one in self.rounds.values() if one.until <= turn.now]:
             self._remove(one)
             if one.waiting is not None:
