@@ -31,16 +31,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 import maia
+from maia.api.testers import with_fetched
 from maia.client.api.connection import signing_key
 from maia.clock import system_now
-from maia.credentials import ValidityState
 from maia.events import Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.postgres.view_definitions import DeclaredTable, view_definition
 from maia.postgres.views import written
 from maia.profile import read_profile
 from maia.spark.governed.reader import Reader
-from maia.validity.fetch import with_fetched
+from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES
 from support.nursery import Forked
 from support.processes import DEADLINE_S, running_maia, until
@@ -515,11 +515,11 @@ def read_sql(world: Consortium, session: psycopg.Connection) -> dict[Stream, lis
         profile, now, standing = (
             read_profile(world.profile(organisation, reader)),
             system_now(),
-            ValidityState(),
+            Monitor(),
         )
         held = profile.certificates()
         for statement in asyncio.run(with_fetched(held, now=now)):
-            standing.hear(statement, now)
+            standing.receive(statement, now)
         for stream in world.streams_of(organisation, reader):
             versions = profile.lineage(stream[2], at=now)
             columns = {one.uid: one.name for one in versions[-1].attributes}
