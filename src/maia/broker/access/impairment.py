@@ -263,8 +263,8 @@ class Impairments:
             return None
         return RestrictionUnanswered(
             f"your right to `{event_type.name.name}` is restricted by attributes that this broker may not "
-            "read, and no broker answers for them; ask its issuer to show you these attributes, or connect to "
-            "a broker that may read them"
+            "read, and no broker answers for them; ask its issuer to show you these attributes, or connect "
+            "to a broker that may read them"
         )
 
     def note_log(self, problem: str) -> None:
@@ -296,10 +296,11 @@ class Impairments:
         made = sorted(
             {called.get(rule.uid, rule.uid) for one in lacking for rule in one.rules if is_keyed(rule.value)}
         )
+        called_for = "`, `".join(made) or right.event_type.name.name
         return NoSecret(
-            f"`{'`, `'.join(made) or right.event_type.name.name}` is null at this broker, which has no "
-            f"secret or table of `{lacking[0].by}` to compute it with; use a broker of that issuer, or name the "
-            "file that it hands over as `transformation_keys` in the configuration of this one"
+            f"`{called_for}` is null at this broker, which has no secret or table of `{lacking[0].by}` to "
+            "compute it with; use a broker of that issuer, or name the file that it hands over as "
+            "`transformation_keys` in the configuration of this one"
         )
 
     def _cut_off(self) -> CutOff | None:
