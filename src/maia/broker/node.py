@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import log_full, warn_of_impairments
+from maia.broker.access.impairment import Impairments
 from maia.broker.durable.catch_up import begin_due_rounds, go_on_with_rounds, serve_fetch
 from maia.broker.durable.delivery import receive_log_read, receive_recorded, tell_gaps
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
@@ -122,6 +122,17 @@ class Broker:
         state = self._state = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         state.router, state.streams = new_router(state), Streams(state)
         state.recording = new_recording(key.principal, settings, state.types)
+        state.impairments = Impairments(
+            key.principal,
+            lambda: state.settings,
+            state.links,
+            state.routes,
+            types=state.types,
+            keys=state.keys,
+            seals=state.seals,
+            statements=state.statements,
+            log=state.recording,
+        )
         state.syncs = RouteSyncs(
             key.principal.key,
             state.router,
@@ -200,7 +211,7 @@ class Broker:
             case Recorded(upto=upto, problem=problem):
                 receive_recorded(state, upto, turn)
                 go_on_with_rounds(state, turn)
-                log_full(state, problem)
+                state.impairments.note_log(problem)
             case LogRead():
                 receive_log_read(state, happened, turn)
                 serve_fetch(state, happened, turn)
@@ -305,7 +316,7 @@ class Broker:
         if state.statements.new:
             subscribe_to_issuers(state, turn)
         if state.impairments.changed:
-            warn_of_impairments(state, turn)
+            state.impairments.warn_of_changes(turn)
         if state.syncs.next or state.syncs.not_received:
             state.syncs.go_on(turn)
         if state.catch_up.is_changed:
