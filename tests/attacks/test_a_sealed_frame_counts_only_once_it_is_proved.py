@@ -19,13 +19,13 @@ from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
 from support.broker import Client, Running, connect_right, random_from, sighting
 from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
+from support.sealing import seal_one
 
 CAMERA = "camera at Victoria"
 ANOTHER_WRITER = "a broker that may publish, too"
@@ -69,8 +69,7 @@ class City:
         )
         sealer = Sealer(signer, random=random_from(sequence.to_bytes(8)), process_id=lambda: 1)
         about = Publication(net.story.principal(CAMERA), self.camera.stream, sequence, int(net.now), 1)
-        columns = frame_to_columns(sightings(("FORGED", "Victoria")))
-        return sealer.seal(columns, about, keys=keys, level=SealingLevel.ATTRIBUTE)
+        return seal_one(sealer, about, sightings(("FORGED", "Victoria")), keys, SealingLevel.ATTRIBUTE)
 
     def middle_says(self, frame: Sealed) -> None:
         """Let the office's broker hear a frame from the one that leads to the rendezvous."""

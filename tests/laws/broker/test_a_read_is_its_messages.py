@@ -25,14 +25,14 @@ from maia.ledger.records import DisclosedEvents, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing import EpochKeys
 from maia.sealing.frames import proof
-from maia.sealing.frames.content import whole_plaintexts
+from maia.sealing.frames.content import plaintexts_of
 from maia.sealing.frames.proof import BadFrameProof
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, frame_to_columns
 from maia.wire.effects import Close, Count, Disclose, Effect, LinkId, Received, Send
-from maia.wire.messages import Deliver, Ping, Publish, Sealed
+from maia.wire.messages import Column, Deliver, Ping, Publish, Sealed
 from support.broker import NOW, Net
 from support.forging import reseal
 from support.random_cases import usually
@@ -395,7 +395,8 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
         assert isinstance(frame, Sealed)
         keys = world.broker(FAR)._state.seals.keys(frame.type_id, frame.epoch)
         at = [column.uid for column in frame.columns].index(NUMBERPLATE)
-        (other,) = whole_plaintexts([(1, encode_column(Kind.STRING, (PLATES[1],)))])
+        written = Column(NUMBERPLATE, 1, encode_column(Kind.STRING, (PLATES[1],)))
+        (other,) = plaintexts_of([[written]], SealingLevel.ATTRIBUTE)
         columns = list(frame.columns)
         columns[at] = replace(columns[at], sealed=reseal(frame, NUMBERPLATE, other, keys))
         sent[4] = encode(replace(frame, columns=columns))
@@ -409,14 +410,14 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
 
 
 def test_an_event_of_a_read_in_another_form_than_its_signer_gave_it_fares_as_it_does_alone():
-    """A66: a path beside a column is signed by nobody."""
+    """A66: what is said of a column is signed."""
     quick, slow = World("attributes", [(False, ALWAYS)]), World("attributes", [(False, ALWAYS)])
     data, found = slow.read([("event", PLATES[0])] * 4), []
     for world, take in ((slow, one_by_one), (quick, in_one_read)):
         ((middle, there, sent),) = world.onward(NEAR, take(world.broker(NEAR), world.camera.link, data))
         frame = decode(sent[2])
         first, *others = frame.columns
-        sent[2] = encode(replace(frame, columns=[replace(first, path=bytes(32)), *others]))
+        sent[2] = encode(replace(frame, columns=[replace(first, commitment=bytes(32)), *others]))
         found.append(take(world.broker(middle), there, sent))
     assert said(found[0]) == said(found[1])
     assert any(isinstance(one, Close) for one in found[1])
