@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 from live_network import World, new_world
@@ -122,8 +123,9 @@ class Row:
         broker, now = self.brokers[number], self.now
         effects: list[Effect] = []
         if together:
-            taken = broker.take_on_read(link, messages, now)
-            effects = broker.signed([*taken, *broker._all_the_rest(now)])
+            turn = broker.turn(now)
+            turn.take([Received(link, data) for data in messages])
+            effects = turn.all()
         else:
             for data in messages:
                 effects += broker.handle(Received(link, data), now)
@@ -156,9 +158,7 @@ class Row:
         state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == type_id else None
         for key in self._keys:
             state.writers.learn(type_id, key.principal, self._rights(key, Action.PUBLISH, Action.SUBSCRIBE))
-        self._perform(
-            number, self.brokers[number]._finished(apply_new_keys(state, type_id, self.now), self.now)
-        )
+        self._perform(number, self.brokers[number]._do(partial(apply_new_keys, state, type_id), self.now))
         self._settle()
 
     def _rights(self, key: SigningKey, *actions: Action) -> tuple[SignedCertificate, ...]:

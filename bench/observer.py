@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -71,9 +72,7 @@ class ObservedRow(Row):
     def _hand_keys(self, number: int, ring: KeyRing) -> None:
         type_id, state = self.world.event_type.type_id, self.brokers[number]._state
         state.blinded.held = lambda asked: ring if asked == type_id else None
-        self._perform(
-            number, self.brokers[number]._finished(apply_new_keys(state, type_id, self.now), self.now)
-        )
+        self._perform(number, self.brokers[number]._do(partial(apply_new_keys, state, type_id), self.now))
         self._settle()
 
     def watch(self, traffic: Traffic, window_s: int, random: np.random.Generator) -> Seen:

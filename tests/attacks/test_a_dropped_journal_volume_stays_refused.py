@@ -6,6 +6,7 @@ import pytest
 
 from maia.broker.access.replay_journal import ReplayJournal
 from maia.broker.settings import BrokerLimits
+from maia.broker.turn import Turn
 from maia.errors import Refusal
 from maia.events import Instant
 from maia.wire.effects import Keep
@@ -27,7 +28,9 @@ def hear(journal: ReplayJournal, kept: dict[str, bytes], *, at: int, nonce: int)
     verify_request(
         request, at=later(at), skew_s=SKEW_S, memory=journal.memory, network=NETWORK, peer=request.signer
     )
-    for effect in journal.write(request.signer, request, later(at - SKEW_S)):
+    turn = Turn(later(at))
+    journal.write(request.signer, request, later(at - SKEW_S), turn)
+    for effect in turn.part():
         assert isinstance(effect, Keep)
         kept.pop(effect.name, None) if effect.data is None else kept.update({effect.name: effect.data})
 
@@ -42,7 +45,7 @@ def test_what_a_dropped_volume_knew_is_refused_after_a_restart_with_an_earlier_c
     assert len(kept) == 1
 
     restarted = ReplayJournal(BrokerLimits())
-    restarted.reload(kept, now=later(100), latest=later(160))
+    restarted.reload(kept, Turn(later(100)), latest=later(160))
     old = signed(at=later(0), nonce=(5).to_bytes(16, "big"))
     with pytest.raises(Refusal) as refused:
         verify_request(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -138,8 +138,8 @@ class AgreeingNet(PublishingNet, RecordingNet):
         self._learn(running, kind)
 
     def _learn(self, running: Running, kind: bytes) -> None:
-        learnt = apply_new_keys(state_of(running), kind, self.now)
-        self._perform(running, running.broker._finished(learnt, self.now))
+        learn = partial(apply_new_keys, state_of(running), kind)
+        self._perform(running, running.broker._do(learn, self.now))
         self.settle()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import Any
@@ -61,7 +62,7 @@ class BlindedNet(PublishingNet, RecordingNet):
         for name, certificates in self.rights.items():
             pool = (*self._identity(name)[1], *certificates)
             state.writers.learn(self.type_id, self._identity(name)[0].principal, pool)
-        came = running.broker._finished(apply_new_keys(state, self.type_id, self.now), self.now)
+        came = running.broker._do(partial(apply_new_keys, state, self.type_id), self.now)
         self._perform(running, came)
         self.settle()
         return held

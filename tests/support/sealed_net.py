@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import Any
@@ -93,9 +94,7 @@ class SealedNet(Net):
         held = self.ring(*groups, epochs=epochs) if groups else None
         state = state_of(running)
         state.sealed.ring_of = lambda asked: held if asked == self.type_id else None
-        self._perform(
-            running, running.broker._finished(keys_changed(state, self.type_id, self.now), self.now)
-        )
+        self._perform(running, running.broker._do(partial(keys_changed, state, self.type_id), self.now))
         self.settle()
         return held
 

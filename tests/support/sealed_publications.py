@@ -7,6 +7,7 @@ read. A test fills the rings, or lets a key server of `sealed_domain` do it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
@@ -106,7 +107,7 @@ class PublishingNet(SealedNet):
         """Let a broker have another ring, and look at what waited for it."""
         state = state_of(running)
         state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == self.type_id else None
-        effects = running.broker._finished(apply_new_keys(state, self.type_id, self.now), self.now)
+        effects = running.broker._do(partial(apply_new_keys, state, self.type_id), self.now)
         self._perform(running, effects)
         self.settle()
 

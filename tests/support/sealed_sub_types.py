@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -60,7 +61,7 @@ class Town(PublishingNet):
         for name, certificates in self.rights.items():
             identity, shown = self._identity(name)
             state.writers.learn(kind, identity.principal, (*shown, *certificates))
-        effects = running.broker._finished(apply_new_keys(state, kind, self.now), self.now)
+        effects = running.broker._do(partial(apply_new_keys, state, kind), self.now)
         self._perform(running, effects)
         self.settle()
 

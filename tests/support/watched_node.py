@@ -129,7 +129,7 @@ def write_tracebacks(node: type, name: str, home: Path) -> None:
 
 def main(home: Path, notes: Path) -> None:
     note_everything(Notes(notes))
-    for name in ("take_on", "go_on"):  # a busy broker does later what it has not come to
+    for name in ("_take", "_go_on"):  # a busy broker does later what it has not come to
         write_tracebacks(Broker, name, home)
     write_tracebacks(KeyServer, "handle", home)
     signal.signal(signal.SIGUSR1, lambda _number, _frame: write_reprs(home))

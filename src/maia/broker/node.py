@@ -2,6 +2,10 @@
 
     broker.handle(Received(link, data), now) -> [Send(...), Keep(...), WakeAt(...), ...]
 
+    turn = broker.turn(now)                 # of a runtime that sends each part before the next is worked out
+    turn.take((Received(link, data),))
+    turn.leave() -> [Send(...), ...], then [Send(...), ...], then None
+
 It has no clock, no socket and no disk. The asyncio runtime and the simulation
 drive the same object. Errors of one peer end in an answer to that peer, or in
 the end of its link, and never leave `handle`.
@@ -12,6 +16,7 @@ Which way of routing does a broker use?
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
@@ -33,9 +38,9 @@ from maia.broker.routing.interests import recheck_own_interests
 from maia.broker.routing.mesh import MeshRouter
 from maia.broker.routing.rendezvous import RendezvousRouter
 from maia.broker.routing.router import Router
-from maia.broker.sealed.key_events import handle_key_input, leave_managers, look_for_keys, own_rights_changed
+from maia.broker.sealed.key_events import handle_key_input, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
-from maia.broker.sessions.dispatch import answer
+from maia.broker.sessions.dispatch import Dispatch
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.identities import show_own_identity
 from maia.broker.sessions.links import Link, Role, Stage
@@ -45,6 +50,7 @@ from maia.broker.status import status_of
 from maia.broker.streams.run import Apart, Frames, gathered
 from maia.broker.streams.streams import Streams
 from maia.broker.subscriptions.route_sync import go_on_with_syncs
+from maia.broker.turn import Turn
 from maia.broker.upkeep import (
     adopt_constitutions,
     hold_certificates,
@@ -116,202 +122,160 @@ class Broker:
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         self._state.router, self._state.streams = new_router(self._state), Streams(self._state)
         self._state.recording = new_recording(key.principal, settings, self._state.types)
+        self._state.dispatch = Dispatch(self._state)
         self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
         """Verify what was kept, and begin to dial other brokers."""
+        return self._do(self._start, now)
+
+    def _start(self, turn: Turn) -> None:
         state, kept = self._state, self._kept
         log, self._kept, self._log = self._log, {}, NO_LOG
-        started = Note("started", {"principal": str(state.principal), "address": state.settings.address})
+        turn.note("started", principal=str(state.principal), address=state.settings.address)
         meet_own_certificates(state)
-        reloaded = [*reload_kept(state, kept, now), *look_for_keys(state, list(state.types.sealed()), now)]
-        recorded: list[Effect] = []
+        reload_kept(state, kept, turn)
+        look_for_keys(state, list(state.types.sealed()), turn)
         if state.recording is not None:
-            recorded = state.recording.reload(kept, log, state.routes.seen, random=state.random)
-        recorded += recheck_own_interests(state, now)
-        return self._finished([started, *reloaded, *recorded, *state.router.start(now)], now)
+            state.recording.reload(kept, log, state.routes.seen, turn, random=state.random)
+        recheck_own_interests(state, turn)
+        state.router.start(turn)
 
     def handle(self, happened: Input, now: Instant) -> list[Effect]:
         """Take one input on; rights and leases that have ended by `now` end first."""
-        effects = self.take_on(happened, now)
-        if self._state.rest:
-            effects += self._all_the_rest(now)
-        return self.signed(effects)
+        turn = self.turn(now)
+        turn.take((happened,))
+        return turn.all()
 
-    def signed(self, effects: list[Effect]) -> list[Effect]:
-        """Return the effects of a turn: what it sealed under one signature, what it delivers on record."""
-        state = self._state
-        ledger = state.disclosures
-        if state.streams.signing:
-            effects = state.streams.signing.signed(effects, state.recording)
-        return effects if ledger is None else [*ledger.entries(), *effects]
+    def turn(self, now: Instant) -> BrokerTurn:
+        """Begin a turn, for a runtime that sends each part of it before the next one is worked out."""
+        return BrokerTurn(self, now)
 
-    def take_on(self, happened: Input, now: Instant) -> list[Effect]:
-        """Take one of several inputs of a turn on; `signed` has to see the effects of all of them."""
-        state = self._state
-        if state.rest:
-            return [*self._all_the_rest(now), *self.take_on(happened, now)]
-        is_due = state.timers.is_due(now) and not state.is_draining  # then all links are closed
-        effects = run_expired_timers(state, now) if is_due else []
+    def _do(self, work: Callable[[Turn], None], now: Instant) -> list[Effect]:
+        """Do something that no input has asked for."""
+        turn = BrokerTurn(self, now)
+        work(turn)
+        self._follow(turn)
+        return turn.all()
+
+    # ------------------------------------------------------------ one input after the other
+
+    def _take(self, happened: Input, turn: Turn) -> None:  # noqa: PLR0912 - a case for each input
+        """Take one input on, behind what is left of the one before."""
+        state, now = self._state, turn.now
+        while turn.parts:
+            self._go_on(turn)
+        if state.timers.is_due(now) and not state.is_draining:  # then all links are closed
+            run_expired_timers(state, turn)
         if type(happened) is Received and (link := state.links.get(happened.link)) is not None:
-            effects += self._received(link, happened.data, now)  # nearly always
-            return self._completed(effects, now)
+            self._receive(link, happened.data, turn)  # nearly always
+            self._follow(turn)
+            return
         match happened:
             case Tick():
-                self._state.timers.woken()  # what was due has been done
+                state.timers.woken()  # what was due has been done
             case _ if self._is_of_key_manager(happened):
-                effects += handle_key_input(self._state, happened, now)
+                handle_key_input(state, happened, turn)
             case Received():
                 pass  # it was on its way when the link ended
-            case LinkOpened(link=number) if self._state.is_draining:
-                effects.append(Close(number, Shutdown.code))
+            case LinkOpened(link=number) if state.is_draining:
+                turn.add(Close(number, Shutdown.code))
             case LinkOpened():
-                effects += self._sessions.connected(happened, now)
+                self._sessions.connected(happened, turn)
             case LinkClosed(link=number):
-                effects += self._closed(self._state.links.get(number), now)
-                self._state.links.pop(number, None)
+                self._closed(state.links.get(number), turn)
+                state.links.pop(number, None)
             case DialFailed(address=address):
-                effects += self._state.router.dial_failed(address, now)
+                state.router.dial_failed(address, turn)
             case Recorded(upto=upto, problem=problem):
-                effects += receive_recorded(self._state, upto, now)
-                effects += go_on_with_rounds(self._state, now)
-                log_full(self._state, problem)
+                receive_recorded(state, upto, turn)
+                go_on_with_rounds(state, turn)
+                log_full(state, problem)
             case LogRead():
-                effects += receive_log_read(self._state, happened, now)
-                effects += serve_fetch(self._state, happened, now)
+                receive_log_read(state, happened, turn)
+                serve_fetch(state, happened, turn)
             case _:
                 assert_never(happened)
-        return self._completed(effects, now)
-
-    def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant) -> list[Effect]:
-        """Take the messages of one read on, as if one after the other; `signed` has to see the effects."""
-        effects, at = list[Effect](), 0
-        if len(data) == 1:
-            return self.take_on(Received(link, data[0]), now)
-        while at < len(data):
-            effects += self._all_the_rest(now)
-            messages = self._gathered(link, data[at:], now)
-            some = data[at : at + max(1, len(messages))]
-            together = self._taken_together(link, messages, some, now) if messages else None
-            if together is None:
-                for one in some:
-                    effects += self.take_on(Received(link, one), now)
-            else:
-                effects += together
-            at += len(some)
-        return effects
+        self._follow(turn)
 
     def _gathered(self, number: LinkId, data: Sequence[bytes], now: Instant) -> Sequence[Frames]:
         """Return the frames with which a read begins that may be taken on together; none if only one may."""
         state, link = self._state, self._state.links.get(number)
         if len(data) < 2 or link is None or not link.is_ready or not state.router.asks_filters_alone:
             return ()
-        is_quiet = not (state.timers.is_due(now) or state.statements.intake.shown_effects)
-        return gathered(data, is_client=link.role is Role.CLIENT) if is_quiet else ()
+        if state.timers.is_due(now):
+            return ()
+        return gathered(data, is_client=link.role is Role.CLIENT)
 
-    def _taken_together(
-        self, number: LinkId, messages: Sequence[Frames], data: Sequence[bytes], now: Instant
-    ) -> list[Effect] | None:
-        """Take frames of one stream on together; None if they do not fare alike."""
-        state, link = self._state, self._state.links[number]
-        turn = state.streams.turn(now)
+    def _take_together(
+        self, number: LinkId, messages: Sequence[Frames], data: Sequence[bytes], turn: Turn
+    ) -> bool:
+        """Take frames of one stream on together; False if they do not fare alike, and nothing has changed."""
+        state, link, said = self._state, self._state.links[number], turn.mark()
         try:
             if link.role is Role.CLIENT:
                 state.streams.publish(link, messages, data, turn)  # type: ignore[arg-type]  # of publishers
             elif state.routes.is_current(number):
                 state.streams.carry(link, messages, data, turn)  # type: ignore[arg-type]  # of brokers
         except (Apart, MaiaError):
-            return None
-        link.heard_at, link.silent_rounds = now, 0
-        return self._completed(turn.effects, now)
+            turn.drop(said)
+            return False
+        link.heard_at, link.silent_rounds = turn.now, 0
+        self._follow(turn)
+        return True
 
-    def go_on(self, now: Instant) -> list[Effect] | None:
-        """Do more of what the last input left to do; None if nothing is left."""
-        state = self._state
-        if not state.rest:
-            return None
-        rest = state.rest.popleft()
-        link = state.links.get(rest.link)
+    def _go_on(self, turn: Turn) -> None:
+        """Do the next part of what an input has left to do."""
+        part, said = turn.parts.popleft(), turn.mark()
         try:
-            effects = rest.work()
+            part.work(turn)
         except MaiaError as problem:
+            link = self._state.links.get(part.link)
             if link is None:
                 raise
-            effects = self._blamed(link, problem, now)
-        return self._completed(effects, now)
+            turn.drop(said)
+            self._blame(link, problem, turn)
+        self._follow(turn)
 
-    def _all_the_rest(self, now: Instant) -> list[Effect]:
-        effects: list[Effect] = []
-        while (more := self.go_on(now)) is not None:
-            effects += more
-        return effects
+    def _receive(self, link: Link, data: bytes, turn: Turn) -> None:
+        if link.stage is Stage.CLOSING:
+            return  # it was on its way when the link ended
+        said, sessions = turn.mark(), self._sessions
+        try:
+            sessions.turn = turn
+            effects, message = sessions.receive(link, data, turn.now)
+            turn.add(*effects)
+            if message is not None:
+                self._hear(link, message, turn, data)
+        except MaiaError as problem:
+            turn.drop(said)
+            self._blame(link, problem, turn)
+        turn.put_first(said)
 
-    def evidence_changed(self, now: Instant) -> list[Effect]:
-        """Decide all entries again; what is no longer permitted ends."""
-        return self._finished(recheck_everything(self._state, now), now)
+    def _hear(self, link: Link, message: Message | Established, turn: Turn, data: bytes) -> None:
+        if isinstance(message, Bye):
+            peer, role, code = str(link.peer), link.role.value, message.code
+            turn.note("bye", link=link.id, peer=peer, role=role, code=code)
+            turn.add(Close(link.id, code))
+            forget_link(self._state, link, turn, f"it says: {message.message} [{code}]")
+        elif isinstance(message, Established):
+            self._sessions.ready(link, turn)
+        else:
+            self._state.dispatch.answer(link, message, turn, data)
 
-    def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
-        """Put these certificates in the place of the broker's own, as when they were renewed."""
-        return self._finished(hold_certificates(self._state, certificates, now), now)
+    def _blame(self, link: Link, problem: MaiaError, turn: Turn) -> None:
+        """End a link on whose behalf something failed."""
+        forget_frames(problem)
+        turn.count("maia_links_refused_total", code=problem.code)
+        close_link(self._state, link, problem, turn)
 
-    def learn(self, definitions: Mapping[str, bytes], now: Instant) -> list[Effect]:
-        """Answer questions about these types too, and look for their keys, as if they had been kept."""
-        state = self._state
-        learned = state.types.reload(definitions, now)
-        learned += [
-            *look_for_keys(state, list(state.types.sealed()), now),
-            *recheck_own_interests(state, now),
-        ]
-        return self._finished(learned, now)
-
-    def join(self, seeds: tuple[str, ...], now: Instant) -> list[Effect]:
-        """Join the network through these brokers from now on."""
-        return self._finished(peers.join(self._state, seeds, now), now)
-
-    def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
-        """Put these constitutions of quorums in the place of those known before."""
-        return self._finished(adopt_constitutions(self._state, constitutions, now), now)
-
-    def identify(self, identity: SignedIdentity, now: Instant) -> list[Effect]:
-        """Show this statement about the broker from now on, as when it was renewed."""
-        return self._finished(show_own_identity(self._state, identity, self._state.links.values()), now)
-
-    def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
-        """Return certificates in use here that demand a statement which is not at hand."""
-        return certificates_without_statement(self._state)
-
-    def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
-        """Accept statements that were fetched for this broker."""
-        return self._finished(receive_fetched(self._state, statements, now), now)
-
-    def take_challenges(self) -> list[Challenged]:
-        """Return what key managers want to have vouched for, of this broker's own certificates."""
-        keys = self._state.keys
-        taken, keys.challenges = keys.challenges, []
-        return taken
-
-    def vouch(self, number: int, answers: Iterable[SignedStatement], now: Instant) -> list[Effect]:
-        """Bring a key manager the answers to a challenge: as many as there are, or none."""
-        return self._finished(self._state.keys.member.vouch(number, answers), now)
-
-    @property
-    def deliveries(self) -> DeliveryTally:
-        """Return how many rows were delivered so far, and how long that took."""
-        return self._state.delivered
-
-    def status(self, now: Instant) -> dict[str, object]:
-        """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""
-        return status_of(self._state, now)
-
-    def drain(self, now: Instant) -> list[Effect]:
-        """Leave: say goodbye on every link, and keep what helps the next start."""
-        state = self._state
-        state.is_draining = True
-        effects = [*state.router.leave(now), *leave_managers(state), *keep_what_changed(state)]
-        for link in list(state.links.values()):
-            effects += part_from(state, link, Shutdown("this broker is being stopped"))
-        return self._finished(effects, now)
+    def _closed(self, link: Link | None, turn: Turn) -> None:
+        """Take back what hung on a link, which is known until then: one thing may stand for another."""
+        if link is not None:
+            turn.note("disconnected", link=link.id, peer=str(link.peer), role=link.role.value)
+            if link.stage is not Stage.CLOSING:
+                forget_link(self._state, link, turn)
 
     def _is_of_key_manager(self, happened: Input) -> bool:
         """Say whether something happened on the way to a key manager, which belongs to the key member."""
@@ -324,76 +288,163 @@ class Broker:
             case _:
                 return False
 
-    def _received(self, link: Link, data: bytes, now: Instant) -> list[Effect]:
-        if link.stage is Stage.CLOSING:
-            return []  # it was on its way when the link ended
-        state = self._state
-        try:
-            effects, message = self._sessions.receive(link, data, now)
-            if message is not None:
-                effects += self._said(link, message, now, data)
-        except MaiaError as problem:
-            effects = self._blamed(link, problem, now)
-        intake = state.statements.intake
-        if not intake.shown_effects:
-            return effects
-        shown, intake.shown_effects = intake.shown_effects, []
-        return [*shown, *effects]
-
-    def _said(self, link: Link, message: Message | Established, now: Instant, data: bytes) -> list[Effect]:
-        if isinstance(message, Bye):
-            fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": message.code}
-            gone = forget_link(self._state, link, now, f"it says: {message.message} [{message.code}]")
-            return [Note("bye", fields), Close(link.id, message.code), *gone]
-        if isinstance(message, Established):
-            return self._sessions.ready(link, now)
-        return answer(self._state, link, message, now, data)
-
-    def _blamed(self, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
-        """End a link on whose behalf something failed."""
-        forget_frames(problem)
-        refused = Count("maia_links_refused_total", labels={"code": problem.code})
-        return [refused, *close_link(self._state, link, problem, now)]
-
-    def _closed(self, link: Link | None, now: Instant) -> list[Effect]:
-        """Take back what hung on a link, which is known until then: one thing may stand for another."""
-        if link is None:
-            return []
-        gone = Note("disconnected", {"link": link.id, "peer": str(link.peer), "role": link.role.value})
-        return [gone, *([] if link.stage is Stage.CLOSING else forget_link(self._state, link, now))]
-
-    def _finished(self, effects: list[Effect], now: Instant) -> list[Effect]:
-        return self.signed([*self._completed(effects, now), *self._all_the_rest(now)])
-
-    def _completed(self, effects: list[Effect], now: Instant) -> list[Effect]:
-        """Put what must be kept first, and ask for the next moment."""
+    def _follow(self, turn: Turn) -> None:
+        """Do what follows from what an input, or a part of one, has changed."""
         state = self._state
         if state.keys.is_touched:
-            effects += own_rights_changed(state, now)
+            own_rights_changed(state, turn)
         if state.statements.new:
-            effects += subscribe_to_issuers(state, now)
+            subscribe_to_issuers(state, turn)
         if state.impairments.changed:
-            effects += warn_of_impairments(state, now)
+            warn_of_impairments(state, turn)
         if state.syncs.next or state.syncs.not_received:
-            effects += go_on_with_syncs(state, now)
+            go_on_with_syncs(state, turn)
         if state.catch_up.is_changed:
-            effects += begin_due_rounds(state, now)
-            effects += tell_gaps(state, now)
+            begin_due_rounds(state, turn)
+            tell_gaps(state, turn)
         routes = state.routes
         if routes.is_changed or routes.is_sooner or routes.is_sent:
-            schedule_upkeep(state, now)
-        is_to_be_thinned = state.repeated.due_at <= now
+            schedule_upkeep(state, turn.now)
+
+    def _leave(self, turn: Turn) -> list[Effect]:
+        """Return what leaves with a part of a turn: counted, thinned, signed, and on record."""
+        state, effects = self._state, turn.part()
+        is_to_be_thinned = state.repeated.due_at <= turn.now
         for effect in effects:
             if type(effect) is Count:
                 state.counters[effect.name] += effect.amount
             elif type(effect) is Note:
                 is_to_be_thinned = True
         if is_to_be_thinned:
-            effects = state.repeated.thinned(effects, now)
+            effects = state.repeated.thinned(effects, turn.now)
         wake = None if state.is_draining else state.timers.promise_wake()
         if wake is not None:
             effects.append(WakeAt(wake))
-        if not state.to_keep:
-            return effects
-        kept, state.to_keep = state.to_keep, []
-        return kept + effects
+        if state.streams.signing:
+            effects = state.streams.signing.signed(effects, state.recording)
+        ledger = state.disclosures
+        return effects if ledger is None else [*ledger.entries(), *effects]
+
+    # ------------------------------------------------------------ what its operator does
+
+    def evidence_changed(self, now: Instant) -> list[Effect]:
+        """Decide all entries again; what is no longer permitted ends."""
+        return self._do(partial(recheck_everything, self._state), now)
+
+    def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+        """Put these certificates in the place of the broker's own, as when they were renewed."""
+        return self._do(partial(hold_certificates, self._state, certificates), now)
+
+    def learn(self, definitions: Mapping[str, bytes], now: Instant) -> list[Effect]:
+        """Answer questions about these types too, and look for their keys, as if they had been kept."""
+        state = self._state
+
+        def learn(turn: Turn) -> None:
+            state.types.reload(definitions, turn)
+            look_for_keys(state, list(state.types.sealed()), turn)
+            recheck_own_interests(state, turn)
+
+        return self._do(learn, now)
+
+    def join(self, seeds: tuple[str, ...], now: Instant) -> list[Effect]:
+        """Join the network through these brokers from now on."""
+        return self._do(partial(peers.join, self._state, seeds), now)
+
+    def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
+        """Put these constitutions of quorums in the place of those known before."""
+        return self._do(partial(adopt_constitutions, self._state, constitutions), now)
+
+    def identify(self, identity: SignedIdentity, now: Instant) -> list[Effect]:
+        """Show this statement about the broker from now on, as when it was renewed."""
+        return self._do(partial(show_own_identity, self._state, identity, self._state.links.values()), now)
+
+    def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
+        """Return certificates in use here that demand a statement which is not at hand."""
+        return certificates_without_statement(self._state)
+
+    def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+        """Accept statements that were fetched for this broker."""
+        return self._do(partial(receive_fetched, self._state, statements), now)
+
+    def take_challenges(self) -> list[Challenged]:
+        """Return what key managers want to have vouched for, of this broker's own certificates."""
+        keys = self._state.keys
+        taken, keys.challenges = keys.challenges, []
+        return taken
+
+    def vouch(self, number: int, answers: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+        """Bring a key manager the answers to a challenge: as many as there are, or none."""
+        return self._do(lambda turn: turn.add(*self._state.keys.member.vouch(number, answers)), now)
+
+    @property
+    def deliveries(self) -> DeliveryTally:
+        """Return how many rows were delivered so far, and how long that took."""
+        return self._state.delivered
+
+    def status(self, now: Instant) -> dict[str, object]:
+        """Return what an operator asks for: links, tables, leases, counters; no filter, no secret."""
+        return status_of(self._state, now)
+
+    def drain(self, now: Instant) -> list[Effect]:
+        """Leave: say goodbye on every link, and keep what helps the next start."""
+        return self._do(self._drain, now)
+
+    def _drain(self, turn: Turn) -> None:
+        state = self._state
+        state.is_draining = True
+        state.router.leave(turn)
+        turn.add(*state.keys.member.leave())
+        keep_what_changed(state, turn)
+        for link in list(state.links.values()):
+            part_from(state, link, Shutdown("this broker is being stopped"), turn)
+
+
+class BrokerTurn(Turn):
+    """A turn of one broker, as its runtime sees it."""
+
+    __slots__ = ("_broker", "_has_left")
+
+    def __init__(self, broker: Broker, now: Instant) -> None:
+        """Begin with no input."""
+        super().__init__(now)
+        self._broker, self._has_left = broker, False
+
+    def take(self, inputs: Sequence[Input]) -> None:
+        """Take one input on, or the messages of one read: the same as one after the other, and faster."""
+        said = self.mark()
+        try:
+            if len(inputs) == 1:
+                self._broker._take(inputs[0], self)
+            else:
+                self._take_read(inputs)
+        except Exception:
+            self.drop(said)
+            raise
+
+    def _take_read(self, inputs: Sequence[Input]) -> None:
+        broker, at, read = self._broker, 0, [one for one in inputs if isinstance(one, Received)]
+        link, data = read[0].link, [one.data for one in read]
+        while at < len(inputs):
+            while self.parts:
+                broker._go_on(self)
+            messages = broker._gathered(link, data[at:], self.now)
+            upto = at + max(1, len(messages))
+            if not messages or not broker._take_together(link, messages, data[at:upto], self):
+                for happened in inputs[at:upto]:
+                    broker._take(happened, self)
+            at = upto
+
+    def leave(self) -> list[Effect] | None:
+        """Return what leaves now; None if nothing is left to do. What was returned before is sent by then."""
+        if self._has_left:
+            if not self.parts:
+                return None
+            self._broker._go_on(self)
+        self._has_left = True
+        return self._broker._leave(self)
+
+    def all(self) -> list[Effect]:
+        """Return all that leaves, for a runtime that sends it at once."""
+        while self.parts:
+            self._broker._go_on(self)
+        return self._broker._leave(self)

@@ -7,7 +7,7 @@ a clock or a socket.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,6 @@ from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Held, Link, RepeatedNotes
 from maia.broker.settings import BrokerSettings
-from maia.broker.streams.run import Rest
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.subscriptions.route_sync import RouteSyncs
@@ -48,10 +47,11 @@ from maia.events import INSTANT_MIN, Instant, just_after, seconds_after
 from maia.sessions.admission import Places, RequestQuota
 from maia.sessions.challenges import ChallengeDesk
 from maia.views.open_periods import GroupRoom
-from maia.wire.effects import Effect, LinkId
+from maia.wire.effects import LinkId
 from maia.wire.names import network_to_bytes
 
 if TYPE_CHECKING:
+    from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
 
 __all__ = [
@@ -124,6 +124,8 @@ class BrokerState:
     """How interests spread and where frames go; the broker sets it before anything happens."""
     streams: Streams = field(init=False, repr=False)
     """What frames go through; set beside the router."""
+    dispatch: Dispatch = field(init=False, repr=False)
+    """Who answers which message; set behind them."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     identities: LinkIdentities = field(default_factory=LinkIdentities)
     """What the identity statements of links say, for requirements of publishers."""
@@ -147,10 +149,6 @@ class BrokerState:
     attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
     """The identity statements of publishers that came with their frames."""
     impairments: Impairments = field(default_factory=Impairments)
-    rest: deque[Rest] = field(default_factory=deque)
-    """What is left of the input at hand; see `Rest`."""
-    to_keep: list[Effect] = field(default_factory=list)
-    """What must be on disk before anything is said, whatever becomes of the input at hand."""
     summary_room: GroupRoom = field(default_factory=GroupRoom)
     """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)

@@ -65,24 +65,22 @@ from maia.broker.timers import (
     Upkeep,
     WithdrawEnded,
 )
+from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.sessions.session import ROUNDS_IN_A_LEASE
 from maia.types import Cover
-from maia.wire.effects import Count, Effect, Note
 
 
-def send_due_slots(state: BrokerState, now: Instant) -> list[Effect]:
+def send_due_slots(state: BrokerState, turn: Turn) -> None:
     """Fill the slots that have come."""
-    effects: list[Effect] = []
-    for type_id, cover in list(_published_here(state, now)):
-        slot = now // _length(cover)
+    for type_id, cover in list(_published_here(state, turn.now)):
+        slot = turn.now // _length(cover)
         last, state.cover.last[type_id] = state.cover.last.get(type_id), slot
         if last is not None and last < slot:
-            effects += _filled(state, type_id, now)
-    return effects
+            _fill(state, type_id, turn)
 
 
 def next_slot(state: BrokerState, now: Instant) -> Instant | None:
@@ -103,94 +101,103 @@ def _length(cover: Cover) -> int:
     return cover.every_ms * 1000
 
 
-def _filled(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def _fill(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     sealing, slots = state.types.sealing(type_id), state.cover
     assert sealing is not None  # noqa: S101 - it is covered
-    effects: list[Effect] = []
     slots.taking, slots.is_filled = type_id, False
     try:
         # A frame may turn out to be refused, or a repetition: then the next one has the slot.
         while not slots.is_filled and (waiting := slots.next_frame(type_id)) is not None:
-            effects += answer_waiting(state, *waiting, now)
+            answer_waiting(state, *waiting, turn)
     finally:
         slots.taking = None
     if not slots.is_filled:
-        turn = state.streams.turn(now)
         state.streams.send_cover(type_id, sealing, turn)
-        effects += turn.effects
-    return effects
 
 
-def run_expired_timers(state: BrokerState, now: Instant) -> list[Effect]:
+def run_expired_timers(state: BrokerState, turn: Turn) -> None:
     """End or recheck every lease, right and link whose timer has expired."""
-    effects: list[Effect] = []
-    if late_us := state.timers.lateness(now):
-        _forgive_if_late(state, late_us, now)
-    for timer in state.timers.expired(now):
-        effects += _run(state, timer, now)
-    return effects
+    if late_us := state.timers.lateness(turn.now):
+        _forgive_if_late(state, late_us, turn.now)
+    for timer in state.timers.expired(turn.now):
+        _run(state, timer, turn)
 
 
-def _run(  # noqa: PLR0912 - a case for each timer
-    state: BrokerState, timer: Timer, now: Instant
-) -> list[Effect]:
+def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:
     match timer:
         case Upkeep():
-            effects = [*state.router.maintain(now), *maintain_keys(state, now), *send_due_slots(state, now)]
-            effects += recheck_own_interests(state, now)
-            # What is to be kept soon goes along, so that a broker wakes once for both.
-            if state.keep_at is not None and state.keep_at <= seconds_after(now, state.settings.lease_s / 4):
-                state.keep_at = None
-                effects += [*keep_what_changed(state), *unsubscribe_from_issuers(state, now)]
-            return effects
+            _do_upkeep(state, turn)
         case KeepAlive():
-            return _keep_alive(state, now)
+            _keep_alive(state, turn)
         case Statements():
-            return [*recheck_statements(state, now), *verify_doubted(state, now), *overdue(state, now)]
+            recheck_statements(state, turn)
+            verify_doubted(state, turn)
+            overdue(state, turn)
         case SyncOverdue():
-            return end_overdue_syncs(state, now)
+            end_overdue_syncs(state, turn)
         case FetchMissed():
-            return look_at_rounds(state, now)
+            look_at_rounds(state, turn)
         case AnnounceWaiting():
-            return announce_waiting(state, now)
+            announce_waiting(state, turn)
         case MergeAnnounced():
-            return [*withdraw_ended(state, now), *merge_announced(state, timer.type_id, now)]
+            withdraw_ended(state, turn)
+            merge_announced(state, timer.type_id, turn)
         case WithdrawEnded():
-            return withdraw_ended(state, now)
+            withdraw_ended(state, turn)
         case OneTimeAnswers():
-            return look_at_unanswered(state, now)
+            look_at_unanswered(state, turn)
         case ClosePeriods():
-            return close_periods(state, timer.type_id, now)
+            close_periods(state, timer.type_id, turn)
         case _:
             link = state.links.get(timer.link)
-            if link is None or link.stage is Stage.CLOSING:
-                return []
+            if link is not None and link.stage is not Stage.CLOSING:
+                _run_for_link(state, link, timer, turn)
+
+
+def _run_for_link(
+    state: BrokerState,
+    link: Link,
+    timer: StateQueries | CatchUp | RecheckEntries | CheckLink | IdentityExpires,
+    turn: Turn,
+) -> None:
     match timer:
         case StateQueries():
-            return overdue(state, now)
+            overdue(state, turn)
         case CatchUp():
-            return advance_link(state, link.id, now)
+            advance_link(state, link.id, turn)
         case RecheckEntries():
-            return recheck_entries(state, link, now)
+            recheck_entries(state, link, turn)
         case CheckLink():
-            return _check_link(state, link, now)
+            _check_link(state, link, turn)
         case IdentityExpires():
-            return expire_identity(state, link, now)
+            expire_identity(state, link, turn)
 
 
-def recheck_everything(state: BrokerState, now: Instant) -> list[Effect]:
+def _do_upkeep(state: BrokerState, turn: Turn) -> None:
+    state.router.maintain(turn)
+    maintain_keys(state, turn)
+    send_due_slots(state, turn)
+    recheck_own_interests(state, turn)
+    # What is to be kept soon goes along, so that a broker wakes once for both.
+    if state.keep_at is not None and state.keep_at <= seconds_after(turn.now, state.settings.lease_s / 4):
+        state.keep_at = None
+        keep_what_changed(state, turn)
+        unsubscribe_from_issuers(state, turn)
+
+
+def recheck_everything(state: BrokerState, turn: Turn) -> None:
     """Decide every right again: evidence for or against any of them may have changed."""
     state.authoriser.evidence_changed()
     state.keys.evidence_changed()
     state.impairments.changed.update(state.types.sealed())
-    effects = [effect for type_id in state.types.sealed() for effect in state.keys.look_for(type_id, now)]
-    effects += recheck_own_interests(state, now)
+    for type_id in state.types.sealed():
+        state.keys.look_for(type_id, turn)
+    recheck_own_interests(state, turn)
     for link in list(state.links.values()):
         if link.is_ready:
-            effects += _recheck_connection(state, link, now)
+            _recheck_connection(state, link, turn)
         for entry in link.entries:
-            effects += recheck_entry(state, link, entry, now)
-    return effects
+            recheck_entry(state, link, entry, turn)
 
 
 # ------------------------------------------------------------ the broker
@@ -225,42 +232,42 @@ def begin_rounds(state: BrokerState, now: Instant) -> None:
         state.timers.add(KeepAlive(), seconds_after(now, state.settings.lease_s / ROUNDS_IN_A_LEASE))
 
 
-def _keep_alive(state: BrokerState, now: Instant) -> list[Effect]:
+def _keep_alive(state: BrokerState, turn: Turn) -> None:
     """Ping the silent peers, close the links of those that did not answer, and end a period of aggregation.
 
     Rounds are counted: moments do not tell a silent peer from a broker that slept.
     """
-    effects: list[Effect] = []
     for link in list(state.links.values()):
         if not link.is_ready:
             continue
         try:
-            effects += link.ping()
+            turn.add(*link.ping())
         except PeerSilent as problem:
-            effects += close_link(state, link, problem, now)
+            close_link(state, link, problem, turn)
     if state.links:
-        begin_rounds(state, now)
-    return [*effects, *withdraw_ended(state, now), *tune_aggregates(state, now)]
+        begin_rounds(state, turn.now)
+    withdraw_ended(state, turn)
+    tune_aggregates(state, turn)
 
 
-def _check_link(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def _check_link(state: BrokerState, link: Link, turn: Turn) -> None:
     if not link.is_ready:
-        return close_link(state, link, HandshakeTooSlow("the handshake took too long"), now)
-    effects = _recheck_connection(state, link, now)
-    if effects:
-        return effects
-    ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
-    return challenge_connection(state, link, now)
+        close_link(state, link, HandshakeTooSlow("the handshake took too long"), turn)
+    elif _recheck_connection(state, link, turn):
+        ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, turn.now))
+        challenge_connection(state, link, turn)
 
 
-def _recheck_connection(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def _recheck_connection(state: BrokerState, link: Link, turn: Turn) -> bool:
+    """Part from a peer whose right to connect has ended; say whether it has not."""
     assert link.connect is not None  # noqa: S101 - a link is ready only after its right was decided
     try:
-        link.connect = state.authoriser.still(link.connect, now)
+        link.connect = state.authoriser.still(link.connect, turn.now)
     except PolicyRefusal as problem:
-        return close_link(state, link, problem, now)
+        close_link(state, link, problem, turn)
+        return False
     state.statements.dependencies.note(link.id, link.connect.watched)
-    return []
+    return True
 
 
 def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
@@ -278,26 +285,24 @@ def _forgive_if_late(state: BrokerState, late_us: int, now: Instant) -> None:
         link.silent_rounds = 0
 
 
-def hold_certificates(
-    state: BrokerState, certificates: tuple[SignedCertificate, ...], now: Instant
-) -> list[Effect]:
+def hold_certificates(state: BrokerState, certificates: tuple[SignedCertificate, ...], turn: Turn) -> None:
     """Put these certificates in the place of the broker's own."""
     before = {one.id for one in state.settings.credentials}
     changed = before ^ {one.id for one in certificates}
     if not changed:
-        return []
+        return
     state.settings = replace(state.settings, credentials=certificates)
     state.own_credentials[:] = shown_to_every_peer(certificates)
-    asked = state.keys.hold(certificates, now)
+    state.keys.hold(certificates, turn)
     meet_own_certificates(state)
-    noted = Note("own-certificates", {"new": len(changed - before), "held": len(certificates)})
-    counted = Count("maia_own_certificates_changed_total")
-    return [*asked, *redecide_own_interests(state, changed, now), noted, counted]
+    redecide_own_interests(state, changed, turn)
+    turn.note("own-certificates", new=len(changed - before), held=len(certificates))
+    turn.count("maia_own_certificates_changed_total")
 
 
 def adopt_constitutions(
-    state: BrokerState, constitutions: tuple[VerifiedConstitution, ...], now: Instant
-) -> list[Effect]:
+    state: BrokerState, constitutions: tuple[VerifiedConstitution, ...], turn: Turn
+) -> None:
     """Ask these constitutions from now on: what rested on a member that was replaced ends at once."""
     known = {one.quorum: one for one in state.settings.constitutions}
     for one in constitutions:
@@ -310,16 +315,16 @@ def adopt_constitutions(
         known[one.quorum] = one
     in_force = tuple(known.values())
     if in_force == state.settings.constitutions:
-        return []
+        return
     state.settings = replace(state.settings, constitutions=in_force)
     state.authoriser.adopt(in_force)
     state.types.adopt(in_force)
     state.keys.adopt(in_force)
     named = ", ".join(f"{one.quorum} number {one.sequence}" for one in in_force)
-    effects = [Note("constitutions", {"in_force": named}), *recheck_everything(state, now)]
+    turn.note("constitutions", in_force=named)
+    recheck_everything(state, turn)
     for link in list(state.links.values()):
         if link.role is Role.BROKER and state.routes.is_current(link.id):
             # Its entries are proved again in a moment: its own edge may not have got the constitution.
             relied_on = tuple(state.statements.dependencies.certificates_on(link.id))
-            effects += state.router.doubt(link, relied_on, now)
-    return effects
+            state.router.doubt(link, relied_on, turn)

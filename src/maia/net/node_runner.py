@@ -15,6 +15,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, assert_never, runtime_checkable
 
@@ -36,7 +37,6 @@ from maia.wire.effects import (
     Input,
     Keep,
     LinkClosed,
-    LinkId,
     LinkOpened,
     LogAtStart,
     Note,
@@ -191,30 +191,43 @@ class Node(Protocol):
         ...
 
 
-@runtime_checkable
-class SigningNode(Node, Protocol):
-    """A node that signs what several inputs made it say with one signature."""
+class NodeTurn(Protocol):
+    """What several inputs that have come by now make a node do, part by part."""
 
-    def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
-        """Take one of several inputs on."""
+    def take(self, inputs: Sequence[Input], /) -> None:
+        """Take one input on, or the messages of one read."""
         ...
 
-    def signed(self, effects: list[Effect], /) -> list[Effect]:
-        """Return the effects of all of them, ready to be performed."""
-        ...
-
-    def go_on(self, now: Instant, /) -> list[Effect] | None:
-        """Do more of what the last input left to do; None if nothing is left."""
+    def leave(self) -> list[Effect] | None:
+        """Return what is to be done now; None if there is nothing more. What it returned before is done."""
         ...
 
 
 @runtime_checkable
-class ReadingNode(SigningNode, Protocol):
-    """A node that shares work between messages that arrive together."""
+class TurnTaker(Node, Protocol):
+    """A node that shares work between inputs, and has some of it done before it goes on with the rest."""
 
-    def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant, /) -> list[Effect]:
-        """Take the messages of one read on, as one after the other would be."""
+    def turn(self, now: Instant, /) -> NodeTurn:
+        """Begin with no input."""
         ...
+
+
+class _OneByOne:
+    """The turn of a node that takes its inputs on one after the other."""
+
+    __slots__ = ("_effects", "_handle", "_now")
+
+    def __init__(self, handle: Callable[[Input, Instant], list[Effect]], now: Instant) -> None:
+        self._handle, self._now = handle, now
+        self._effects: list[Effect] | None = []
+
+    def take(self, inputs: Sequence[Input], /) -> None:
+        for happened in inputs:
+            self._effects = [*(self._effects or ()), *self._handle(happened, self._now)]
+
+    def leave(self) -> list[Effect] | None:
+        effects, self._effects = self._effects, None
+        return effects
 
 
 class NodeRunner:
@@ -246,17 +259,12 @@ class NodeRunner:
         exception: its state may be torn, and its store is not. `by_statement`
         says which of its links are statement links; the others are TLS.
         """
-        self._take_on: Callable[[Input, Instant], list[Effect]] = node.handle
-        self._signed: Callable[[list[Effect]], list[Effect]] = lambda effects: effects
-        self._go_on: Callable[[Instant], list[Effect] | None] | None = None
-        self._take_on_read: Callable[[LinkId, Sequence[bytes], Instant], list[Effect]] | None = None
-        if isinstance(node, SigningNode):
-            self._take_on, self._signed, self._go_on = node.take_on, node.signed, node.go_on
-        if isinstance(node, ReadingNode):
-            self._take_on_read = node.take_on_read
+        self._begin: Callable[[Instant], NodeTurn] = (
+            node.turn if isinstance(node, TurnTaker) else partial(_OneByOne, node.handle)
+        )
         self._store: Store = MemoryStore() if store is None else store
         self._records: Records = QuietRecords() if records is None else records
-        self._clock, self._now = clock, clock()
+        self._clock = clock
         self._after_inputs = after_inputs
         self._inputs: deque[Input] = deque()
         self._is_busy = False
@@ -343,59 +351,55 @@ class NodeRunner:
     # -------------------------------------------------------- inputs
 
     def give(self, *happened: Input) -> None:
-        """Tell the node what happened; while it is busy, later things wait for their turn.
-
-        What it left to do of its inputs is done once what it has said is on its way.
-        """
+        """Tell the node what happened; while it is busy, later things wait for their turn."""
         inputs = self._inputs
         inputs.extend(happened)
         if self._is_busy:
             return
         self._is_busy = True
-        effects: list[Effect] | None
         try:
-            while True:
-                if len(inputs) == 1:
-                    effects = self._handled(inputs.popleft(), ())
-                elif inputs:
-                    effects = self._several_handled()
-                elif self._unflushed:
-                    self._flush()  # which may report a lost link to the node
-                    continue
-                elif self._go_on is None or (effects := self._rest(self._go_on)) is None:
-                    break
-                if effects or self._go_on is not None:  # a node that signs may have something on record
-                    self._perform(self._signed(effects))
+            while inputs or self._unflushed:
+                if inputs:
+                    self._take_turn()
+                self._flush()  # which may report a lost link to the node
         finally:
             self._is_busy = False
         if self._uncounted:
             self._count()
         self._after_inputs()
 
-    def _several_handled(self) -> list[Effect]:
-        effects: list[Effect] = []
-        room = _BATCH
+    def _take_turn(self) -> None:
+        """Let the node take on what has happened, and do what it asks for, part by part.
+
+        What it left to do of its inputs is done once what it has said before is on its way.
+        """
+        turn, room = self._begin(self._clock()), _BATCH
         while room > 0 and self._inputs:
-            happened = self._inputs.popleft()
-            data = self._read_with(happened, room) if type(happened) is Received else []
-            effects += self._handled(happened, data)
-            room -= max(1, len(data))
-        return effects
+            some = self._next_inputs(room)
+            self._take(turn, some)
+            room -= len(some)
+        while (effects := self._leave(turn)) is not None:
+            self._perform(effects)
+            self._flush()
 
-    def _read_with(self, first: Received, most: int) -> list[bytes]:
-        """Return what came on the same link right behind a message, with it; nothing if it came alone."""
+    def _next_inputs(self, most: int) -> list[Input]:
+        """Return the next input; a message with those that came on the same link right behind it."""
         inputs = self._inputs
-        if self._take_on_read is None or not inputs:
-            return []
-        data = [first.data]
-        while inputs and len(data) < most and type(inputs[0]) is Received and inputs[0].link == first.link:
-            data.append(inputs[0].data)
-            inputs.popleft()
-        return data if len(data) > 1 else []
+        first = inputs.popleft()
+        some = [first]
+        while (
+            inputs
+            and type(first) is Received
+            and len(some) < most
+            and type(inputs[0]) is Received
+            and inputs[0].link == first.link
+        ):
+            some.append(inputs.popleft())
+        return some
 
-    def _rest(self, go_on: Callable[[Instant], list[Effect] | None]) -> list[Effect] | None:
+    def _leave(self, turn: NodeTurn) -> list[Effect] | None:
         try:
-            return go_on(self._now)  # the moment of the input that it is the rest of
+            return turn.leave()
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded
             self._note_failure("Rest", problem)
             return []
@@ -410,23 +414,22 @@ class NodeRunner:
         if not was_busy:
             self.give()  # what happened meanwhile
 
-    def _handled(self, happened: Input, data: Sequence[bytes]) -> list[Effect]:
+    def _take(self, turn: NodeTurn, inputs: Sequence[Input]) -> None:
         """Let the node take an input on, or all messages of one read."""
-        now = self._now = self._clock()
         try:
-            if data and self._take_on_read is not None and type(happened) is Received:
-                return self._take_on_read(happened.link, data, now)
-            return self._take_on(happened, now)
+            turn.take(inputs)
         except Exception as problem:  # noqa: BLE001 - the outermost loop: recorded, and that link is closed
+            happened = inputs[0]
             self._note_failure(type(happened).__name__, problem)
             if self._stops_when_it_fails:
-                return []
+                return
             if isinstance(happened, LinkOpened | Received):
                 link = self.connections.find(happened.link)
                 if link is not None:
                     link.fail(problem)
-            # A node says at the end of each look when it wants the next one, and this look had no end.
-            return [WakeAt(Instant(self._clock() + SECOND))] if isinstance(happened, Tick) else []
+            elif isinstance(happened, Tick):
+                # A node says at the end of each look when it wants the next one, and this look had no end.
+                self._alarm.wake_at(Instant(self._clock() + SECOND))
 
     def _note_failure(self, what: str, problem: Exception) -> None:
         self._records.note("failed", {"input": what, "problem": _place_of(problem)})

@@ -17,6 +17,7 @@ from maia.broker import Broker
 from maia.broker.refusals import SignerNotEntitled
 from maia.broker.settings import LedgerSettings
 from maia.broker.subscriptions.registry import recheck_entry
+from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
@@ -181,18 +182,24 @@ def event(number: int, plate: str | None) -> dict:
 
 
 def one_by_one(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    effects = [effect for one in data for effect in broker.take_on(Received(link, one), NOW)]
-    return broker.signed([*effects, *broker._all_the_rest(NOW)])
+    return in_reads(broker, link, *([one] for one in data))
 
 
 def in_one_read(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
-    return broker.signed([*broker.take_on_read(link, data, NOW), *broker._all_the_rest(NOW)])
+    return in_reads(broker, link, data)
 
 
 def in_two_reads(broker: Broker, link: LinkId, data: list[bytes]) -> list[Effect]:
     half = len(data) // 2
-    effects = [*broker.take_on_read(link, data[:half], NOW), *broker.take_on_read(link, data[half:], NOW)]
-    return broker.signed([*effects, *broker._all_the_rest(NOW)])
+    return in_reads(broker, link, data[:half], data[half:])
+
+
+def in_reads(broker: Broker, link: LinkId, *reads: list[bytes]) -> list[Effect]:
+    turn = broker.turn(NOW)
+    for read in reads:
+        if read:
+            turn.take([Received(link, one) for one in read])
+    return turn.all()
 
 
 def said(effects: list[Effect]) -> dict[object, object]:
@@ -361,7 +368,7 @@ def test_a_sealed_event_that_cannot_be_sealed_goes_nowhere(what):
 @pytest.mark.parametrize("kind", ["plain", "on record", *SEALED])
 def test_events_of_one_read_are_taken_on_together(kind, monkeypatch):
     world = World(kind, [(True, ALWAYS), (False, FILTERS[1])])
-    monkeypatch.setattr(Broker, "take_on", None)  # the way of one by one
+    monkeypatch.setattr(Broker, "_take", None)  # the way of one by one
     read = world.read([("event", PLATES[0]), ("event", PLATES[1])] * 20)
     arrives, brokers = [(NEAR, world.camera.link, read)], []
     while arrives:
@@ -516,5 +523,5 @@ def test_a_right_that_still_holds_is_not_registered_again() -> None:
     state = world.broker(NEAR)._state
     link = state.links[world.reader.link]
     (entry,) = link.subscriptions.values()
-    recheck_entry(state, link, entry, NOW)
+    recheck_entry(state, link, entry, Turn(NOW))
     assert list(link.subscriptions.values()) == [entry]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from random import Random
 
 import pytest
@@ -13,10 +12,11 @@ from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.publication.transit import StreamOrder, Transit, from_carried
-from maia.broker.streams.run import Run, Turn
+from maia.broker.streams.run import Run
 from maia.broker.streams.sending import Deliveries
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers, class_key, routed_filter
+from maia.broker.turn import Turn
 from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Instant, PresentValue, frame_of
 from maia.policy import PublicationRefused, View, Window, see, shape
@@ -55,7 +55,7 @@ def delivered(audience: LocalSubscribers, transit: Transit) -> list[Effect]:
     type_id = EVENT_TYPE.type_id
     others = {}, LinkIdentities(), AttachedStatements(None), DeliveryTally()
     deliveries = Deliveries({type_id: audience}, StreamOrder(8), lambda _: (None, None), *others)
-    turn, run = Turn(Instant(0), deque()), Run(None, (Publish(1, 1, 0, transit.frame.rows, []),))
+    turn, run = Turn(Instant(0)), Run(None, (Publish(1, 1, 0, transit.frame.rows, []),))
     run.whole, run.columns = transit, (transit.columns(),)
     deliveries.of(type_id)(run, turn)
     return turn.effects

@@ -19,11 +19,11 @@ from support.simulated_city import LEASE_S, City
 @pytest.fixture(autouse=True)
 def asked_everything(monkeypatch):
     """After every turn of every broker: nothing is due before the moment for which upkeep is scheduled."""
-    completed, turns = Broker._completed, []
+    follow, turns = Broker._follow, []
 
-    def checked(broker, effects, now):
-        effects = completed(broker, effects, now)
-        state = broker._state
+    def checked(broker, turn):
+        follow(broker, turn)
+        state, now = broker._state, turn.now
         scheduled = state.timers.moment_of(Upkeep())
         due = {
             "routes": state.router.next_due(now),
@@ -40,9 +40,8 @@ def asked_everything(monkeypatch):
             f"upkeep is scheduled for {scheduled}, and at {now} due in {late}"
         )
         turns.append(now)
-        return effects
 
-    monkeypatch.setattr(Broker, "_completed", checked)
+    monkeypatch.setattr(Broker, "_follow", checked)
     yield
     assert turns
 

@@ -107,12 +107,13 @@ def test_other_brokers_are_told_of_a_revocation_before_it_is_acted_upon_here(net
     net.client(BILLING, at="Met broker", credentials=pool_with(net, story.right)).subscribe()
     broker, issuer = net.brokers["CCS broker"].broker, story.issuer
     revocation = statement_to_event(issuer.says.revoke(story.right))
-    first = broker.take_on(
-        publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind}), net.now
-    )
-    assert [type(decode(one.data)) for one in first if isinstance(one, Send)] == [Carried]
-    event = publication(net, story.camera, story.offer, sighting(), NUMBERPLATE_KINDS)
-    told = [decode(one.data) for one in broker.take_on(event, net.now) if isinstance(one, Send)]
+    stated = publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind})
+    turn = broker.turn(net.now)
+    turn.take([stated])
+    assert [type(decode(one.data)) for one in turn.effects if isinstance(one, Send)] == [Carried]
+    said = turn.mark()
+    turn.take([publication(net, story.camera, story.offer, sighting(), NUMBERPLATE_KINDS)])
+    told = [decode(one.data) for one in turn.since(said) if isinstance(one, Send)]
     assert [one.code for one in told if isinstance(one, Ended)] == ["POLICY-REVOKED"]
     assert not any(isinstance(one, Deliver) for one in told)
 
@@ -132,13 +133,11 @@ def test_holders_do_not_wait_for_the_disk_and_the_issuer_does(net: Net) -> None:
     story = Story(net)
     broker, issuer = net.brokers["CCS broker"].broker, story.issuer
     revocation = statement_to_event(issuer.says.revoke(story.right))
-    broker.take_on(
-        publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind}), net.now
-    )
-    turns: list[list[type]] = []
-    while (more := broker.go_on(net.now)) is not None:
-        turns.append([type(decode(one.data) if isinstance(one, Send) else one) for one in more])
-    first, *others = turns
+    turn, parts = broker.turn(net.now), list[list[type]]()
+    turn.take([publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind})])
+    while (part := turn.leave()) is not None:
+        parts.append([type(decode(one.data) if isinstance(one, Send) else one) for one in part])
+    _to_other_brokers, first, *others = parts
     assert Ended in first
     assert Keep not in first
     assert [one for some in others for one in some if one in (Keep, Published)] == [Keep, Published]

@@ -29,8 +29,10 @@ def publications(camera, count, *, first=0):
 
 def in_one_turn(net, running, inputs):
     """Let a broker take several inputs on, as the runtime does, and perform what it asks for."""
-    effects = [effect for one in inputs for effect in running.broker.take_on(one, net.now)]
-    ready = running.broker.signed([*effects, *running.broker._all_the_rest(net.now)])
+    turn = running.broker.turn(net.now)
+    for one in inputs:
+        turn.take((one,))
+    ready = turn.all()
     net._perform(running, ready)
     net.settle()
     return ready

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
+from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
@@ -215,7 +216,7 @@ def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monke
         patched.setattr(
             "maia.broker.sealed.rekeying.understood", lambda *_: pytest.fail("it is known already")
         )
-        keys_changed(state_of(ccs), net.type_id, net.now)
+        keys_changed(state_of(ccs), net.type_id, Turn(net.now))
     net.hold(ccs, None, LOCATION)
     assert net.known(ccs, of=third) == [AT_VICTORIA]
     net.hold(ccs, LOCATION)
@@ -236,10 +237,10 @@ def test_sealing_anew_is_done_in_steps():
     assert len(old) == 150
     held = net.ring(*EVERYTHING, epochs=(1, 2))
     state.sealed.ring_of = lambda asked: held
-    keys_changed(state, net.type_id, net.now)
+    keys_changed(state, net.type_id, Turn(net.now))
     assert sum(placed.epoch == 2 for placed in state.sealed.placed.values()) == TASKS_PER_STEP
     assert len(state.routes.book.entries(next(iter(state.routes.book.hops(net.key))), net.key)) == 150
-    net._perform(ccs, ccs.broker._finished([], net.now))
+    net._perform(ccs, ccs.broker._do(lambda turn: None, net.now))
     net.advance(1)
     assert {placed.epoch for placed in state.sealed.placed.values()} == {2}
     assert not old & {placed.entry_id for placed in state.sealed.placed.values()}

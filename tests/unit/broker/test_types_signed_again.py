@@ -8,6 +8,7 @@ import pytest
 
 from maia.broker.access.known_types import KEPT_TYPE, KnownTypes
 from maia.broker.settings import BrokerSettings
+from maia.broker.turn import Turn
 from maia.config.type_folder import latest, same_version_once
 from maia.credentials import Validity, VerificationCache
 from maia.events import SECOND, Instant
@@ -30,10 +31,11 @@ def kept(types: KnownTypes, one: SignedDefinition) -> dict[str, bool]:
     """Let a client hand a definition over; return what is kept and what is dropped on the disk by that."""
     found, handed = types.resolve(one.definition.name, [definition_to_bytes(one)], NOON)
     types.check(handed)
-    effects = types.accept(found, handed, set)
+    turn = Turn(NOON)
+    types.accept(found, handed, set, turn)
     return {
         effect.name.removeprefix(KEPT_TYPE): effect.data is not None
-        for effect in effects
+        for effect in turn.part()
         if isinstance(effect, Keep)
     }
 

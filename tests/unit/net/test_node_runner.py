@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -140,56 +140,53 @@ async def test_a_node_whose_state_must_not_tear_ends_with_its_first_error_and_sa
 
 
 @in_a_loop
-async def test_what_one_read_brings_is_one_turn_of_a_node_that_signs():
-    class Signing(Node):
-        def __init__(self) -> None:
-            super().__init__(echo)
-            self.turns: list[int] = []
-
-        def take_on(self, happened: Input, now: Instant) -> list[Effect]:
-            return self.handle(happened, now)
-
-        def signed(self, effects: list[Effect]) -> list[Effect]:
-            self.turns.append(len(effects))
-            return effects
-
-        def go_on(self, now: Instant) -> None:
-            return None
-
-    node, (listening, address) = Signing(), bind("127.0.0.1:0")
+async def test_what_one_read_brings_is_one_turn_of_a_node_that_takes_turns():
+    node, (listening, address) = Unhurried(), bind("127.0.0.1:0")
     runner = NodeRunner(node, KEY)
     async with runner.running():
         runner.listen(listening)
         async with stranger(KEY, address) as peer:
             peer.say(Ping(1), Ping(2), Ping(3))
             assert [await peer.hear() for _ in range(3)] == [Ping(1), Ping(2), Ping(3)]
-    assert max(node.turns) == 3
+    assert max(node.taken) == 3
 
 
 class Unhurried(Node):
-    """A node that answers each input with one message at once, and with another when it goes on."""
+    """A node that answers each input with one message at once, and with another in the next part."""
 
     def __init__(self, fails: bool = False) -> None:
         super().__init__(echo)
-        self.rest: list[Received] = []
         self.order: list[str] = []
-        self._fails = fails
+        self.taken: list[int] = []
+        self.fails = fails
 
-    def take_on(self, happened: Input, now: Instant) -> list[Effect]:
-        if isinstance(happened, Received):
-            self.rest.append(happened)
-            self.order.append("input")
-        return self.handle(happened, now)
+    def turn(self, now: Instant) -> UnhurriedTurn:
+        return UnhurriedTurn(self, now)
 
-    def signed(self, effects: list[Effect]) -> list[Effect]:
-        return effects
 
-    def go_on(self, now: Instant) -> list[Effect] | None:
+class UnhurriedTurn:
+    def __init__(self, node: Unhurried, now: Instant) -> None:
+        self.node, self.now = node, now
+        self.effects: list[Effect] | None = []
+        self.rest: list[Received] = []
+
+    def take(self, inputs: Sequence[Input]) -> None:
+        self.node.taken.append(len(inputs))
+        for happened in inputs:
+            if isinstance(happened, Received):
+                self.rest.append(happened)
+                self.node.order.append("input")
+            self.effects += self.node.handle(happened, self.now)
+
+    def leave(self) -> list[Effect] | None:
+        if self.effects is not None:
+            effects, self.effects = self.effects, None
+            return effects
         if not self.rest:
             return None
-        self.order.append("rest")
+        self.node.order.append("rest")
         left = self.rest.pop(0)
-        if self._fails:
+        if self.node.fails:
             raise ZeroDivisionError("a mistake of ours")
         return [Send(left.link, encode(Pong(1)))]
 

@@ -29,9 +29,9 @@ from maia.broker.access.authorisation import (
     certificates_of,
     memory_of,
 )
-from maia.broker.refusals import refusal_id
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
+from maia.broker.turn import Turn
 from maia.credentials import (
     ASSUMED_GOOD,
     Action,
@@ -52,7 +52,7 @@ from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor
 from maia.credentials.validity.validity_state import Once, one_time_tests
-from maia.errors import BrokenCredential, MaiaError
+from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import (
     NO_FACTS,
@@ -76,8 +76,7 @@ from maia.policy.decision import (
     NoChain,
 )
 from maia.predicates import attributes_of
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.effects import LinkId
 from maia.wire.messages import Changed
 
 _POOLS_MAX: Final = 2048
@@ -511,21 +510,14 @@ def forget_frames(problem: BaseException | None) -> None:
         problem = problem.__cause__ or problem.__context__
 
 
-def refusal_effects(problem: MaiaError, principal: Principal, **named: object) -> list[Effect]:
-    """Return the log line and the metric of a refusal: its code, never what it was compared with."""
-    fields: dict[str, object] = {"code": problem.code, "principal": str(principal), **named}
-    return [
-        Note("refused", {"refusal": refusal_id(fields), **fields}),
-        Count("maia_refused_total", labels={"code": problem.code}),
-    ]
-
-
-def limit_effects(link: LinkId, ref: int, right: Authorisation, before: Authorisation | None) -> list[Effect]:
+def tell_limit(
+    link: LinkId, ref: int, right: Authorisation, before: Authorisation | None, turn: Turn
+) -> None:
     """Tell the holder of a right, once, that a limit has cut it; and note and count that."""
     limit = right.terms.limit
     if limit is None or (before is not None and before.terms.limit == limit):
-        return []
+        return
     problem, until = GrantsLeftOut((limit,)), right.view.until
-    changed = Changed(ref, None if until is None else int(until), problem.code, problem.message)
-    fields = {"code": problem.code, "principal": str(right.principal), "why": problem.message}
-    return [Send(link, encode(changed)), Note("grants-left-out", fields), Count("maia_grants_left_out_total")]
+    turn.send(link, Changed(ref, None if until is None else int(until), problem.code, problem.message))
+    turn.note("grants-left-out", code=problem.code, principal=str(right.principal), why=problem.message)
+    turn.count("maia_grants_left_out_total")

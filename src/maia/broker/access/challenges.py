@@ -26,12 +26,12 @@ from maia.broker.sessions.links import (
 )
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.timers import OneTimeAnswers
+from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
 from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, request_digest
 from maia.sessions.challenges import CONNECTION, Asked
-from maia.wire.effects import Count, Effect
 from maia.wire.messages import Hello
 
 CONNECTING: Final = None
@@ -46,49 +46,51 @@ def challenge_request(
     request: Request,
     pool: tuple[SignedCertificate, ...],
     held: HeldRequest | Hello,
-    now: Instant,
-) -> list[Effect]:
-    """Ask a client to have its certificates vouched for, if a request or hello needs that; else nothing."""
+    turn: Turn,
+) -> bool:
+    """Ask a client to have its certificates vouched for, if a request or hello needs that; say whether so."""
+    now = turn.now
     beyond = None  # what is to be seen without any answers
     if not isinstance(held, Hello):
         with suppress(PolicyRefusal):
             beyond = state.authoriser.decide(request, pool, now, link.remote).view
     wanted = state.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
     if not wanted:
-        return []
+        return False
     # Each answer costs a signature check: the quota pays for them before they are asked for.
     state.quota.spend(link.peer, now, requests=len(wanted))
     ref = CONNECTING if isinstance(held, Hello) else held.message.id
-    return _challenged(state, link, ref, request, held, wanted, now)
+    _challenge(state, link, ref, request, held, wanted, turn)
+    return True
 
 
-def challenge_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+def challenge_entry(state: BrokerState, link: Link, entry: Entry, turn: Turn) -> None:
     """Ask a client to have vouched anew for an entry, or for what it could depend on besides."""
-    return _challenged_again(state, link, entry.ref, entry.right, now)
+    _challenge_again(state, link, entry.ref, entry.right, turn)
 
 
-def challenge_connection(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def challenge_connection(state: BrokerState, link: Link, turn: Turn) -> None:
     """Ask a client to have its right to connect vouched for anew, if it depends on an answer."""
     right = link.connect
     is_asked = state.one_time.is_asked(link.id, CONNECTING)
-    if right is None or right.vouched is None or now < right.vouched.ask_at or is_asked:
-        return []
-    return _challenged_again(state, link, CONNECTING, right, now)
+    if right is None or right.vouched is None or turn.now < right.vouched.ask_at or is_asked:
+        return
+    _challenge_again(state, link, CONNECTING, right, turn)
 
 
-def _challenged_again(
-    state: BrokerState, link: Link, ref: int | None, right: Authorisation, now: Instant
-) -> list[Effect]:
-    beyond = None if right.vouched is not None else right.view
+def _challenge_again(
+    state: BrokerState, link: Link, ref: int | None, right: Authorisation, turn: Turn
+) -> None:
+    now, beyond = turn.now, None if right.vouched is not None else right.view
     wanted = state.authoriser.demanded(right.request, right.pool, now, right.terms.remote, beyond=beyond)
     if not wanted:
-        return []
+        return
     try:
-        return _challenged(state, link, ref, right.request, HeldEntry(right.pool), wanted, now)
+        _challenge(state, link, ref, right.request, HeldEntry(right.pool), wanted, turn)
     except TooManyQuestions as problem:
         look = ask_to_look_at_link if ref is CONNECTING else ask_to_recheck
         look(state, link, seconds_after(now, _NO_ROOM_S))
-        return [Count("maia_refused_total", labels={"code": problem.code})]
+        turn.count("maia_refused_total", code=problem.code)
 
 
 def is_to_be_asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> bool:
@@ -97,18 +99,18 @@ def is_to_be_asked_again(state: BrokerState, link: Link, entry: Entry, now: Inst
     return vouched is not None and vouched.ask_at <= now and not state.one_time.is_asked(link.id, entry.ref)
 
 
-def _challenged(
+def _challenge(
     state: BrokerState,
     link: Link,
     ref: int | None,
     request: Request,
     held: Held,
     wanted: frozenset[Once],
-    now: Instant,
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     shown = CONNECTION if ref is CONNECTING else ref
     asked = Asked(link.peer, link.id, ref, shown, request_digest(request), held)
     seconds_max = None if link.is_ready else state.settings.limits.handshake_s
-    challenge = state.one_time.ask(asked, wanted, now, seconds_max=seconds_max)
+    challenge = state.one_time.ask(asked, wanted, turn.now, seconds_max=seconds_max)
     state.timers.add(OneTimeAnswers(), challenge.until)
-    return challenge.effects()
+    turn.add(*challenge.effects())

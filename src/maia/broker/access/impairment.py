@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, LogFull, NoKeys, NoSecret
 from maia.broker.sessions.links import Entry, Link, Role, Subscription
 from maia.broker.state import ROUTE, BrokerState, seconds_after
+from maia.broker.turn import Turn
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.expressions.syntax import is_keyed
@@ -22,8 +23,6 @@ from maia.policy.answers import RestrictionUnanswered, unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, Note, Send
 from maia.wire.messages import Warned
 
 KeyLack: TypeAlias = NoKeys | KeyServerAway | KeysAwaited
@@ -64,23 +63,25 @@ def key_lack(state: BrokerState, type_id: bytes, now: Instant) -> NoKeys | KeySe
     return KeyServerAway(f"{away} does not answer: start it, or {cure}")
 
 
-def dial_or_lack(state: BrokerState, type_id: bytes, now: Instant) -> tuple[list[Effect], KeyLack | None]:
-    """Return why a new publisher of a type is to be refused, and what goes along with that.
+def dial_or_lack(state: BrokerState, type_id: bytes, turn: Turn) -> KeyLack | None:
+    """Return why a new publisher of a type is to be refused, and let the log know.
 
     A key server that was away is dialled again instead, unless it was a moment ago: frames wait for that.
     """
-    lack = key_lack(state, type_id, now)
-    if isinstance(lack, KeyServerAway) and (dialled := state.keys.dial_again(type_id, now)):
-        return dialled, None
-    return ([] if lack is None else _noted(state, type_id, lack)), lack
+    lack = key_lack(state, type_id, turn.now)
+    if isinstance(lack, KeyServerAway) and state.keys.dial_again(type_id, turn):
+        return None
+    if lack is not None:
+        _log_change(state, type_id, lack, turn)
+    return lack
 
 
 # ------------------------------------------------------------ warnings
 
 
-def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+def warn(state: BrokerState, link: Link, entry: Entry, turn: Turn) -> None:
     """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
-    type_id = entry.right.event_type.type_id
+    type_id, now = entry.right.event_type.type_id, turn.now
     lack: Unavailable | None = None
     if state.types.sealing(type_id) is not None:
         lack = key_lack(state, type_id, now) or await_keys(state, type_id, now)
@@ -89,40 +90,39 @@ def warn(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Eff
     problem = lack or _log_full(state, type_id) or _cut_off(state) or _secret_lack(state, entry)
     if problem is None and _are_keys_awaited(state, type_id, now):
         state.impairments.last.pop(type_id, None)  # whatever comes of it is news
-        return []
+        return
     if (None if problem is None else problem.message) == link.warned.get(entry.ref):
-        return []
+        return
     if problem is None:
         del link.warned[entry.ref]
-        return [Send(link.id, encode(Warned(entry.ref, None, "it can be served again")))]
+        turn.send(link.id, Warned(entry.ref, None, "it can be served again"))
+        return
     link.warned[entry.ref] = problem.message
-    warning = Send(link.id, encode(Warned(entry.ref, problem.code, problem.message)))
-    # Once for all types, or of its holder's right alone.
-    is_noted = isinstance(problem, CutOff | LogFull | NoSecret)
-    return [warning, *([] if is_noted else _noted(state, type_id, problem))]
+    turn.send(link.id, Warned(entry.ref, problem.code, problem.message))
+    # The others are noted once for all types, or are of their holder's right alone.
+    if not isinstance(problem, CutOff | LogFull | NoSecret):
+        _log_change(state, type_id, problem, turn)
 
 
-def warn_of_impairments(state: BrokerState, now: Instant) -> list[Effect]:
+def warn_of_impairments(state: BrokerState, turn: Turn) -> None:
     """Warn the holders of all that a change concerns, and let the log know."""
+    now = turn.now
     changed, state.impairments.changed = state.impairments.changed, set()
     changed = {type_id for type_id in changed if type_id == ROUTE or _note_change(state, type_id, now)}
     if not changed:
-        return []
-    effects: list[Effect] = []
+        return
     for link in list(state.links.values()):
         if link.role is Role.CLIENT and link.is_ready:
             for entry in link.entries:
                 if ROUTE in changed or entry.right.event_type.type_id in changed:
-                    effects += warn(state, link, entry, now)
+                    warn(state, link, entry, turn)
     for type_id in sorted(changed & state.impairments.noted.keys() - {ROUTE}):
         # Of a type that no client has asked for here, nothing is missed: brokers carry what they cannot read.
         problem = key_lack(state, type_id, now) or await_keys(state, type_id, now)
         if problem is not None or not _are_keys_awaited(state, type_id, now):
-            effects += _noted(state, type_id, problem)
-    return [
-        *effects,
-        *(_noted(state, ROUTE, _log_full(state) or _cut_off(state)) if ROUTE in changed else []),
-    ]
+            _log_change(state, type_id, problem, turn)
+    if ROUTE in changed:
+        _log_change(state, ROUTE, _log_full(state) or _cut_off(state), turn)
 
 
 def late_keys(state: BrokerState, now: Instant) -> set[bytes]:
@@ -293,14 +293,15 @@ def _cut_off(state: BrokerState) -> CutOff | None:
     )
 
 
-def _noted(state: BrokerState, about: bytes, problem: Unavailable | None) -> list[Effect]:
-    """Return the line of the log about a change, if it is one."""
+def _log_change(state: BrokerState, about: bytes, problem: Unavailable | None, turn: Turn) -> None:
+    """Write the line of the log about a change, if it is one."""
     noted = state.impairments.noted
     if noted.get(about) == (None if problem is None else problem.message):
-        return []
+        return
     fields = {} if about == ROUTE else {"type": about.hex()}
     if problem is None:
         del noted[about]
-        return [Note("unimpaired", fields)]
+        turn.note("unimpaired", **fields)
+        return
     noted[about] = problem.message
-    return [Note("impaired", {**fields, "code": problem.code, "message": problem.message})]
+    turn.note("impaired", **fields, code=problem.code, message=problem.message)

@@ -17,6 +17,7 @@ from typing import Final
 
 from maia.broker.refusals import TypesFull, UnknownType
 from maia.broker.settings import BrokerSettings
+from maia.broker.turn import Turn
 from maia.credentials import Budget, NetworkName, TypeName, VerificationCache, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
@@ -33,7 +34,7 @@ from maia.types import (
     verify_definition,
 )
 from maia.types.definition import tree_root
-from maia.wire.effects import Effect, Keep, Note
+from maia.wire.effects import Keep
 
 KEPT_TYPE = "type/"
 """How the names under which definitions are kept begin."""
@@ -177,44 +178,52 @@ class KnownTypes:
             histories[version.type_id] = self._history(version, histories).remember(version)
 
     def accept(
-        self, accepted: VerifiedType, handed_over: Iterable[VerifiedType], in_use: Callable[[], Set[bytes]]
-    ) -> list[Effect]:
-        """Remember the versions behind a request that was permitted; `in_use` are types that have to stay."""
+        self,
+        accepted: VerifiedType,
+        handed_over: Iterable[VerifiedType],
+        in_use: Callable[[], Set[bytes]],
+        turn: Turn,
+    ) -> bool:
+        """Remember the versions behind a request that was permitted, and say whether that changed anything.
+
+        `in_use` are types that have to stay.
+        """
         versions = tuple(handed_over)
         new = sum(version.name not in self._by_name for version in versions)
-        effects: list[Effect] = []
+        kept: list[Keep] = []
         if len(self._by_name) + new > self._limit:
             staying = in_use() | {accepted.type_id, *(version.type_id for version in versions)}
             for version in self._by_name.values():
                 if version.type_id in staying:
                     staying |= {above.type_id for above in version.super_types}
-            effects += self._make_room(new, staying)
-        effects += self.remember(versions)
+            kept += self._make_room(new, staying)
+        kept += self._remember(versions)
         for type_id in (accepted.type_id, *(version.type_id for version in versions)):
             if type_id in self._versions:
                 self._versions[type_id] = self._versions.pop(type_id)
-        return effects
+        turn.keep(*kept)
+        return bool(kept)
 
-    def _make_room(self, new: int, staying: Set[bytes]) -> list[Effect]:
+    def _make_room(self, new: int, staying: Set[bytes]) -> list[Keep]:
         """Forget types until there is room, and some more, so that this is not done for each new one."""
         most = self._limit - new - self._limit // _FREED
-        effects: list[Effect] = []
+        gone: list[Keep] = []
         for type_id in [one for one in self._versions if one not in staying]:
             if len(self._by_name) <= most:
                 break
             self.generation += 1
             for name, version in self._versions.pop(type_id).items():
                 del self._by_name[name]
-                effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", None))
+                gone.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", None))
             del self._histories[type_id]
             self._sealings.pop(type_id, None)
             self._on_record.discard(type_id)
             self._topics.pop(type_id, None)
-        return effects
+        return gone
 
-    def remember(self, versions: Iterable[VerifiedType]) -> list[Effect]:
-        """Remember versions, and keep those that are new; refuse more than there is room for."""
-        effects: list[Effect] = []
+    def _remember(self, versions: Iterable[VerifiedType]) -> list[Keep]:
+        """Remember versions, and return what keeps those that are new; refuse more than there is room for."""
+        kept: list[Keep] = []
         for version in versions:
             known = self._by_name.get(version.name)
             is_new = known is None
@@ -234,11 +243,11 @@ class KnownTypes:
             if version.definition.ledger:
                 self._on_record.add(version.type_id)
             if is_kept:  # also a version that was signed again, with certificates that hold for longer
-                effects += [] if known is None else [Keep(f"{KEPT_TYPE}{known.id.hex()}", None)]
-                effects.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", definition_to_bytes(version.signed)))
-        return effects
+                kept += [] if known is None else [Keep(f"{KEPT_TYPE}{known.id.hex()}", None)]
+                kept.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", definition_to_bytes(version.signed)))
+        return kept
 
-    def reload(self, kept: Mapping[str, bytes], now: Instant) -> list[Effect]:
+    def reload(self, kept: Mapping[str, bytes], turn: Turn) -> None:
         """Verify again what was kept before a restart; drop whatever does not hold, with a note."""
         waiting = {name: data for name, data in kept.items() if name.startswith(KEPT_TYPE)}
         problems: dict[str, MaiaError] = {}
@@ -247,16 +256,15 @@ class KnownTypes:
             is_moving = False
             for name, data in list(waiting.items()):
                 try:
-                    self.remember(self._verified([data], now))
+                    self._remember(self._verified([data], turn.now))
                 except MaiaError as problem:
                     problems[name] = problem
                 else:
                     is_moving = True
                     del waiting[name]
-        effects: list[Effect] = []
         for name in waiting:
-            effects += [Note("kept-dropped", {"name": name, "code": problems[name].code}), Keep(name, None)]
-        return effects
+            turn.note("kept-dropped", name=name, code=problems[name].code)
+            turn.add(Keep(name, None))
 
     def _verified(self, definitions: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
         verified: list[VerifiedType] = []

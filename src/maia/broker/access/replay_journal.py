@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.settings import BrokerLimits
+from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.effects import Effect, Keep, Note
+from maia.wire.effects import Keep
 from maia.wire.replays import ReplayMemory, record_of, records_to_bytes
 from maia.wire.requests import SignedRequest
 
@@ -50,16 +51,15 @@ class ReplayJournal:
         self._volumes: deque[_Volume] = deque()
         self.memory = self._memory()
 
-    def reload(self, kept: Mapping[str, bytes], *, now: Instant, latest: Instant) -> list[Effect]:
+    def reload(self, kept: Mapping[str, bytes], turn: Turn, *, latest: Instant) -> None:
         """Read back what was kept; no time stamp in it is later than `latest`.
 
-        If any of it is broken, nothing that was signed before `now` counts any more.
+        If any of it is broken, nothing that was signed before now counts any more.
         """
         names = sorted(name for name in kept if name.startswith(KEPT_REQUESTS))
         if not names:
-            return []
+            return
         self._number = max(_number_of(name) for name in names)
-        effects: list[Effect] = []
         try:
             self.memory = ReplayMemory.from_parts(
                 [kept[name] for name in names],
@@ -67,27 +67,27 @@ class ReplayJournal:
                 per_principal_max=self._limits.requests_remembered_per_principal,
             )
         except MaiaError as problem:
-            self.memory = self._memory(horizon=now)
-            effects.append(Note("kept-dropped", {"name": KEPT_REQUESTS, "code": problem.code}))
+            self.memory = self._memory(horizon=turn.now)
+            turn.note("kept-dropped", name=KEPT_REQUESTS, code=problem.code)
         # Written under a new name before the old ones go: a crash in between loses nothing.
         volume = self._new_volume(latest)
         volume.is_whole = True
-        effects.append(Keep(volume.name, self.memory.to_bytes()))
-        return effects + [Keep(name, None) for name in names]
+        turn.add(Keep(volume.name, self.memory.to_bytes()))
+        turn.add(*(Keep(name, None) for name in names))
 
-    def write(self, principal: Principal, signed: SignedRequest, oldest: Instant) -> list[Effect]:
+    def write(self, principal: Principal, signed: SignedRequest, oldest: Instant, turn: Turn) -> None:
         """Keep a request that was just remembered, and drop the volumes that `oldest` has left behind."""
         request = signed.request
         volume = self._open_volume(request.at)
         volume.records.append(record_of(principal, request.nonce, request.at))
         volume.newest = max(volume.newest, request.at)
-        dropped: list[Effect] = []
+        dropped: list[Keep] = []
         while len(self._volumes) > 1 and self._volumes[0].newest < oldest:
             left_behind = self._volumes.popleft()
             # What a dropped volume knew must stay refused, should the clock step back after a restart.
             volume.horizon = max(volume.horizon or left_behind.newest, left_behind.newest)
             dropped.append(Keep(left_behind.name, None))
-        return [Keep(volume.name, records_to_bytes(volume.records, volume.horizon)), *dropped]
+        turn.keep(Keep(volume.name, records_to_bytes(volume.records, volume.horizon)), *dropped)
 
     def _open_volume(self, at: Instant) -> _Volume:
         last = self._volumes[-1] if self._volumes else None

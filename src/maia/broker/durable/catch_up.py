@@ -31,6 +31,7 @@ from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import routed_filter
 from maia.broker.timers import FetchMissed
+from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant, seconds_after
@@ -39,7 +40,7 @@ from maia.routing.duplicates import ALL_ROWS
 from maia.sealing import LEVEL_NUMBERS, read_run, verify
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, decode_recorded, encode, encode_known
-from maia.wire.effects import Count, Effect, LinkId, Logged, LogRead, Note, ReadLog, Record, Send
+from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import (
     Carried,
     FetchLog,
@@ -79,42 +80,41 @@ class NotFetched(ProtocolViolation):
 # ------------------------------------------------------------ what arrives by itself
 
 
-def record_arrived(state: BrokerState, frame: Recorded, now: Instant) -> list[Effect]:
+def record_arrived(state: BrokerState, frame: Recorded, turn: Turn) -> None:
     """Record a frame that came from another broker, behind what was missed before it."""
     log = state.recording
     if log is None or not log.records(frame.type_id):
-        return []
-    progress = log.progress_of(frame.type_id, now)
-    begun: list[Effect] = []
+        return
+    progress = log.progress_of(frame.type_id, turn.now)
     if progress.round is None and not progress.held and _waits(log, progress, frame):
-        begun = _begun_for_gap(state, frame, progress, now)
-    is_held = log.progress[frame.type_id].round is not None or bool(progress.held)
-    return [*begun, *(_hold(progress, frame, now) if is_held else log.record(frame, now))]
+        _begin_for_gap(state, frame, progress, turn)
+    if log.progress[frame.type_id].round is not None or progress.held:
+        _hold(progress, frame, turn)
+    else:
+        log.record(frame, turn)
 
 
-def _hold(progress: Progress, frame: Recorded, now: Instant) -> list[Effect]:
+def _hold(progress: Progress, frame: Recorded, turn: Turn) -> None:
     size = _size_of(frame)
     if progress.is_over or progress.held_bytes + size > HELD_BYTES_MAX:
         progress.is_over = True
-        return [Count("maia_catch_up_overflows_total")]
+        turn.count("maia_catch_up_overflows_total")
+        return
     progress.held.append(frame)
     progress.held_bytes += size
-    progress.held_since = progress.held_since or now
-    return []
+    progress.held_since = progress.held_since or turn.now
 
 
-def _begun_for_gap(state: BrokerState, frame: Recorded, progress: Progress, now: Instant) -> list[Effect]:
+def _begin_for_gap(state: BrokerState, frame: Recorded, progress: Progress, turn: Turn) -> None:
     """Look for what is missing before a frame, unless that was in vain a moment ago."""
-    effects: list[Effect] = []
     again_at = None if progress.gap_at is None else seconds_after(progress.gap_at, _GAP_EVERY_S)
-    if again_at is None or again_at <= now:
-        progress.gap_at = now
-        effects = begin_round(state, frame.type_id, now)
+    if again_at is None or again_at <= turn.now:
+        progress.gap_at = turn.now
+        begin_round(state, frame.type_id, turn)
     else:
         _due(state, progress, again_at)
     if progress.round is None and progress.follows_gap(frame):
         progress.has_hole = progress.has_hole or progress.knows_stream(frame)
-    return effects
 
 
 def _waits(log: Recording, progress: Progress, frame: Recorded) -> bool:
@@ -141,14 +141,12 @@ def _takes_all(log: Recording, type_id: bytes) -> bool:
 # ------------------------------------------------------------ rounds
 
 
-def begin_due_rounds(state: BrokerState, now: Instant) -> list[Effect]:
+def begin_due_rounds(state: BrokerState, turn: Turn) -> None:
     """Follow each interest that went to a neighbour for the first time."""
     fresh, state.catch_up.fresh = state.catch_up.fresh, set()
     log = state.recording
-    if log is None:
-        return []
-    types = sorted(fresh & _of_interest(log))
-    return [effect for type_id in types for effect in begin_round(state, type_id, now, is_fresh=True)]
+    for type_id in [] if log is None else sorted(fresh & _of_interest(log)):
+        begin_round(state, type_id, turn, is_fresh=True)
 
 
 def ask_again_behind(state: BrokerState, link: LinkId) -> None:
@@ -163,40 +161,42 @@ def _of_interest(log: Recording) -> set[bytes]:
     return own | {cursor.type_id for cursor in log.cursors.values()}
 
 
-def begin_round(state: BrokerState, type_id: bytes, now: Instant, *, is_fresh: bool = False) -> list[Effect]:
+def begin_round(state: BrokerState, type_id: bytes, turn: Turn, *, is_fresh: bool = False) -> None:
     """Compare what is recorded of a type with the logs of the brokers that it comes from."""
-    log = state.recording
+    log, now = state.recording, turn.now
     if log is None or not log.records(type_id):
-        return []
+        return
     is_new = type_id not in log.progress
     progress = log.progress_of(type_id, now)
     if is_new:
         # After a restart it is known since when something may have been missed.
-        state.to_keep += log.once_safe(log.kept_progress())
+        log.keep_progress(turn)
     if progress.round is not None:
         progress.round.is_repeated = True
-        return []
+        return
     progress.next_at = None
     if state.blinded.is_blinded(type_id):
         # What travels in an envelope is not handed out again.
         was_cut, progress.is_cut = progress.is_cut, False
-        return report_missed(state, type_id, LogNotFetched(_BLINDED)) if was_cut else []
+        if was_cut:
+            report_missed(state, type_id, LogNotFetched(_BLINDED), turn)
+        return
     if not _targets(state, type_id):
-        effects = _recorded_behind(state, log, type_id, progress, now, is_patient=True)
+        _record_behind(state, log, type_id, progress, turn, is_patient=True)
         _due(state, progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
-        return effects
+        return
     progress.round = Round(seconds_after(now, ANSWERED_WITHIN_S))
     if is_fresh and (wait_s := state.router.question_wait_s):
         # Where interests take a while to spread, those that do not know of it yet are asked again.
         progress.round.again_at = seconds_after(now, wait_s)
-    return _ask(state, log, type_id, progress.round, now)
+    _ask(state, log, type_id, progress.round, turn)
 
 
-def _ask(state: BrokerState, log: Recording, type_id: bytes, under_way: Round, now: Instant) -> list[Effect]:
+def _ask(state: BrokerState, log: Recording, type_id: bytes, under_way: Round, turn: Turn) -> None:
     progress, links = log.progress[type_id], _targets(state, type_id)
     under_way.request = state.random(16)
     under_way.frames, under_way.places = [], {}
-    under_way.until = seconds_after(now, ANSWERED_WITHIN_S)
+    under_way.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
     places = list(progress.places.values())[-PLACES_MAX:]
     message = FetchLog(under_way.request, type_id, int(progress.since), places, progress.runs())
     request = FetchRequest(message, set(links), under_way.until)
@@ -204,47 +204,45 @@ def _ask(state: BrokerState, log: Recording, type_id: bytes, under_way: Round, n
     state.catch_up.passed_on[message.id] = None
     state.timers.add(FetchMissed(), under_way.until)
     data = encode(message)
-    asked = [Send(link, data) for link in links]
-    return [*asked, *([] if asked else _answered_if_all_are(state, (message.id, None), request, now))]
+    for link in links:
+        turn.send_bytes(link, data)
+    if not links:
+        _answer_if_all_have(state, (message.id, None), request, turn)
 
 
 def _targets(state: BrokerState, type_id: bytes, besides: LinkId | None = None) -> list[LinkId]:
     return sorted({one for one in state.router.towards_publishers(book_keys(type_id)) if one != besides})
 
 
-def go_on_with_rounds(state: BrokerState, now: Instant) -> list[Effect]:
+def go_on_with_rounds(state: BrokerState, turn: Turn) -> None:
     """Ask for more once what was fetched is safe: the disk says how fast a broker catches up."""
-    log, effects = state.recording, list[Effect]()
+    log = state.recording
     if log is None:
-        return []
+        return
     for type_id, progress in log.progress.items():
         under_way = progress.round
         if under_way is not None and under_way.resumes_at and under_way.resumes_at <= log.upto:
             under_way.resumes_at = 0
-            effects += _ask(state, log, type_id, under_way, now)
-    return effects
+            _ask(state, log, type_id, under_way, turn)
 
 
-def _page_ended(
-    state: BrokerState, log: Recording, type_id: bytes, request: FetchRequest, now: Instant
-) -> list[Effect]:
+def _end_page(state: BrokerState, log: Recording, type_id: bytes, request: FetchRequest, turn: Turn) -> None:
     """Record what came in answer to one request, and ask for more if there is more."""
     progress = log.progress[type_id]
     under_way = progress.round
     if under_way is None or under_way.request != request.message.id:
-        return []
-    if _lacks_rest(progress, under_way, under_way.frames, now):
-        return _ended(state, log, type_id, progress, now, is_answered=False)
-    effects, under_way.request, first = list[Effect](), b"", log.next_position
+        return
+    if _lacks_rest(progress, under_way, under_way.frames, turn.now):
+        _end_round(state, log, type_id, progress, turn, is_answered=False)
+        return
+    under_way.request, first = b"", log.next_position
     for frame in _in_order(under_way.frames):
         is_less = _is_part(frame, progress, under_way)
         is_behind = progress.follows_gap(frame) and progress.knows_stream(frame)
         if (is_less or is_behind) and _takes_all(log, type_id):
             progress.has_hole = True
-        recorded = log.record(frame, now)
-        effects += recorded
-        if any(isinstance(one, Record) for one in recorded):
-            effects.append(Count("maia_catch_up_frames_total"))
+        if log.record(frame, turn):
+            turn.count("maia_catch_up_frames_total")
     log.note_fetched(first)
     under_way.is_whole = under_way.is_whole and request.is_whole
     is_more = False
@@ -258,10 +256,11 @@ def _page_ended(
     while len(progress.places) > PLACES_MAX:
         del progress.places[next(iter(progress.places))]
     if not is_more:
-        return [*effects, *_ended(state, log, type_id, progress, now, is_answered=True)]
+        _end_round(state, log, type_id, progress, turn, is_answered=True)
+        return
     under_way.until = Instant(INSTANT_MAX)  # the disk takes as long as it takes
     under_way.resumes_at = log.next_position - 1
-    return [*effects, *go_on_with_rounds(state, now)]
+    go_on_with_rounds(state, turn)
 
 
 def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
@@ -298,70 +297,68 @@ def _in_order(frames: list[Recorded]) -> list[Recorded]:
     return [next(sorted_[identity_of(frame)[0]]) for frame in frames]
 
 
-def _ended(
+def _end_round(
     state: BrokerState,
     log: Recording,
     type_id: bytes,
     progress: Progress,
-    now: Instant,
+    turn: Turn,
     *,
     is_answered: bool,
-) -> list[Effect]:
+) -> None:
     """Record what waited for a round, and report what no broker has; or let it wait for the next round."""
-    under_way, progress.round = progress.round, None
+    under_way, progress.round, now = progress.round, None, turn.now
     if under_way is None:
-        return []
+        return
     is_answered = is_answered and not under_way.is_refused
     # A recorder that was there before, or any, has to answer before a gap counts as one.
     is_silent = bool(progress.places.keys() - under_way.places.keys()) or not under_way.places
-    effects: list[Effect] = []
     if is_answered:
         if progress.is_cut and not under_way.is_whole and not progress.has_hole:
-            effects += report_missed(state, type_id, LogNotFetched(_UNRECORDED))
+            report_missed(state, type_id, LogNotFetched(_UNRECORDED), turn)
         progress.is_cut = is_silent and bool(progress.places)
     is_patient = (
         not is_answered
         or (is_silent and _takes_all(log, type_id) and progress.holds_gap())
         or _lacks_rest(progress, under_way, progress.held, now)
     )
-    effects += _recorded_behind(state, log, type_id, progress, now, is_patient=is_patient)
+    _record_behind(state, log, type_id, progress, turn, is_patient=is_patient)
     if under_way.is_repeated or (progress.is_over and is_answered):
         progress.is_over = False
-        return [*effects, *begin_round(state, type_id, now)]
+        begin_round(state, type_id, turn)
+        return
     is_done = is_answered and not progress.is_cut and not progress.held
     progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))
     pause_s = min(progress.pause_s, _RETRY_S) if progress.held else progress.pause_s
     _due(state, progress, seconds_after(now, pause_s or EVERY_S))
     if under_way.again_at is not None:
         _due(state, progress, under_way.again_at)
-    return effects
 
 
-def _recorded_behind(
+def _record_behind(
     state: BrokerState,
     log: Recording,
     type_id: bytes,
     progress: Progress,
-    now: Instant,
+    turn: Turn,
     *,
     is_patient: bool,
-) -> list[Effect]:
+) -> None:
     """Record what is held, unless something that is missing before it may still come."""
-    since, effects = progress.held_since, list[Effect]()
-    if is_patient and since is not None and now < seconds_after(since, HOLD_S):
-        return []
+    since = progress.held_since
+    if is_patient and since is not None and turn.now < seconds_after(since, HOLD_S):
+        return
     for frame in progress.held:
         is_less = is_patient and isinstance(frame, Sealed) and progress.lacks_rest_of(frame)
         is_behind = progress.follows_gap(frame) and progress.knows_stream(frame)
         if (is_less or is_behind) and _takes_all(log, type_id):
             progress.has_hole = True
-        effects += log.record(frame, now)
+        log.record(frame, turn)
     progress.held.clear()
     progress.held_bytes, progress.held_since = 0, None
     if progress.has_hole:
         progress.has_hole = False
-        effects += report_missed(state, type_id, LogGap(_HOLE))
-    return effects
+        report_missed(state, type_id, LogGap(_HOLE), turn)
 
 
 def _due(state: BrokerState, progress: Progress, at: Instant) -> None:
@@ -370,30 +367,29 @@ def _due(state: BrokerState, progress: Progress, at: Instant) -> None:
         state.timers.add(FetchMissed(), at)
 
 
-def look_at_rounds(state: BrokerState, now: Instant) -> list[Effect]:
+def look_at_rounds(state: BrokerState, turn: Turn) -> None:
     """Give up what was not answered in time, ask what had to wait, and begin the rounds that are due."""
-    effects: list[Effect] = []
+    now = turn.now
     for key, request in list(state.catch_up.requests.items()):
         if request.until <= now and key[1] is not None:
             _forget_request(state, key)  # the asker gives up, too, and asks again
     log = state.recording
     if log is None:
-        return effects
+        return
     of_interest = _of_interest(log)
     for type_id, progress in list(log.progress.items()):
         under_way = progress.round
         if under_way is None:
             if progress.next_at is not None and progress.next_at <= now and type_id in of_interest:
-                effects += begin_round(state, type_id, now)
+                begin_round(state, type_id, turn)
         elif under_way.until <= now:
             _forget_request(state, (under_way.request, None))
-            effects += _given_up(state, log, type_id, now)
-    return effects
+            _give_up(state, log, type_id, turn)
 
 
-def forget_fetches_of(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
+def forget_fetches_of(state: BrokerState, link: LinkId, turn: Turn) -> None:
     """Expect no answer from a link that is gone, and answer nothing to it."""
-    catch_up, effects, log = state.catch_up, list[Effect](), state.recording
+    catch_up, log = state.catch_up, state.recording
     for type_id, asked in [one for one in catch_up.asked if one[1] == link]:
         catch_up.asked.discard((type_id, asked))
         if log is not None and type_id in log.progress:
@@ -402,15 +398,14 @@ def forget_fetches_of(state: BrokerState, link: LinkId, now: Instant) -> list[Ef
         if key[1] == link or link in request.waits_for:
             _forget_request(state, key)
             if key[1] is None and log is not None:
-                effects += _given_up(state, log, request.message.type_id, now)
-    return effects
+                _give_up(state, log, request.message.type_id, turn)
 
 
-def _given_up(state: BrokerState, log: Recording, type_id: bytes, now: Instant) -> list[Effect]:
+def _give_up(state: BrokerState, log: Recording, type_id: bytes, turn: Turn) -> None:
     """End a round without an answer: there will be another one."""
     progress = log.progress[type_id]
     progress.is_cut = True
-    return _ended(state, log, type_id, progress, now, is_answered=False)
+    _end_round(state, log, type_id, progress, turn, is_answered=False)
 
 
 # ------------------------------------------------------------ what no broker has
@@ -423,56 +418,58 @@ _BLINDED: Final = "this broker was cut off, and events of a blinded type are not
 _HOLE: Final = "a publisher's numbers leave something out: its broker refused it, or it was lost on the way"
 
 
-def report_missed(state: BrokerState, type_id: bytes, problem: MaiaError) -> list[Effect]:
+def report_missed(state: BrokerState, type_id: bytes, problem: MaiaError, turn: Turn) -> None:
     """Have every durable subscription of a type get a gap notice where the log is now."""
     log = state.recording
     for cursor in () if log is None else log.cursors.values():
         if cursor.type_id == type_id and log is not None:
             cursor.note_gap(log.next_position - 1, problem.code, problem.message)
-            state.to_keep.append(kept(cursor))
+            turn.keep(kept(cursor))
             state.catch_up.is_changed = True
-    noted = Note("events-missed", {"type": type_id.hex(), "code": problem.code})
-    return [noted, Count("maia_catch_up_missed_total", labels={"code": problem.code})]
+    turn.note("events-missed", type=type_id.hex(), code=problem.code)
+    turn.count("maia_catch_up_missed_total", code=problem.code)
 
 
 # ------------------------------------------------------------ requests of other brokers
 
 
-def receive_fetch_log(state: BrokerState, link: Link, message: FetchLog, now: Instant) -> list[Effect]:
+def receive_fetch_log(state: BrokerState, link: Link, message: FetchLog, turn: Turn) -> None:
     """Answer a neighbour with what is recorded here and behind this broker, as far as it may have it."""
     catch_up, key = state.catch_up, (message.id, link.id)
     of_link = sum(one == link.id for _, one in catch_up.requests)
     if key in catch_up.requests or (message.id, None) in catch_up.requests:
-        return [Send(link.id, encode(LogAnswered(message.id, is_whole=True)))]  # it came round in a circle
+        turn.send(link.id, LogAnswered(message.id, is_whole=True))  # it came round in a circle
+        return
     if of_link >= _REQUESTS_OF_A_LINK:
-        return [Count("maia_catch_up_dropped_total")]  # it asks again in a while
+        turn.count("maia_catch_up_dropped_total")  # it asks again in a while
+        return
     if state.blinded.is_blinded(message.type_id):
-        return [Send(link.id, encode(LogAnswered(message.id, is_whole=False)))]
+        turn.send(link.id, LogAnswered(message.id, is_whole=False))
+        return
     is_first = message.id not in catch_up.known
     links = _targets(state, message.type_id, besides=link.id) if is_first else []
     request = catch_up.requests[key] = FetchRequest(
-        message, set(links), seconds_after(now, ANSWERED_WITHIN_S)
+        message, set(links), seconds_after(turn.now, ANSWERED_WITHIN_S)
     )
     if is_first:
         catch_up.passed_on[message.id] = link.id
         catch_up.known.put(message.id, False)
     state.timers.add(FetchMissed(), request.until)
-    effects: list[Effect] = [Send(one, encode(message)) for one in links]
+    for one in links:
+        turn.send(one, message)
     log, type_id = state.recording, message.type_id
     if log is None or not log.records(type_id):
         request.is_whole = type_id not in catch_up.published
-    elif not catch_up.known.get(message.id) and _interests_behind(state, link.id, type_id, now):
+    elif not catch_up.known.get(message.id) and _interests_behind(state, link.id, type_id, turn.now):
         catch_up.known.put(message.id, True)
-        effects += _read_for(state, log, key, request, now)
-    return [*effects, *_answered_if_all_are(state, key, request, now)]
+        _read_for(state, log, key, request, turn)
+    _answer_if_all_have(state, key, request, turn)
 
 
-def _read_for(
-    state: BrokerState, log: Recording, key: FetchKey, request: FetchRequest, now: Instant
-) -> list[Effect]:
+def _read_for(state: BrokerState, log: Recording, key: FetchKey, request: FetchRequest, turn: Turn) -> None:
     own = (one for one in request.message.places if one.broker == state.principal.key)
     place = next((one for one in own if one.log == log.id), None)
-    oldest = seconds_after(now, -state.settings.limits.catch_up_s)
+    oldest = seconds_after(turn.now, -state.settings.limits.catch_up_s)
     request.is_read, request.has_place = True, place is not None
     request.first = 1 if place is None else place.position + 1
     request.since = oldest if place is not None else max(oldest, request.message.since)
@@ -480,22 +477,23 @@ def _read_for(
     log.fetches[number] = key
     # What was published before the asker's interest came may be on its way to the disk.
     about = request.message.type_id, request.first, log.next_position - 1
-    return log.once_safe(ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, int(since)))
+    log.once_safe(ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, int(since)), turn)
 
 
-def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect]:
+def serve_fetch(state: BrokerState, found: LogRead, turn: Turn) -> None:
     """Send a neighbour what was read for it, if it was: frames as they travelled, at most a page of them."""
     log = state.recording
     key = None if log is None else log.fetches.pop(found.read, None)
     request = None if key is None else state.catch_up.requests.get(key)
     if log is None or key is None or request is None or not request.is_read:
-        return []
+        return
     request.is_read = False
-    interests = _interests_behind(state, key[1], request.message.type_id, now)
+    interests = _interests_behind(state, key[1], request.message.type_id, turn.now)
     if interests is None:
-        return _answered_if_all_are(state, key, request, now)  # not any more
+        _answer_if_all_have(state, key, request, turn)  # not any more
+        return
     work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
-    state.broker_quota.owe(state.links[key[1]].peer, now, work)
+    state.broker_quota.owe(state.links[key[1]].peer, turn.now, work)
     had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
     frames: list[bytes] = []
     size, upto, is_cut = 0, found.upto, False
@@ -521,9 +519,9 @@ def serve_fetch(state: BrokerState, found: LogRead, now: Instant) -> list[Effect
         size += len(data)
     end = upto if found.problem is not None else log.upto
     place = LogPlace(state.principal.key, log.id, upto)
-    answer = LogFetched(key[0], place, max(upto, end), is_whole, is_cut, frames)
-    served = Count("maia_catch_up_served_total", len(frames))
-    return [Send(key[1], encode(answer)), served, *_answered_if_all_are(state, key, request, now)]
+    turn.send(key[1], LogFetched(key[0], place, max(upto, end), is_whole, is_cut, frames))
+    turn.count("maia_catch_up_served_total", len(frames))
+    _answer_if_all_have(state, key, request, turn)
 
 
 def _lacked(logged: Logged, had: dict[StreamKey, RecordedRun]) -> Recorded | None:
@@ -590,72 +588,73 @@ def _interests_behind(
 # ------------------------------------------------------------ answers
 
 
-def receive_log_fetched(state: BrokerState, link: Link, message: LogFetched, now: Instant) -> list[Effect]:
+def receive_log_fetched(state: BrokerState, link: Link, message: LogFetched, turn: Turn) -> None:
     """Take in what another broker has recorded, or pass it on to the neighbour that asked for it."""
     catch_up = state.catch_up
     asker = catch_up.passed_on.get(message.id)
     request = catch_up.requests.get((message.id, asker))
     if request is None or link.id not in request.waits_for:
-        return []  # it was given up
+        return  # it was given up
     request.size += sum(map(len, message.frames))
     if request.size > _ANSWER_BYTES_MAX:
         raise NotFetched("the answers to one request for recorded frames are too long")
-    request.until = seconds_after(now, ANSWERED_WITHIN_S)
+    request.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
     state.timers.add(FetchMissed(), request.until)
     request.is_whole = request.is_whole and message.is_whole
-    checked, refused, is_expected = _checked(state, link, request.message.type_id, message.frames, now)
+    message_type, said = request.message.type_id, turn.mark()
+    checked, is_refused, is_expected = _checked(state, link, message_type, message.frames, turn)
     if asker is not None:
-        if refused:
+        if is_refused:
             request.is_whole = False
-        interests = _interests_behind(state, asker, request.message.type_id, now)
+        interests = _interests_behind(state, asker, message_type, turn.now)
         if not is_expected or interests is None:
-            return refused
+            return
         permitted = [_permitted(state, frame, interests) for frame in checked]
         data = [one for one, _ in permitted if one is not None]
         is_cut = message.is_cut or any(is_less for _, is_less in permitted)
-        passed = LogFetched(message.id, message.place, message.end, message.is_whole, is_cut, data)
-        return [*refused, Send(asker, encode(passed))]
-    message_type = request.message.type_id
+        turn.send(asker, LogFetched(message.id, message.place, message.end, message.is_whole, is_cut, data))
+        return
     progress = None if state.recording is None else state.recording.progress.get(message_type)
     under_way = None if progress is None else progress.round
     if under_way is None or under_way.request != message.id:
-        return []
+        turn.drop(said)
+        return
     under_way.until = request.until
-    under_way.is_whole = under_way.is_whole and message.is_whole and not (refused and is_expected)
+    under_way.is_whole = under_way.is_whole and message.is_whole and not (is_refused and is_expected)
     is_less = message.is_cut and state.recording is not None and _takes_all(state.recording, message_type)
     under_way.is_refused = under_way.is_refused or not is_expected or is_less
     under_way.frames += checked
     under_way.places[message.place.broker] = (message.place, message.end)
-    return refused
 
 
 def _checked(
-    state: BrokerState, link: Link, type_id: bytes, frames: Iterable[bytes], now: Instant
-) -> tuple[list[Carried | Sealed], list[Effect], bool]:
-    """Return what may be recorded or passed on, what is said of the rest, and whether it was expected at all.
+    state: BrokerState, link: Link, type_id: bytes, frames: Iterable[bytes], turn: Turn
+) -> tuple[list[Carried | Sealed], bool, bool]:
+    """Return what may be recorded or passed on, whether any was refused, and whether it was expected at all.
 
     The checks are those of frames that come by themselves.
     """
     checked: list[Carried | Sealed] = []
-    refused: list[Effect] = []
-    is_expected = True
+    is_refused, is_expected = False, True
     plain, sealed = book_keys(type_id)
     for data in frames:
         frame = decode(data)
         if not isinstance(frame, Carried | Sealed) or frame.type_id != type_id:
             raise NotFetched("a request for recorded frames was answered with something else")
-        if not state.router.expects(link, sealed if isinstance(frame, Sealed) else plain, now):
+        if not state.router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
             is_expected = False
             continue
         try:
             _check(state, frame)
         except (BrokenCredential, PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:
-            refused.append(Count("maia_frames_refused_total", labels={"code": problem.code}))
+            is_refused = True
+            turn.count("maia_frames_refused_total", code=problem.code)
         else:
             checked.append(frame)
     if not is_expected:
-        refused.append(Count("maia_frames_refused_total", labels={"code": FrameUnasked.code}))
-    return checked if is_expected else [], refused, is_expected
+        turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+        return [], True, False
+    return checked, is_refused, True
 
 
 def _check(state: BrokerState, frame: Carried | Sealed) -> None:
@@ -671,28 +670,28 @@ def _check(state: BrokerState, frame: Carried | Sealed) -> None:
     check_signature(from_carried(frame, state.types.kinds(frame.type_id)))
 
 
-def receive_log_answered(state: BrokerState, link: Link, message: LogAnswered, now: Instant) -> list[Effect]:
+def receive_log_answered(state: BrokerState, link: Link, message: LogAnswered, turn: Turn) -> None:
     """Take note that a neighbour, and those behind it, have sent all they have."""
     key = (message.id, state.catch_up.passed_on.get(message.id))
     request = state.catch_up.requests.get(key)
     if request is None or link.id not in request.waits_for:
-        return []
+        return
     request.waits_for.discard(link.id)
     request.is_whole = request.is_whole and message.is_whole
-    return _answered_if_all_are(state, key, request, now)
+    _answer_if_all_have(state, key, request, turn)
 
 
-def _answered_if_all_are(
-    state: BrokerState, key: tuple[bytes, LinkId | None], request: FetchRequest, now: Instant
-) -> list[Effect]:
+def _answer_if_all_have(
+    state: BrokerState, key: tuple[bytes, LinkId | None], request: FetchRequest, turn: Turn
+) -> None:
     if request.waits_for or request.is_read:
-        return []
+        return
     number, asker = key
     _forget_request(state, key)
     if asker is not None:
-        return [Send(asker, encode(LogAnswered(number, request.is_whole)))]
-    log = state.recording
-    return [] if log is None else _page_ended(state, log, request.message.type_id, request, now)
+        turn.send(asker, LogAnswered(number, request.is_whole))
+    elif state.recording is not None:
+        _end_page(state, state.recording, request.message.type_id, request, turn)
 
 
 def _forget_request(state: BrokerState, key: tuple[bytes, LinkId | None]) -> None:

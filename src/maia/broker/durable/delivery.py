@@ -51,13 +51,14 @@ from maia.broker.streams.neighbour import opened_part
 from maia.broker.streams.run import unseen_by
 from maia.broker.subscriptions.registry import end_subscription
 from maia.broker.timers import CatchUp
+from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.sealing import EpochKeys, open_run, read_run, verify
-from maia.wire.codec import decode_recorded, encode, encode_known, sendable_text
+from maia.wire.codec import decode_recorded, encode_known, sendable_text
 from maia.wire.columns import FrameReader
-from maia.wire.effects import Count, Effect, LinkId, Logged, LogRead, ReadLog, Send
+from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import (
     Accepted,
     Carried,
@@ -72,7 +73,9 @@ from maia.wire.messages import (
 )
 
 
-def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_id: bytes) -> Cursor:
+def cursor_for(
+    state: BrokerState, link: Link, message: SubscribeDurable, type_id: bytes, turn: Turn
+) -> Cursor:
     """Return the cursor that a permitted request names, a new one at the end of the log if there is none."""
     log = state.recording
     if log is None or not log.records(type_id):
@@ -92,7 +95,7 @@ def cursor_for(state: BrokerState, link: Link, message: SubscribeDurable, type_i
         # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
         key = state.random(CURSOR_KEY_BYTES)
         known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, key, log.upto)
-        state.to_keep.append(kept(known))
+        turn.keep(kept(known))
         state.catch_up.look_for(type_id)
     elif known.type_id != type_id:
         raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
@@ -106,114 +109,110 @@ _LOOK_AGAIN_S: Final = 0.5
 # ------------------------------------------------------------ what happens
 
 
-def receive_recorded(state: BrokerState, upto: int, now: Instant) -> list[Effect]:
+def receive_recorded(state: BrokerState, upto: int, turn: Turn) -> None:
     """Answer publishers whose frames are safe now, and let durable subscriptions have these."""
     log = state.recording
     if log is None:
-        return []
-    effects = log.made_safe(upto)
+        return
+    log.made_safe(upto, turn)
     for cursor in log.cursors.values():
         if cursor.is_attached:
-            effects += advance(state, cursor, now)
-    return effects
+            advance(state, cursor, turn)
 
 
-def receive_log_read(state: BrokerState, found: LogRead, now: Instant) -> list[Effect]:
+def receive_log_read(state: BrokerState, found: LogRead, turn: Turn) -> None:
     """Deliver what was read, as far as there is room; the rest is read again."""
     log = state.recording
     cursor = None if log is None else log.reads.pop(found.read, None)
     entry = None if cursor is None else _holder(state, cursor)
     if cursor is None or entry is None or cursor.reading != found.read:
-        return []
+        return
     cursor.reading = None
-    effects: list[Effect] = []
     # Retention has taken what is before; what was read just before that is still delivered.
     last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
     if last >= cursor.next:
         cursor.next = last + 1
         removed = LogRemoved("it was longer ago than the event log goes back")
-        effects.append(_missed(entry, cursor, last, removed))
-    effects += _taken_from_disk(state, cursor, entry, found, now)
-    if found.problem is None:
+        _tell_missed(entry, cursor, last, removed, turn)
+    _take_from_disk(state, cursor, entry, found, turn)
+    if found.problem is not None:
+        cursor.is_stuck = True
+        damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
+        _tell_missed(entry, cursor, cursor.next, damaged, turn)
+    elif cursor.waits_since is None:
         # What waits is tried again in a while; to read it again at once would never end.
-        return effects if cursor.waits_since is not None else [*effects, *advance(state, cursor, now)]
-    cursor.is_stuck = True
-    damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
-    return [*effects, _missed(entry, cursor, cursor.next, damaged)]
+        advance(state, cursor, turn)
 
 
-def advance_link(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
+def advance_link(state: BrokerState, link: LinkId, turn: Turn) -> None:
     """Let the durable subscriptions of a link go on that waited for keys or certificates."""
     cursors = [] if state.recording is None else list(state.recording.cursors.values())
-    held = [cursor for cursor in cursors if cursor.holder is not None and cursor.holder[0] == link]
-    return [effect for cursor in held for effect in advance(state, cursor, now)]
+    for cursor in [one for one in cursors if one.holder is not None and one.holder[0] == link]:
+        advance(state, cursor, turn)
 
 
-def advance(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
+def advance(state: BrokerState, cursor: Cursor, turn: Turn) -> None:
     """Deliver what is safe and not delivered yet, as far as there is room; ask the disk for what is older."""
     log, entry = state.recording, _holder(state, cursor)
     if log is None or entry is None or cursor.reading is not None or cursor.is_stuck:
-        return []
-    effects = _advanced(state, log, cursor, entry, now)
-    return [*effects, *_gaps_before(entry, cursor, cursor.next)]
+        return
+    _take_next(state, log, cursor, entry, turn)
+    _tell_gaps_before(entry, cursor, cursor.next, turn)
 
 
-def tell_gaps(state: BrokerState, now: Instant) -> list[Effect]:
+def tell_gaps(state: BrokerState, turn: Turn) -> None:
     """Send gap notices that were added to durable subscriptions to those that have come so far."""
     state.catch_up.is_changed = False
-    cursors = [] if state.recording is None else list(state.recording.cursors.values())
-    return [effect for one in cursors if one.gaps for effect in advance(state, one, now)]
+    for cursor in [] if state.recording is None else list(state.recording.cursors.values()):
+        if cursor.gaps:
+            advance(state, cursor, turn)
 
 
-def _gaps_before(entry: Subscription, cursor: Cursor, position: int) -> list[Effect]:
-    """Return the gap notices of a durable subscription that belong before a position."""
-    return [_missed(entry, cursor, at, LogGap(text), code) for at, code, text in cursor.take_gaps(position)]
+def _tell_gaps_before(entry: Subscription, cursor: Cursor, position: int, turn: Turn) -> None:
+    """Send the gap notices of a durable subscription that belong before a position."""
+    for at, code, text in cursor.take_gaps(position):
+        _tell_missed(entry, cursor, at, LogGap(text), turn, code)
 
 
-def _advanced(
-    state: BrokerState, log: Recording, cursor: Cursor, entry: Subscription, now: Instant
-) -> list[Effect]:
+def _take_next(state: BrokerState, log: Recording, cursor: Cursor, entry: Subscription, turn: Turn) -> None:
     if cursor.next > log.upto:
         # Keys of the past are destroyed once no cursor that is attached here is behind.
         here = (one for one in log.cursors.values() if one.is_attached and one.type_id == cursor.type_id)
         if all(one.next > log.upto for one in here):
             state.keys.member.past.forget(cursor.type_id)
-        return []
-    if not _has_room(state, cursor):
-        return []
-    if not log.in_tail(cursor.next):
+    elif not _has_room(state, cursor):
+        return
+    elif log.in_tail(cursor.next):
+        _take_from_memory(state, log, cursor, entry, turn)
+    else:
         cursor.reading = log.next_read()
         log.reads[cursor.reading] = cursor
         room = state.settings.limits.durable_frames_under_way - len(cursor.under_way)
-        return [ReadLog(cursor.reading, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES)]
-    return _taken_from_memory(state, log, cursor, entry, now)
+        turn.add(ReadLog(cursor.reading, cursor.type_id, cursor.next, log.upto, room, _READ_BYTES))
 
 
 # ------------------------------------------------------------ one after the other
 
 
-def _taken_from_disk(
-    state: BrokerState, cursor: Cursor, entry: Subscription, found: LogRead, now: Instant
-) -> list[Effect]:
-    effects: list[Effect] = []
+def _take_from_disk(
+    state: BrokerState, cursor: Cursor, entry: Subscription, found: LogRead, turn: Turn
+) -> None:
     for logged in found.frames:
         if logged.position < cursor.next:
             continue
         if not _has_room(state, cursor):
             break
-        effects += _taken(state, cursor, entry, logged, now)
+        _take(state, cursor, entry, logged, turn)
         if cursor.next <= logged.position:
             break  # it waits
     else:
         cursor.next = max(cursor.next, found.upto + 1)
     cursor.passed()
-    return effects
 
 
-def _taken_from_memory(
-    state: BrokerState, log: Recording, cursor: Cursor, entry: Subscription, now: Instant
-) -> list[Effect]:
-    effects: list[Effect] = []
+def _take_from_memory(
+    state: BrokerState, log: Recording, cursor: Cursor, entry: Subscription, turn: Turn
+) -> None:
     oldest = log.tail[0][1].position
     for position in range(cursor.next, log.upto + 1):
         type_id, logged = log.tail[position - oldest]
@@ -222,72 +221,76 @@ def _taken_from_memory(
             continue
         if not _has_room(state, cursor):
             break
-        effects += _taken(state, cursor, entry, logged, now)
+        _take(state, cursor, entry, logged, turn)
         if cursor.next <= position:
             break  # it waits
     cursor.passed()
-    return effects
 
 
-def _taken(
-    state: BrokerState, cursor: Cursor, entry: Subscription, logged: Logged, now: Instant
-) -> list[Effect]:
+def _take(state: BrokerState, cursor: Cursor, entry: Subscription, logged: Logged, turn: Turn) -> None:
     """Deliver one frame, if there is something in it for its reader, or let it wait where it is."""
     found = read_logged(state, logged)
     if isinstance(found, SignerAwaited):
-        if not _note_waiting(state, cursor, now):
-            asked = state.keys.ask_for_writer(cursor.type_id, found.signer, now)
-            return [*asked, *_look_again(state, entry, now)]
+        if not _note_waiting(state, cursor, turn.now):
+            state.keys.ask_for_writer(cursor.type_id, found.signer, turn)
+            _look_again(state, entry, turn.now)
+            return
         found = LogUnreadable("its signer is not known, so it was not delivered")
     if isinstance(found, KeysAwaited):
-        if not _note_waiting(state, cursor, now):
-            asked = state.keys.ask_for_past(cursor.type_id, found.epoch, now)
-            return [*asked, *_look_again(state, entry, now)]
+        if not _note_waiting(state, cursor, turn.now):
+            state.keys.ask_for_past(cursor.type_id, found.epoch, turn)
+            _look_again(state, entry, turn.now)
+            return
         found = LogKeysGone("its keys are not held any more, and their manager does not answer")
-    told = _gaps_before(entry, cursor, logged.position)
+    _tell_gaps_before(entry, cursor, logged.position, turn)
     cursor.next, cursor.waits_since = logged.position + 1, None
-    return [*told, *_delivered(state, cursor, entry, logged, found, now)]
+    _deliver(state, cursor, entry, logged, found, turn)
 
 
-def _delivered(
+def _deliver(
     state: BrokerState,
     cursor: Cursor,
     entry: Subscription,
     logged: Logged,
     found: Readable | MaiaError,
-    now: Instant,
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     if isinstance(found, MaiaError):
-        refused = Count("maia_frames_refused_total", labels={"code": found.code})
-        return [refused, _missed(entry, cursor, logged.position, found)]
+        turn.count("maia_frames_refused_total", code=found.code)
+        _tell_missed(entry, cursor, logged.position, found, turn)
+        return
     transit = found.transit
     unseen = unseen_by(cursor.rows, transit)
     is_late = not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer)
-    late = [Count("maia_late_frames_total")] if is_late else []
-    if not state.identities.admits(transit.requires, entry.link, now):
-        return [*late, Count("maia_requirements_unmet_total")]  # by the statement of this moment
+    if is_late:
+        turn.count("maia_late_frames_total")
+    if not state.identities.admits(transit.requires, entry.link, turn.now):
+        turn.count("maia_requirements_unmet_total")  # by the statement of this moment
+        return
     if unseen is None:
-        return list(late)
+        return
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
     # What its publisher's provider said when it was recorded: the statement has expired since.
     transit = vouched_for(state.attached, unseen, logged.recorded_at)
     seen = view_class.seen_of(transit, found.missing)
     if seen is None:
-        return list(late)
+        return
     if is_late:
         problem = LogGap("an event came behind a later one of its publisher, and was left out")
-        return [*late, _missed(entry, cursor, logged.position, problem)]
+        _tell_missed(entry, cursor, logged.position, problem, turn)
+        return
     try:
-        put_on_record(state, entry, transit, seen, now)
-    except LedgerRequired as problem:
-        return [_missed(entry, cursor, logged.position, problem)]
+        put_on_record(state, entry, transit, seen, turn.now)
+    except LedgerRequired as refused:
+        _tell_missed(entry, cursor, logged.position, refused, turn)
+        return
     about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
     data = encode_known(
         DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
     )
     cursor.delivered(logged.position, len(data))
     state.delivered.rows += seen.rows
-    return [Send(entry.link, data)]
+    turn.send_bytes(entry.link, data)
 
 
 # ------------------------------------------------------------ small change
@@ -308,11 +311,11 @@ def _has_room(state: BrokerState, cursor: Cursor) -> bool:
     return is_short and (not cursor.under_way or cursor.bytes_under_way < limits.durable_bytes_under_way)
 
 
-def _missed(
-    entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError, code: str | None = None
-) -> Effect:
+def _tell_missed(
+    entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError, turn: Turn, code: str | None = None
+) -> None:
     text = sendable_text(problem.message)
-    return Send(entry.link, encode(Missed(entry.ref, cursor.sealed(upto), code or problem.code, text)))
+    turn.send(entry.link, Missed(entry.ref, cursor.sealed(upto), code or problem.code, text))
 
 
 def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
@@ -321,33 +324,32 @@ def _note_waiting(state: BrokerState, cursor: Cursor, now: Instant) -> bool:
     return seconds_after(cursor.waits_since, state.settings.limits.wait_for_keys_s) < now
 
 
-def _look_again(state: BrokerState, entry: Subscription, now: Instant) -> list[Effect]:
+def _look_again(state: BrokerState, entry: Subscription, now: Instant) -> None:
     state.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
-    return []
 
 
-def receive_seen(state: BrokerState, link: Link, message: Seen, now: Instant) -> list[Effect]:
+def receive_seen(state: BrokerState, link: Link, message: Seen, turn: Turn) -> None:
     """Move a cursor up to what its owner has had, and deliver what there is room for now."""
     entry = link.subscriptions.get(message.ref)
     if entry is None or entry.cursor is None:
-        return []  # it has ended meanwhile, or has none to move
+        return  # it has ended meanwhile, or has none to move
     position = entry.cursor.opened(message.position)
     if position is not None and entry.cursor.acknowledge(position):
-        state.to_keep.append(kept(entry.cursor))
-    return advance(state, entry.cursor, now)
+        turn.keep(kept(entry.cursor))
+    advance(state, entry.cursor, turn)
 
 
-def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, now: Instant) -> list[Effect]:
+def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, turn: Turn) -> None:
     """End a durable subscription and forget its cursor."""
     state.one_time.drop(link.id, message.ref)
     entry = link.subscription(message.ref)
     cursor, log = entry.cursor, state.recording
     if cursor is None or log is None:
         raise UnknownRef(f"nothing durable is subscribed to under `{message.ref}` on this link")
-    ended = end_subscription(state, link, entry, now)
+    end_subscription(state, link, entry, turn)
     del log.cursors[cursor.owner, cursor.name]
-    state.to_keep.append(forgotten(cursor))
-    return [*ended, Send(link.id, encode(Accepted(message.id, None)))]
+    turn.keep(forgotten(cursor))
+    turn.send(link.id, Accepted(message.id, None))
 
 
 @dataclass(frozen=True, slots=True)

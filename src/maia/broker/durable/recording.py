@@ -32,13 +32,14 @@ from maia.broker.durable.progress import (
 from maia.broker.publication.transit import from_carried
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings, RecordingSettings
+from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import BadInput, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.types import is_validity_stream
 from maia.wire.codec import decode_recorded, encode_known
-from maia.wire.effects import Count, Effect, Keep, LinkId, LogAtStart, Logged, Note, Record
+from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
 from maia.wire.messages import Recorded, Sealed, Unblinded
 
 __all__ = [
@@ -107,21 +108,26 @@ class Recording:
             return bool(versions) and not is_validity_stream(versions[-1])
         return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
 
-    def record(self, frame: Recorded, now: Instant) -> list[Effect]:
-        """Record a frame as it travels, if its type is recorded, without rows that are recorded already."""
+    def record(self, frame: Recorded, turn: Turn) -> bool:
+        """Record a frame as it travels, without rows that are recorded already; say whether anything is left.
+
+        Nothing is recorded of a type that this broker does not record.
+        """
         if not self.records(frame.type_id):
-            return []
-        new = self.progress_of(frame.type_id, now).note(frame)
+            return False
+        new = self.progress_of(frame.type_id, turn.now).note(frame)
         if not isinstance(frame, Sealed) and new not in (0, identity_of(frame)[2]):
             whole = frame.kept or range(frame.rows)
             fresh = set(rows_in(new, among=whole))
             part = from_carried(frame, {}).cut([at for at, row in enumerate(whole) if row in fresh])
             frame, new = part.as_carried(), len(fresh)
         if not new:
-            return [Count("maia_duplicates_total")]  # it was fetched before it came
+            turn.count("maia_duplicates_total")  # it was fetched before it came
+            return False
         data = encode_known(frame)
-        position = self.number(frame.type_id, data, now)
-        return [Record(position, data), Count("maia_recorded_total")]
+        turn.add(Record(self.number(frame.type_id, data, turn.now), data))
+        turn.count("maia_recorded_total")
+        return True
 
     def progress_of(self, type_id: bytes, now: Instant) -> Progress:
         """Return what is recorded of a type; nothing before its first frame."""
@@ -158,8 +164,8 @@ class Recording:
         self.unsafe[frame.position] = (type_id, frame)
         self.unsafe_bytes += len(frame.data)
 
-    def made_safe(self, upto: int) -> list[Effect]:
-        """Move what is safe now to the tail, and return what waited for that."""
+    def made_safe(self, upto: int, turn: Turn) -> None:
+        """Move what is safe now to the tail, and have done what waited for that."""
         for position in range(self.upto + 1, min(upto, self.next_position - 1) + 1):
             type_id, frame = self.unsafe.pop(position)
             self.unsafe_bytes -= len(frame.data)
@@ -168,23 +174,27 @@ class Recording:
             while len(self.tail) > _TAIL_FRAMES or (self.tail_bytes > _TAIL_BYTES and len(self.tail) > 1):
                 self.tail_bytes -= len(self.tail.popleft()[1].data)
         self.upto = max(self.upto, upto)
-        released: list[Effect] = []
         while self.waiting and self.waiting[0][0] <= self.upto:
-            released.append(self.waiting.popleft()[1])
-        return released
+            turn.add(self.waiting.popleft()[1])
 
-    def once_safe(self, effect: Effect) -> list[Effect]:
-        """Return an effect if all that was numbered so far is safe; otherwise it waits for that."""
-        if self.upto + 1 == self.next_position:
-            return [effect]
-        self.waiting.append((self.next_position - 1, effect))
-        return []
+    @property
+    def is_safe(self) -> bool:
+        """Say whether all that was numbered so far is safe."""
+        return self.upto + 1 == self.next_position
 
-    def once_recorded(self, type_id: bytes, answer: Effect) -> list[Effect]:
-        """Return an answer to a publisher; if the broker promises that, once all before it is safe."""
-        if not self.settings.durable or not self.records(type_id):
-            return [answer]
-        return self.once_safe(answer)
+    def once_safe(self, effect: Effect, turn: Turn) -> None:
+        """Have something done once all that was numbered so far is safe, now if it is."""
+        if self.is_safe:
+            turn.add(effect)
+        else:
+            self.waiting.append((self.next_position - 1, effect))
+
+    def once_recorded(self, type_id: bytes, answer: Effect, turn: Turn) -> None:
+        """Answer a publisher; if the broker promises that, once all before it is safe."""
+        if self.settings.durable and self.records(type_id):
+            self.once_safe(answer, turn)
+        else:
+            turn.add(answer)
 
     def in_tail(self, position: int) -> bool:
         """Say whether everything from a position on is in memory."""
@@ -205,15 +215,22 @@ class Recording:
 
     # ------------------------------------------------------------ across restarts
 
-    def keep_once_safe(self, memory: Keep) -> list[Effect]:
+    def keep_once_safe(self, memory: Keep, turn: Turn) -> None:
         """Keep the memory of publications when all frames that it knows of are safe.
 
         Otherwise a frame that a crash took could be taken for one that was recorded.
         """
         # The memory goes first: with the position alone, what lies between would be forgotten.
         position = Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
-        kept_now = (memory, self.kept_progress(), position)
-        return [effect for one in kept_now for effect in self.once_safe(one)]
+        for one in (memory, self.kept_progress(), position):
+            self.once_safe(one, turn)
+
+    def keep_progress(self, turn: Turn) -> None:
+        """Keep how far each type has come before anything is said, or once all that it knows of is safe."""
+        if self.is_safe:
+            turn.keep(self.kept_progress())
+        else:
+            self.once_safe(self.kept_progress(), turn)
 
     def kept_progress(self) -> Keep:
         """Return what has to survive a restart once everything that it knows of is safe."""
@@ -224,12 +241,13 @@ class Recording:
         kept_before: Mapping[str, bytes],
         log: LogAtStart,
         seen: DuplicateMemory,
+        turn: Turn,
         *,
         random: Callable[[int], bytes],
-    ) -> list[Effect]:
+    ) -> None:
         """Go on behind what the log holds, and recognise what it holds when it is published again."""
         self.next_position, self.upto = log.next_position, log.next_position - 1
-        effects = self._reload_progress(kept_before, random)
+        self._reload_progress(kept_before, random, turn)
         for logged in log.recent:
             _recognise(logged, seen, self.progress, own_key=self.link.peer.key)
         for name, data in kept_before.items():
@@ -238,32 +256,30 @@ class Recording:
             try:
                 cursor = cursor_from_bytes(data)
             except BadCursor as problem:
-                effects += [Note("kept-dropped", {"name": name, "code": problem.code}), Keep(name, None)]
+                turn.note("kept-dropped", name=name, code=problem.code)
+                turn.add(Keep(name, None))
                 continue
             self.cursors[cursor.owner, cursor.name] = cursor
             cursor.gaps = [(min(at, self.upto), code, text) for at, code, text in cursor.gaps]
             if cursor.seen > self.upto:
                 # The log is another one, or was restored from a copy: what came after it is not there.
-                fields = {"cursor": cursor.name, "seen": cursor.seen, "position": self.upto}
+                turn.note("cursor-ahead-of-log", cursor=cursor.name, seen=cursor.seen, position=self.upto)
                 cursor.seen = self.upto
-                effects += [Note("cursor-ahead-of-log", fields), kept(cursor)]
-        return effects
+                turn.add(kept(cursor))
 
     def _reload_progress(
-        self, kept_before: Mapping[str, bytes], random: Callable[[int], bytes]
-    ) -> list[Effect]:
-        effects: list[Effect] = []
+        self, kept_before: Mapping[str, bytes], random: Callable[[int], bytes], turn: Turn
+    ) -> None:
         try:
             kept_progress = kept_before.get(KEPT_PROGRESS, b"")
             self.id, self.progress, self.fetched = progress_from_bytes(kept_progress)
         except BadInput as problem:
             if KEPT_PROGRESS in kept_before:
-                effects.append(Note("kept-dropped", {"name": KEPT_PROGRESS, "code": problem.code}))
+                turn.note("kept-dropped", name=KEPT_PROGRESS, code=problem.code)
         if not self.id or self.next_position < first_to_reread(kept_before):
             # Another log, or one that was restored from a copy: its positions mean something else.
             self.id, self.progress, self.fetched = random(LOG_ID_BYTES), {}, []
-            effects.append(self.kept_progress())
-        return effects
+            turn.add(self.kept_progress())
 
 
 def new_recording(principal: Principal, settings: BrokerSettings, types: KnownTypes) -> Recording | None:

@@ -9,9 +9,9 @@ from maia.broker.sessions.links import Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import Seen, summary_deliveries
 from maia.broker.timers import ClosePeriods
+from maia.broker.turn import Turn
 from maia.events import Instant
 from maia.ledger.records import Summarised
-from maia.wire.effects import Count, Effect
 
 
 def put_on_record(
@@ -39,16 +39,15 @@ def ledger_for(state: BrokerState, type_id: bytes) -> tuple[Disclosures | None, 
 # ------------------------------------------------------------ summaries
 
 
-def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def close_periods(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Deliver the summaries of a type whose periods are closed by now, and put them on record before."""
-    audience = state.audiences.get(type_id)
+    audience, now = state.audiences.get(type_id), turn.now
     if audience is None:
-        return []
+        return
     ledger, refused = ledger_for(state, type_id)
-    effects: list[Effect] = []
     for delivery in audience.close_periods(now):
         if refused is not None:
-            effects.append(Count("maia_frames_refused_total", labels={"code": refused.code}))
+            turn.count("maia_frames_refused_total", code=refused.code)
             continue
         period, frame = delivery.period, delivery.rows
         whose = state.principal, delivery.stream, delivery.number, int(period.ends)
@@ -59,12 +58,11 @@ def close_periods(state: BrokerState, type_id: bytes, now: Instant) -> list[Effe
                 delivery.stream, delivery.number, int(period.start), int(period.ends), period.events
             )
             ledger.record(state.links, [delivery.members], transit.identity, shown, now, source)
-        effects += summary_deliveries(transit, delivery)
-        effects.append(Count("maia_summaries_delivered_total", frame.rows))
+        summary_deliveries(transit, delivery, turn)
+        turn.count("maia_summaries_delivered_total", frame.rows)
     if left_out := audience.take_left_out():
-        effects.append(Count("maia_summaries_left_out_total", left_out))
+        turn.count("maia_summaries_left_out_total", left_out)
     schedule_closing(state, type_id, now)
-    return effects
 
 
 def schedule_closing(state: BrokerState, type_id: bytes, now: Instant) -> None:

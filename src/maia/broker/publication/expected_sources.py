@@ -24,17 +24,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.retained import book_keys
 from maia.broker.refusals import FrameUnasked
 from maia.broker.routing.outbox import route_messages
 from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
+from maia.broker.turn import Turn
 from maia.events import Instant
 from maia.routing.overlay.table import node_id_of_type
 from maia.routing.table.hops import Hop
-from maia.wire.effects import Count, Effect
 
 _OFFER: Final = b"offer"
 PARTING_S: Final = 2.0
@@ -63,20 +62,20 @@ def is_known_type(state: BrokerState, type_id: bytes) -> bool:
     return state.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
 
 
-def refuse_unasked(state: BrokerState, link: Link, now: Instant, said: str = "Carried") -> list[Effect]:
+def refuse_unasked(state: BrokerState, link: Link, turn: Turn, said: str = "Carried") -> None:
     """Let a frame go nowhere; once in a lease, say so in the log, and to the neighbour what it was asked for.
 
     An honest one that is mistaken finds out by that.
     """
-    counted = Count("maia_frames_refused_total", labels={"code": FrameUnasked.code})
-    neighbour = state.routes.neighbour_on(link.id)
+    turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+    neighbour, now = state.routes.neighbour_on(link.id), turn.now
     noted = neighbour.unasked_noted_at
     if noted is not None and noted <= now < seconds_after(noted, state.settings.lease_s):
-        return [counted]
+        return
     neighbour.unasked_noted_at = now
     problem = FrameUnasked("a frame came from a broker that was not asked for its type")
-    renewed = route_messages(state, [state.routes.book.renewal(neighbour.node, now)])
-    return [counted, *refusal_effects(problem, link.peer, link=link.id, asked=said), *renewed]
+    turn.refused(problem, link.peer, link=link.id, asked=said)
+    route_messages(state, [state.routes.book.renewal(neighbour.node, now)], turn)
 
 
 # ------------------------------------------------------------ while things change

@@ -26,12 +26,13 @@ from msgspec.structs import force_setattr, replace
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.sessions.links import Advertisement, Link
+from maia.broker.turn import Turn
 from maia.events import INSTANT_MIN, Instant
 from maia.policy import PolicyRefusal
 from maia.routing.table.hops import Hop, TypeId, book_key_of_sealed
 from maia.wire.codec import encode
 from maia.wire.columns import is_late
-from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.effects import LinkId
 from maia.wire.messages import Carried, Sealed, StateGone
 
 if TYPE_CHECKING:
@@ -306,48 +307,44 @@ def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
     return [(entry.right.event_type.type_id, entry.stream), *above]
 
 
-def publisher_lost_its_right(state: BrokerState, entry: Advertisement) -> list[Effect]:
+def publisher_lost_its_right(state: BrokerState, entry: Advertisement, turn: Turn) -> None:
     """Forget what a publisher said last, and have others forget it."""
-    publisher, effects = entry.right.principal.key, list[Effect]()
     for type_id, stream in _streams(entry):
-        effects += forget_stream(state, type_id, publisher, stream)
-    return effects
+        forget_stream(state, type_id, entry.right.principal.key, stream, turn)
 
 
-def forget_stream(state: BrokerState, type_id: bytes, publisher: bytes, stream: bytes) -> list[Effect]:
+def forget_stream(state: BrokerState, type_id: bytes, publisher: bytes, stream: bytes, turn: Turn) -> None:
     """Forget what was said last on one stream, and have others forget it."""
     state.retained.forget(type_id, publisher, stream)
-    return _tell_gone(state, StateGone(type_id, publisher, stream), besides=None)
+    _tell_gone(state, StateGone(type_id, publisher, stream), turn, besides=None)
 
 
-def forget_retained(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+def forget_retained(state: BrokerState, certificates: Collection[bytes], turn: Turn) -> None:
     """Forget what was said by publishers who could say it by one of these certificates alone."""
-    effects: list[Effect] = []
     changed = frozenset(certificates)
     for type_id, publisher, stream, said in state.retained.under_rights():
         touched = [one for one in said.rights if one.depends_on(changed)]
         try:
             for right in touched:
-                state.authoriser.decide_again(right, now)
+                state.authoriser.decide_again(right, turn.now)
         except PolicyRefusal:
-            effects += forget_stream(state, type_id, publisher, stream)
-    return effects
+            forget_stream(state, type_id, publisher, stream, turn)
 
 
-def receive_state_gone(state: BrokerState, link: Link, message: StateGone, _now: Instant) -> list[Effect]:
+def receive_state_gone(state: BrokerState, link: Link, message: StateGone, turn: Turn) -> None:
     """Forget what a publisher said last, if that came the same way, and have others forget it."""
     node = state.routes.node_of[link.id]
-    if not state.retained.forget(message.type_id, message.publisher, message.stream, node):
-        return []
-    return _tell_gone(state, message, besides=link.id)
+    if state.retained.forget(message.type_id, message.publisher, message.stream, node):
+        _tell_gone(state, message, turn, besides=link.id)
 
 
-def _tell_gone(state: BrokerState, message: StateGone, *, besides: LinkId | None) -> list[Effect]:
+def _tell_gone(state: BrokerState, message: StateGone, turn: Turn, *, besides: LinkId | None) -> None:
     data, book = encode(message), state.routes.book
     keys = book_keys(message.type_id)
     hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
-    links = dict.fromkeys(state.routes.link_to(hop) for hop in hops)
-    return [Send(link, data) for link in links if link is not None and link != besides]
+    for link in dict.fromkeys(state.routes.link_to(hop) for hop in hops):
+        if link is not None and link != besides:
+            turn.send_bytes(link, data)
 
 
 def book_keys(type_id: bytes) -> tuple[TypeId, TypeId]:

@@ -25,6 +25,7 @@ from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.local_subscribers import Seen, delivery_of
 from maia.broker.timers import StateQueries
+from maia.broker.turn import Turn
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -32,7 +33,7 @@ from maia.predicates import ALWAYS
 from maia.sealing import LEVEL_NUMBERS, read_run, verify
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
-from maia.wire.effects import Count, Effect, LinkId, Logged, Send
+from maia.wire.effects import LinkId, Logged
 from maia.wire.messages import AskState, Carried, Sealed, StateDone, StateFrame, StateQuery, StateTold
 
 _ANSWERED_WITHIN_S: Final = 3.0
@@ -50,9 +51,9 @@ class NotTheState(ProtocolViolation):
 # ------------------------------------------------------------ questions
 
 
-def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -> list[Effect]:
+def ask_state(state: BrokerState, link: Link, message: AskState, turn: Turn) -> None:
     """Send a subscriber what is known of the state, and ask others if that may not be everything."""
-    entry = link.subscription(message.ref)
+    entry, now = link.subscription(message.ref), turn.now
     if entry.cursor is not None:
         raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
     asker = Client(link.id, message.ref, message.id)
@@ -60,64 +61,70 @@ def ask_state(state: BrokerState, link: Link, message: AskState, now: Instant) -
         waiting = question.asker
         if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
             question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
-            return [Send(asker.link, encode(StateTold(waiting.request, is_whole=False)))]
+            turn.send(asker.link, StateTold(waiting.request, is_whole=False))
+            return
     type_id = entry.right.event_type.type_id
-    usable = _usable(state, type_id, now, lambda said: _is_seen(state, entry, said.frame, now))
-    known = [effect for said in usable for effect in _shown(state, entry, said.frame, now)]
-    return [*known, *_asked(state, asker, state.random(_QUESTION_BYTES), type_id, now)]
+    for said in _usable(state, type_id, now, lambda one: _is_seen(state, entry, one.frame, now)):
+        _show(state, entry, said.frame, turn)
+    _ask(state, asker, state.random(_QUESTION_BYTES), type_id, turn)
 
 
-def ask_for_own(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def ask_for_own(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Ask others for the last publications, for this broker itself: answers pass as frames do."""
-    if any(one.asker is None and one.type_id == type_id for one in state.questions.values()):
-        return []
-    return _asked(state, None, state.random(_QUESTION_BYTES), type_id, now)
+    if not any(one.asker is None and one.type_id == type_id for one in state.questions.values()):
+        _ask(state, None, state.random(_QUESTION_BYTES), type_id, turn)
 
 
-def receive_state_query(state: BrokerState, link: Link, message: StateQuery, now: Instant) -> list[Effect]:
+def receive_state_query(state: BrokerState, link: Link, message: StateQuery, turn: Turn) -> None:
     """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
-    if message.question in state.questions:
-        return [_done(link.id, message.question, is_whole=True)]  # it came round in a circle
-    # Those behind it may see different frames of a stream: the last one that is wanted, and some before.
-    known = [
-        Send(link.id, encode(StateFrame(message.question, data)))
-        for last in _usable(state, message.type_id, now)
-        for said in ([last] if state.types.holds_topics(message.type_id) else state.retained.line(last.frame))
-        if (data := _for_neighbour(state, link.id, said, now)) is not None
-    ]
-    return [*known, *_asked(state, link.id, message.question, message.type_id, now)]
+    question, type_id = message.question, message.type_id
+    if question in state.questions:
+        turn.send(link.id, StateDone(question, is_whole=True))  # it came round in a circle
+        return
+    for last in _usable(state, type_id, turn.now):
+        # Those behind it may see different frames of a stream: the last one that is wanted, and some before.
+        for said in [last] if state.types.holds_topics(type_id) else state.retained.line(last.frame):
+            data = _for_neighbour(state, link.id, said, turn.now)
+            if data is not None:
+                turn.send(link.id, StateFrame(question, data))
+    _ask(state, link.id, question, type_id, turn)
 
 
-def _asked(
-    state: BrokerState, asker: Client | LinkId | None, number: bytes, type_id: bytes, now: Instant
-) -> list[Effect]:
+def _ask(
+    state: BrokerState, asker: Client | LinkId | None, number: bytes, type_id: bytes, turn: Turn
+) -> None:
     """Ask all neighbours behind which a publisher may be, unless the answer is known."""
+    now = turn.now
     question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
     if state.retained.is_complete(type_id, now):
-        return _answered(question)
+        _answer(question, turn)
+        return
     # A question names the type, and a broker on the way keeps the last frame of a stream, cover or not.
     if len(state.questions) >= _QUESTIONS_MAX or state.blinded.is_blinded(type_id):
         question.is_whole = False
-        return _answered(question)
+        _answer(question, turn)
+        return
     wait_s = state.router.question_wait_s if isinstance(asker, Client) else 0.0
     if wait_s:
         question.ask_at, question.until = seconds_after(now, wait_s), seconds_after(question.until, wait_s)
     state.questions[number] = question
-    effects = [] if wait_s else _ask_neighbours(state, question, now)
+    if not wait_s:
+        _ask_neighbours(state, question, turn)
     due = asker.link if isinstance(asker, Client) else asker
     if due is not None and number in state.questions:
         state.timers.add(StateQueries(due), question.ask_at or question.until)
         state.timers.add(StateQueries(due), question.until)
-    return effects
 
 
-def _ask_neighbours(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
+def _ask_neighbours(state: BrokerState, question: Question, turn: Turn) -> None:
     question.ask_at = None
     question.waits_for = set(_towards_publishers(state, question.type_id, besides=question.asker))
     if not question.waits_for:
-        return _finished(state, question, now)
+        _finish(state, question, turn)
+        return
     query = encode(StateQuery(question.id, question.type_id))
-    return [Send(link, query) for link in sorted(question.waits_for)]
+    for link in sorted(question.waits_for):
+        turn.send_bytes(link, query)
 
 
 def _towards_publishers(
@@ -129,19 +136,21 @@ def _towards_publishers(
 # ------------------------------------------------------------ answers
 
 
-def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
+def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, turn: Turn) -> None:
     """Pass an answer on to its asker, as far as it may have it; one without an asker goes nowhere."""
-    question = state.questions.get(message.question)
+    question, now = state.questions.get(message.question), turn.now
     if question is None or link.id not in question.waits_for:
-        return []
+        return
     try:
         frame = _frame_of(state, question, message)
     except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
-        return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+        turn.count("maia_frames_refused_total", code=problem.code)
+        return
     plain, sealed = book_keys(frame.type_id)
     if not state.router.expects(link, sealed if isinstance(frame, Sealed) else plain, now):
         # It was asked because it offers the type in the other form, for which it needed no proof here.
-        return refuse_unasked(state, link, now, said="StateFrame")
+        refuse_unasked(state, link, turn, said="StateFrame")
+        return
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
     # Of topics there are several last events on one stream; only their publisher's broker knows which.
     is_retained = not frame.kept and not state.types.holds_topics(frame.type_id)
@@ -153,93 +162,87 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, now
         case Client(link=number, ref=ref):
             holder = state.links.get(number)
             entry = None if holder is None else holder.subscriptions.get(ref)
-            if entry is None or any(_is_seen(state, entry, one.frame, now) for one in newer):
-                return []
-            return _shown_in_answer(state, question, entry, frame, now)
+            if entry is not None and not any(_is_seen(state, entry, one.frame, now) for one in newer):
+                _show_in_answer(state, question, entry, frame, turn)
         case None:
-            return []
+            pass
         case neighbour:
             data = _for_neighbour(state, neighbour, said, now)
-            return [] if data is None else [Send(neighbour, encode(StateFrame(question.id, data)))]
+            if data is not None:
+                turn.send(neighbour, StateFrame(question.id, data))
 
 
-def _shown_in_answer(
-    state: BrokerState, question: Question, entry: Subscription, frame: Transit | Sealed, now: Instant
-) -> list[Effect]:
+def _show_in_answer(
+    state: BrokerState, question: Question, entry: Subscription, frame: Transit | Sealed, turn: Turn
+) -> None:
     """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, deliver all."""
     publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
     stream = publisher, frame.stream
     is_earlier = frame.sequence < question.shown.get(stream, 0)
-    if (is_earlier and not state.types.holds_topics(frame.type_id)) or not _is_seen(state, entry, frame, now):
-        return []
-    question.shown[stream] = frame.sequence
-    return _shown(state, entry, frame, now)
+    if is_earlier and not state.types.holds_topics(frame.type_id):
+        return
+    if _is_seen(state, entry, frame, turn.now):
+        question.shown[stream] = frame.sequence
+        _show(state, entry, frame, turn)
 
 
-def receive_state_done(state: BrokerState, link: Link, message: StateDone, now: Instant) -> list[Effect]:
+def receive_state_done(state: BrokerState, link: Link, message: StateDone, turn: Turn) -> None:
     """Take note that a neighbour has sent all it knows."""
     question = state.questions.get(message.question)
-    if question is None or link.id not in question.waits_for:
-        return []
-    return _one_less(state, question, link.id, now, is_whole=message.is_whole)
+    if question is not None and link.id in question.waits_for:
+        _one_less(state, question, link.id, turn, is_whole=message.is_whole)
 
 
-def overdue(state: BrokerState, now: Instant) -> list[Effect]:
+def overdue(state: BrokerState, turn: Turn) -> None:
     """Give up on those who have not answered in time, and ask what had to wait for its interest."""
+    now = turn.now
     late = [one for one in state.questions.values() if one.until <= now]
     due = [
         one for one in state.questions.values() if one.ask_at is not None and one.ask_at <= now < one.until
     ]
-    effects = [effect for question in due for effect in _ask_neighbours(state, question, now)]
+    for question in due:
+        _ask_neighbours(state, question, turn)
     for question in late:
         question.is_whole = False
-        effects += _finished(state, question, now)
-    return effects
+        _finish(state, question, turn)
 
 
-def link_gone(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
+def link_gone(state: BrokerState, link: LinkId, turn: Turn) -> None:
     """Expect no answer from a link that is gone, and answer nothing to it."""
-    effects: list[Effect] = []
     for question in list(state.questions.values()):
         asker = question.asker
         if (asker.link if isinstance(asker, Client) else asker) == link:
             del state.questions[question.id]
         elif link in question.waits_for:
-            effects += _one_less(state, question, link, now, is_whole=False)
-    return effects
+            _one_less(state, question, link, turn, is_whole=False)
 
 
-def _one_less(
-    state: BrokerState, question: Question, link: LinkId, now: Instant, *, is_whole: bool
-) -> list[Effect]:
+def _one_less(state: BrokerState, question: Question, link: LinkId, turn: Turn, *, is_whole: bool) -> None:
     question.waits_for.discard(link)
     question.is_whole = question.is_whole and is_whole
-    return [] if question.waits_for else _finished(state, question, now)
+    if not question.waits_for:
+        _finish(state, question, turn)
 
 
-def _finished(state: BrokerState, question: Question, now: Instant) -> list[Effect]:
+def _finish(state: BrokerState, question: Question, turn: Turn) -> None:
     state.questions.pop(question.id, None)
     audience = state.audiences.get(question.type_id)
     classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
     # With a subscriber here that wants everything of the type, all of it passes here.
     is_whole = question.is_whole and not state.types.holds_topics(question.type_id)
     if is_whole and any(one.routed == ALWAYS for one in classes):
-        state.retained.complete(question.type_id, seconds_after(now, state.settings.lease_s))
-    return _answered(question)
+        state.retained.complete(question.type_id, seconds_after(turn.now, state.settings.lease_s))
+    _answer(question, turn)
 
 
-def _answered(question: Question) -> list[Effect]:
+def _answer(question: Question, turn: Turn) -> None:
     match question.asker:
         case Client(link=link, request=request):
-            return [Send(link, encode(StateTold(request, question.is_whole)))]
+            turn.send(link, StateTold(request, question.is_whole))
         case None:
-            return []
+            pass
         case neighbour:
-            return [_done(neighbour, question.id, is_whole=question.is_whole)]
-
-
-def _done(link: LinkId, question: bytes, *, is_whole: bool) -> Effect:
-    return Send(link, encode(StateDone(question, is_whole)))
+            turn.send(neighbour, StateDone(question.id, question.is_whole))
 
 
 # ------------------------------------------------------------ who may have what
@@ -290,21 +293,24 @@ def _is_seen(state: BrokerState, entry: Subscription, frame: Transit | Sealed, n
     return isinstance(_seen(state, entry, frame, now), tuple)
 
 
-def _shown(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant) -> list[Effect]:
-    """Return the delivery of a frame to one subscriber, if it sees something of it."""
-    found = _seen(state, entry, frame, now)
+def _show(state: BrokerState, entry: Subscription, frame: Transit | Sealed, turn: Turn) -> None:
+    """Deliver a frame to one subscriber, if it sees something of it."""
+    found = _seen(state, entry, frame, turn.now)
     if found is None:
-        return []
+        return
     if isinstance(found, str):
-        return [Count("maia_frames_refused_total", labels={"code": found})]
+        turn.count("maia_frames_refused_total", code=found)
+        return
     transit, seen = found
     delivery = delivery_of(transit, seen, [entry.ref])
     try:
-        put_on_record(state, entry, transit, seen, now)
+        put_on_record(state, entry, transit, seen, turn.now)
     except LedgerRequired as problem:
-        return [Count("maia_frames_refused_total", labels={"code": problem.code})]
+        turn.count("maia_frames_refused_total", code=problem.code)
+        return
     state.delivered.rows += seen.rows
-    return [Send(entry.link, encode_known(delivery)), Count("maia_states_sent_total")]
+    turn.send_bytes(entry.link, encode_known(delivery))
+    turn.count("maia_states_sent_total")
 
 
 def _for_neighbour(state: BrokerState, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:

@@ -23,7 +23,6 @@ from hashlib import sha256
 from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import refusal_effects
 from maia.broker.durable.recording import OWN_LINK
 from maia.broker.publication.projection import certificates_behind
 from maia.broker.publication.retained import forget_retained
@@ -43,7 +42,6 @@ from maia.broker.sessions.links import (
     end_of_entry,
 )
 from maia.broker.state import BrokerState, just_after, seconds_after
-from maia.broker.streams.run import Rest
 from maia.broker.subscriptions.registry import (
     end_advertisement,
     end_revoked_subscriptions,
@@ -52,6 +50,7 @@ from maia.broker.subscriptions.registry import (
     why_lost,
 )
 from maia.broker.timers import Statements
+from maia.broker.turn import Turn
 from maia.credentials import Action, Heard, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -62,7 +61,7 @@ from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
 from maia.types.verified import STATEMENT
 from maia.wire.codec import decode
-from maia.wire.effects import Count, Effect, Note
+from maia.wire.effects import Effect
 from maia.wire.messages import Carried, StateFrame
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
@@ -82,13 +81,13 @@ def meet_own_certificates(state: BrokerState) -> None:
     state.statements.dependencies.note(OWN_LINK, own)
 
 
-def subscribe_to_issuers(state: BrokerState, now: Instant) -> list[Effect]:
+def subscribe_to_issuers(state: BrokerState, turn: Turn) -> None:
     """Subscribe to the streams of issuers whose statements are needed, and ask for their last ones."""
-    tracker, effects = state.statements, list[Effect]()
+    tracker, now = state.statements, turn.now
     new, tracker.new = tracker.new, {}
     evicted, tracker.evicted = tracker.evicted, []
     for issuer in evicted:
-        effects += _given_up(state, issuer, now)
+        _give_up(state, issuer, turn)
     for issuer in new.values():
         tracker.refresh(issuer, now)
         _ask_to_look(state, issuer)
@@ -103,41 +102,39 @@ def subscribe_to_issuers(state: BrokerState, now: Instant) -> list[Effect]:
             proof = new_proof(request_to_bytes(sign_request(asked, state.key)))
             state.routes.mark_changed(now)
             book, entry_id = state.routes.book, _entry_id(issuer)
-            effects += route_messages(state, book.local_subscribe(issuer.type_id, entry_id, ALWAYS, proof))
+            route_messages(state, book.local_subscribe(issuer.type_id, entry_id, ALWAYS, proof), turn)
         # What is at hand was shown by a peer that has use for it, and need not be the newest.
-        effects += _asked(state, issuer, now) if issuer.is_missed or is_first else []
-    return effects
+        if issuer.is_missed or is_first:
+            _ask(state, issuer, turn)
 
 
-def _asked(state: BrokerState, issuer: StatementIssuer, now: Instant) -> list[Effect]:
+def _ask(state: BrokerState, issuer: StatementIssuer, turn: Turn) -> None:
     """Ask for an issuer's last statements, here and elsewhere, unless that was done a moment ago."""
-    asked_at, lease_s = issuer.asked_at, state.settings.lease_s
+    asked_at, lease_s, now = issuer.asked_at, state.settings.lease_s, turn.now
     is_new = issuer.met_at is None or now < seconds_after(issuer.met_at, lease_s)
     every_s = _ASK_AGAIN_S if is_new else max(_ASK_AGAIN_S, lease_s)
     if asked_at is not None and now < seconds_after(asked_at, every_s):
-        return []
+        return
     issuer.asked_at = now
     state.timers.add(Statements(), seconds_after(now, every_s))
-    effects: list[Effect] = []
     for _, _, said in state.retained.of_type(issuer.type_id):
-        effects += receive_frame(state, said.frame, now) if isinstance(said.frame, Transit) else []
-    return [*effects, *ask_for_own(state, issuer.type_id, now)]
+        if isinstance(said.frame, Transit):
+            receive_frame(state, said.frame, turn)
+    ask_for_own(state, issuer.type_id, turn)
 
 
-def unsubscribe_from_issuers(state: BrokerState, now: Instant) -> list[Effect]:
+def unsubscribe_from_issuers(state: BrokerState, turn: Turn) -> None:
     """Give up streams for which there was no use for a while."""
-    effects: list[Effect] = []
     after_us = _LEASES_KEPT * state.settings.lease_s * 1_000_000
-    for issuer in state.statements.given_up(now, after_us=after_us):
-        effects += _given_up(state, issuer, now)
-    return effects
+    for issuer in state.statements.given_up(turn.now, after_us=after_us):
+        _give_up(state, issuer, turn)
 
 
-def _given_up(state: BrokerState, issuer: StatementIssuer, now: Instant) -> list[Effect]:
-    if not issuer.is_wanted:
-        return []
-    state.routes.mark_changed(now)
-    return route_messages(state, state.routes.book.local_unsubscribe(issuer.type_id, _entry_id(issuer)))
+def _give_up(state: BrokerState, issuer: StatementIssuer, turn: Turn) -> None:
+    if issuer.is_wanted:
+        state.routes.mark_changed(turn.now)
+        gone = state.routes.book.local_unsubscribe(issuer.type_id, _entry_id(issuer))
+        route_messages(state, gone, turn)
 
 
 def _entry_id(issuer: StatementIssuer) -> bytes:
@@ -147,71 +144,76 @@ def _entry_id(issuer: StatementIssuer) -> bytes:
 # ------------------------------------------------------------ statements that arrive
 
 
-def receive_frame(state: BrokerState, transit: Transit, now: Instant) -> list[Effect]:
+def receive_frame(state: BrokerState, transit: Transit, turn: Turn) -> None:
     """Hear the statements in a frame of a validity stream that is listened to."""
     by = state.statements.streams[transit.type_id]
     column = transit.frame.columns.get(STATEMENT.uid)
-    effects: list[Effect] = []
     for data in () if column is None else column.values:
         if not isinstance(data, bytes):
             continue
         try:
             signed = statement_from_bytes(data)
         except MaiaError as problem:
-            effects.append(refused_statement(problem))
+            turn.add(refused_statement(problem))
             continue
         # Another issuer's statement proves itself too, but does not belong into this stream.
-        effects += receive_statement(state, signed, now) if signed.statement.by == by else []
-    return effects
+        if signed.statement.by == by:
+            receive_statement(state, signed, turn)
 
 
-def receive_statement(state: BrokerState, signed: SignedStatement, now: Instant) -> list[Effect]:
+def receive_statement(state: BrokerState, signed: SignedStatement, turn: Turn) -> None:
     """Take a statement in, and recheck what depends on the certificates that it concerns."""
-    return state.statements.intake.take([signed], now, partial(_changed, state))
+    turn.add(*state.statements.intake.take([signed], turn.now, partial(_changed, state, turn)))
 
 
-def receive_held(state: BrokerState, session: Session, now: Instant) -> None:
-    """Take in the statements of a peer by issuers whose statements this broker has a reason to want."""
+def receive_held(state: BrokerState, session: Session, turn: Turn) -> None:
+    """Take in the statements of a peer by issuers whose statements this broker has a reason to want.
+
+    What follows is acted upon even if the peer's own request is refused.
+    """
     if session.statements:
         tracker = state.statements
-        tracker.intake.take_shown(session, tracker.wants, now, partial(_changed, state))
+        shown = session.take_statements(tracker.wants)
+        turn.say_first(*tracker.intake.take(shown, turn.now, partial(_changed, state, turn)))
 
 
-def _changed(state: BrokerState, heard: Heard, now: Instant) -> list[Effect]:
-    tracker, by, effects = state.statements, heard.by, list[Effect]()
+def _changed(state: BrokerState, turn: Turn, heard: Heard, now: Instant) -> list[Effect]:
+    """Return what a new statement changes."""
+    tracker, by, part = state.statements, heard.by, turn.beside()
     touched = tracker.touched_by(heard, now)
-    state.to_keep.append(tracker.intake.kept(by))
+    turn.keep(tracker.intake.kept(by))
     if heard.problem is not None:
-        odd = heard.problem
-        effects.append(Note("statement", {"by": str(by), "code": odd.code, "why": odd.message}))
+        part.note("statement", by=str(by), code=heard.problem.code, why=heard.problem.message)
     if state.keys.has_managers:
-        effects += state.keys.statement_heard(by, now)
+        state.keys.statement_heard(by, part)
     issuer = tracker.issuers.get(by)
     if issuer is not None:
         _ask_to_look(state, issuer)
-    return [*effects, *recheck_dependents(state, touched, now)] if touched else effects
+    if touched:
+        recheck_dependents(state, touched, part)
+    return part.effects
 
 
-def receive_state_frame(state: BrokerState, link: Link, message: StateFrame, now: Instant) -> list[Effect]:
+def receive_state_frame(state: BrokerState, link: Link, message: StateFrame, turn: Turn) -> None:
     """Hear the statements in an answer to a question about the state, and pass it on."""
-    is_awaited = message.question in state.questions
-    effects = pass_on_state_frame(state, link, message, now)
+    is_awaited, passed_on = message.question in state.questions, turn.beside()
+    pass_on_state_frame(state, link, message, passed_on)
     frame = decode(message.frame) if is_awaited else None
-    if not isinstance(frame, Carried) or frame.type_id not in state.statements.streams:
-        return effects
-    return [*receive_frame(state, from_carried(frame, {}), now), *effects]
+    if isinstance(frame, Carried) and frame.type_id in state.statements.streams:
+        receive_frame(state, from_carried(frame, {}), turn)
+    turn.add(*passed_on.effects)
 
 
-def recheck_statements(state: BrokerState, now: Instant) -> list[Effect]:
+def recheck_statements(state: BrokerState, turn: Turn) -> None:
     """End what depends on statements that have ended by now, and ask again for those that are missing."""
-    effects: list[Effect] = []
     for issuer in list(state.statements.issuers.values()):
-        if issuer.changes_at is not None and issuer.changes_at < now:
-            touched = state.statements.expire(issuer, now)
+        if issuer.changes_at is not None and issuer.changes_at < turn.now:
+            touched = state.statements.expire(issuer, turn.now)
             _ask_to_look(state, issuer)
-            effects += recheck_dependents(state, touched, now) if touched else []
-        effects += _asked(state, issuer, now) if issuer.is_missed else []
-    return effects
+            if touched:
+                recheck_dependents(state, touched, turn)
+        if issuer.is_missed:
+            _ask(state, issuer, turn)
 
 
 def _ask_to_look(state: BrokerState, issuer: StatementIssuer) -> None:
@@ -233,64 +235,59 @@ def certificates_without_statement(state: BrokerState) -> tuple[SignedCertificat
     return tuple(one for one in known if one is not None)[:_CERTIFICATES_MAX]
 
 
-def receive_fetched(state: BrokerState, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
+def receive_fetched(state: BrokerState, statements: Iterable[SignedStatement], turn: Turn) -> None:
     """Accept statements that were fetched, by issuers whose statements are needed here."""
-    effects: list[Effect] = []
     for signed in statements:
         if signed.statement.by in state.statements.issuers:
-            effects += receive_statement(state, signed, now)
-    return effects
+            receive_statement(state, signed, turn)
 
 
-def recheck_dependents(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+def recheck_dependents(state: BrokerState, certificates: Collection[bytes], turn: Turn) -> None:
     """Decide again whatever depends on one of these certificates, or would if it counted."""
     changed = frozenset(certificates)
     links = state.statements.dependencies.links_on(changed)
     state.authoriser.forget(certificates)
     state.writers.forget(certificates)
-    effects: list[Effect] = []
     for number in links:
         link = state.links.get(number)
         if link is not None and link.stage is not Stage.CLOSING:
-            effects += _recheck_link(state, link, changed, now)
-    effects += state.router.recheck(certificates, now)
-    effects += forget_retained(state, certificates, now)
+            _recheck_link(state, link, changed, turn)
+    state.router.recheck(certificates, turn)
+    forget_retained(state, certificates, turn)
     if OWN_LINK not in links:
-        return effects
-    effects += redecide_own_interests(state, certificates, now)
+        return
+    redecide_own_interests(state, certificates, turn)
     own = state.settings.credentials
-    if not any(signed.id in certificates for signed in own):
-        return effects
-    state.keys.is_touched = True  # the keys go at the end of the turn
-    fields = {"lost": len(state.statements.doubted(own, now)), "held": len(own)}
-    return [*effects, Note("own-certificates", fields), Count("maia_own_certificates_changed_total")]
+    if any(signed.id in certificates for signed in own):
+        state.keys.is_touched = True  # the keys go at the end of the turn
+        turn.note("own-certificates", lost=len(state.statements.doubted(own, turn.now)), held=len(own))
+        turn.count("maia_own_certificates_changed_total")
 
 
-def _recheck_link(
-    state: BrokerState, link: Link, certificates: frozenset[bytes], now: Instant
-) -> list[Effect]:
+def _recheck_link(state: BrokerState, link: Link, certificates: frozenset[bytes], turn: Turn) -> None:
     connect = link.connect
     if connect is not None and connect.depends_on(certificates):
         try:
-            link.connect = state.authoriser.decide_again(connect, now)
+            link.connect = state.authoriser.decide_again(connect, turn.now)
         except PolicyRefusal as problem:
-            refused = refusal_effects(problem, link.peer, link=link.id, asked="Connect")
-            return [*close_link(state, link, problem, now), *refused]
+            close_link(state, link, problem, turn)
+            turn.refused(problem, link.peer, link=link.id, asked="Connect")
+            return
         state.statements.dependencies.note(link.id, link.connect.watched)
     touched = [entry for entry in link.entries if entry.basis.depends_on(certificates)]
-    effects = _decide_again(state, link, touched, now)
+    _decide_again(state, link, touched, turn)
     for entry in list(link.advertisements.values()):
         event_type = entry.right.event_type
         if event_type.super_type is not None and not certificates_behind(event_type).isdisjoint(certificates):
-            effects += project_again(state, link, entry, now)
+            project_again(state, link, entry, turn)
     link.shares.clear()
     if link.role is Role.BROKER and state.routes.is_current(link.id):
-        effects += state.router.doubt(link, certificates, now)
-    return effects
+        state.router.doubt(link, certificates, turn)
 
 
-def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now: Instant) -> list[Effect]:
+def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], turn: Turn) -> None:
     """End what is refused now, all of it together; the others keep what is left."""
+    now = turn.now
     standing: list[tuple[Entry, Authorisation]] = []
     fallen: dict[MaiaError, list[Entry]] = {}
     refused: dict[int, MaiaError] = {}  # by the identity of the basis, which the entries keep alive
@@ -306,21 +303,20 @@ def _decide_again(state: BrokerState, link: Link, entries: Iterable[Entry], now:
             fallen.setdefault(why, []).append(entry)
             if why is state.authoriser.refusal_of_all(entry.right, now):
                 refused[basis] = why
-    effects: list[Effect] = []
     for reason, some in fallen.items():
         subscriptions = [entry for entry in some if isinstance(entry, Subscription)]
-        effects += end_revoked_subscriptions(state, link, subscriptions, now, reason)
+        end_revoked_subscriptions(state, link, subscriptions, turn, reason)
         for entry in some:
             if isinstance(entry, Advertisement):
-                effects += end_advertisement(state, link, entry, now, reason)
+                end_advertisement(state, link, entry, turn, reason)
         # What is sent goes first; log lines and metrics can wait.
-        state.rest.append(Rest(link.id, partial(_refusals, link, some, reason)))
+        turn.after(link.id, partial(_note_refusals, link, some, reason))
     for entry, right in standing:
-        effects += register_again(state, link, entry, right, now)
-    return effects
+        register_again(state, link, entry, right, turn)
 
 
-def _refusals(link: Link, entries: Collection[Entry], problem: MaiaError) -> list[Effect]:
+def _note_refusals(link: Link, entries: Collection[Entry], problem: MaiaError, turn: Turn) -> None:
     code, principal = problem.code, str(link.peer)
-    lines = [Note("refused", end_of_entry(one, code, principal)) for one in entries]
-    return [*lines, Count("maia_refused_total", len(entries), labels={"code": code})]
+    for one in entries:
+        turn.note("refused", **end_of_entry(one, code, principal))
+    turn.count("maia_refused_total", len(entries), code=code)

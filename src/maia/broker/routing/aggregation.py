@@ -34,6 +34,7 @@ from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.broker.timers import AnnounceWaiting, MergeAnnounced
+from maia.broker.turn import Turn
 from maia.credentials import Budget
 from maia.errors import MaiaError
 from maia.events import Instant
@@ -51,8 +52,7 @@ from maia.routing.table.hops import (
     is_of_sealed,
     type_of_book_key,
 )
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, LinkId, Send
+from maia.wire.effects import LinkId
 from maia.wire.mesh_messages import (
     ConnectPart,
     InterestPart,
@@ -75,36 +75,36 @@ _NEXT_SOME_US: Final = 1000
 # ------------------------------------------------------------ local subscribers
 
 
-def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup, now: Instant) -> list[Effect]:
+def announce(state: BrokerState, type_id: bytes, group: SubscriberGroup, turn: Turn) -> None:
     """Announce what a new group of subscribers wants, unless that is announced already.
 
     Until there is a neighbour, nothing is announced, and nothing is kept for it.
     """
     if state.routes.to_announce is None:
-        return []
+        return
     aggregate = state.routes.aggregates.setdefault(type_id, TypeAggregate())
     changes = aggregate.announcements.join(group.key, *_wanted_by(group))
     if len(aggregate.announcements) > aggregate.merged_from:
         aggregate.merged_from = len(aggregate.announcements) + READ_MAX
-        state.timers.add(MergeAnnounced(type_id), Instant(now + _NEXT_SOME_US))
-    return _announced(state, type_id, aggregate, changes)
+        state.timers.add(MergeAnnounced(type_id), Instant(turn.now + _NEXT_SOME_US))
+    _announced(state, type_id, aggregate, changes, turn)
 
 
-def begin_announcing(state: BrokerState, now: Instant) -> list[Effect]:
+def begin_announcing(state: BrokerState, turn: Turn) -> None:
     """Begin to announce what clients want, if this is the first neighbour."""
     routes = state.routes
     if routes.to_announce is not None:
-        return []
+        return
     routes.to_announce = [
         (type_id, key) for type_id, audience in state.audiences.items() for key in audience.classes
     ]
     routes.to_announce.reverse()
-    return announce_waiting(state, now)
+    announce_waiting(state, turn)
 
 
-def announce_waiting(state: BrokerState, now: Instant) -> list[Effect]:
+def announce_waiting(state: BrokerState, turn: Turn) -> None:
     """Announce some of what clients wanted before there was a neighbour, and the others in a moment."""
-    routes, effects = state.routes, list[Effect]()
+    routes = state.routes
     waiting = routes.to_announce or []
     for _ in range(min(_ANNOUNCED_AT_ONCE, len(waiting))):
         type_id, key = waiting.pop()
@@ -112,30 +112,28 @@ def announce_waiting(state: BrokerState, now: Instant) -> list[Effect]:
         group = None if audience is None else audience.classes.get(key)
         is_new = aggregate is None or key not in aggregate.announcements
         if group is not None and is_new and state.types.sealing(type_id) is None:
-            effects += announce(state, type_id, group, now)
+            announce(state, type_id, group, turn)
     if waiting:
-        routes.mark_changed(now)
-        state.timers.add(AnnounceWaiting(), Instant(now + _NEXT_SOME_US))
-    return effects
+        routes.mark_changed(turn.now)
+        state.timers.add(AnnounceWaiting(), Instant(turn.now + _NEXT_SOME_US))
 
 
-def withdraw(state: BrokerState, type_id: bytes, keys: Collection[bytes]) -> list[Effect]:
+def withdraw(state: BrokerState, type_id: bytes, keys: Collection[bytes], turn: Turn) -> None:
     """Take back what was announced for groups that are gone; what was announced for others too stays."""
     aggregate = state.routes.aggregates.get(type_id)
     if aggregate is None:
-        return []
-    effects = _announced(state, type_id, aggregate, aggregate.announcements.leave(keys))
+        return
+    _announced(state, type_id, aggregate, aggregate.announcements.leave(keys), turn)
     if not aggregate.announcements.wanted:
         del state.routes.aggregates[type_id]
-    return effects
 
 
-def prove_again(state: BrokerState, type_id: bytes, key: bytes) -> list[Effect]:
+def prove_again(state: BrokerState, type_id: bytes, key: bytes, turn: Turn) -> None:
     """Send what was announced with a proof of this group again: another of its members proves it now."""
     aggregate, book = state.routes.aggregates.get(type_id), state.routes.book
     announced = () if aggregate is None else aggregate.announcements.announced_for(key)
     updates = [update for one in announced for update in book.send_one_again(LOCAL, type_id, one)]
-    return route_messages(state, updates)
+    route_messages(state, updates, turn)
 
 
 def _wanted_by(group: SubscriberGroup) -> tuple[Predicate, Predicate]:
@@ -163,9 +161,12 @@ def _limited(filter_: Predicate, right: Hashable) -> Predicate:
 
 
 def _announced(
-    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, changes: Changes
-) -> list[Effect]:
-    """Put announcements into the routing table, and send what neighbours have to know of that."""
+    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, changes: Changes, turn: Turn
+) -> int:
+    """Put announcements into the routing table, and send what neighbours have to know of that.
+
+    Return how many bytes that is.
+    """
     book, groups = state.routes.book, state.audiences[type_id].classes if type_id in state.audiences else {}
 
     def entry(one: Announcement) -> RouteEntry:
@@ -175,12 +176,12 @@ def _announced(
     for one in changes.again:
         updates += book.local_change(type_id, [entry(one)], ())
         updates += book.send_one_again(LOCAL, type_id, one.id)
-    effects = route_messages(state, updates)
+    sent = route_messages(state, updates, turn)
     if not aggregate.is_moved:
-        aggregate.sent_bytes += sum(len(one.data) for one in effects if isinstance(one, Send))
-    elif effects:
+        aggregate.sent_bytes += sent
+    elif sent:
         aggregate.is_moved = False
-    return effects
+    return sent
 
 
 def note_published(state: BrokerState, parts: Mapping[bytes, bytes]) -> None:
@@ -201,46 +202,43 @@ def _neighbours(state: BrokerState) -> list[Link]:
 # ------------------------------------------------------------ the budget
 
 
-def tune_aggregates(state: BrokerState, now: Instant) -> list[Effect]:
+def tune_aggregates(state: BrokerState, turn: Turn) -> None:
     """End a period: move budgets, merge what came in it, and report what neighbours sent for nothing."""
     routes = state.routes
-    effects: list[Effect] = []
     room = _FILTERS_IN_A_ROUND if routes.aggregates and _neighbours(state) else 0
     for type_id, aggregate in sorted(routes.aggregates.items(), key=lambda one: one[1].tuned_at):
         if room <= 0:
             break  # those that have waited longest go first in the next round
-        changes, merged = _tuned(state, type_id, aggregate)
-        aggregate.tuned_at = now
+        sent, merged = _tuned(state, type_id, aggregate, turn)
+        aggregate.tuned_at = turn.now
         room -= merged
-        if changes:
-            routes.mark_changed(now)
-            effects += [*changes, Count("maia_aggregates_merged_total")]
+        if sent:
+            routes.mark_changed(turn.now)
+            turn.count("maia_aggregates_merged_total")
     for neighbour, spilled in routes.spill.take_reports():
         link = state.links.get(neighbour)
         if link is not None and link.is_ready:
             types = [SpilledType(one.type_id, one.rows, one.bytes) for one in spilled]
-            effects.append(Send(link.id, encode(SpillReport(types))))
-    return effects
+            turn.send(link.id, SpillReport(types))
 
 
-def merge_announced(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def merge_announced(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Merge the filters of one type that exceed its budget, if very many came in one period.
 
     The budget stays. As many have to come before that is done again, so the work for each is bounded.
     """
     aggregate, range_ = state.routes.aggregates.get(type_id), state.settings.aggregation
     if aggregate is None or range_ is None or not _neighbours(state):
-        return []
-    effects: list[Effect] = []
+        return
+    sent = 0
     aggregate.budget = aggregate.budget or begin(range_)
     if _announced_bytes(state, type_id, aggregate) > aggregate.budget.bytes:
-        effects = _settled(state, type_id, aggregate, aggregate.budget.bytes, anew=False)
+        sent = _settled(state, type_id, aggregate, aggregate.budget.bytes, turn, anew=False)
         aggregate.announcements.is_settled = False  # the period in which they came is yet to be judged
     aggregate.merged_from = len(aggregate.announcements) + READ_MAX
-    if not effects:
-        return []
-    state.routes.mark_changed(now)
-    return [*effects, Count("maia_aggregates_merged_total")]
+    if sent:
+        state.routes.mark_changed(turn.now)
+        turn.count("maia_aggregates_merged_total")
 
 
 def _announced_bytes(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> int:
@@ -251,27 +249,33 @@ def _announced_bytes(state: BrokerState, type_id: bytes, aggregate: TypeAggregat
 
 
 def _settled(
-    state: BrokerState, type_id: bytes, aggregate: TypeAggregate, budget_bytes: int, *, anew: bool
-) -> list[Effect]:
-    """Merge what is announced until it is within a budget."""
+    state: BrokerState,
+    type_id: bytes,
+    aggregate: TypeAggregate,
+    budget_bytes: int,
+    turn: Turn,
+    *,
+    anew: bool,
+) -> int:
+    """Merge what is announced until it is within a budget; return how many bytes were sent."""
     groups = state.audiences[type_id].classes  # of all that is announced: what ended was withdrawn before
     changes = aggregate.announcements.settle(
         budget_bytes, aggregate.proof_bytes, _limited, lambda key: _wanted_by(groups[key]), anew=anew
     )
-    return _announced(state, type_id, aggregate, changes)
+    return _announced(state, type_id, aggregate, changes, turn)
 
 
-def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tuple[list[Effect], int]:
-    """Move the budget of one type; return what follows, and how many filters had to be compared."""
+def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate, turn: Turn) -> tuple[int, int]:
+    """Move the budget of one type; return how many bytes were sent, and how many filters were compared."""
     range_, announcements = state.settings.aggregation, aggregate.announcements
     arrived = state.routes.spill.take_period(type_id)
     sent, aggregate.sent_bytes = aggregate.sent_bytes, 0
     if range_ is None or (announcements.is_exact and announcements.is_settled and not sent):
-        return [], 0
+        return 0, 0
     aggregate.size = size = _announced_bytes(state, type_id, aggregate)
     if announcements.is_exact and size <= range_.least:
         announcements.is_settled = True
-        return [], 0
+        return 0, 0
     before = aggregate.budget or begin(range_)
     aggregate.budget = observe(
         before,
@@ -279,10 +283,10 @@ def _tuned(state: BrokerState, type_id: bytes, aggregate: TypeAggregate) -> tupl
     )
     aggregate.is_moved = aggregate.budget.bytes != before.bytes
     if announcements.is_settled and not aggregate.is_moved:
-        return [], 0
-    effects = _settled(state, type_id, aggregate, aggregate.budget.bytes, anew=aggregate.is_moved)
+        return 0, 0
+    merged = _settled(state, type_id, aggregate, aggregate.budget.bytes, turn, anew=aggregate.is_moved)
     aggregate.merged_from = len(announcements) + READ_MAX
-    return effects, announcements.wanted
+    return merged, announcements.wanted
 
 
 def _proof_bytes(state: BrokerState, type_id: bytes) -> int:
@@ -296,16 +300,17 @@ def _proof_bytes(state: BrokerState, type_id: bytes) -> int:
 # ------------------------------------------------------------ spill
 
 
-def receive_spill_report(state: BrokerState, link: Link, message: SpillReport, now: Instant) -> list[Effect]:
+def receive_spill_report(state: BrokerState, link: Link, message: SpillReport, turn: Turn) -> None:
     """Take note of what a neighbour says was sent to it for nothing: shown to operators, and no more.
 
     It moves no budget here: this broker tunes by what it has counted itself.
     """
     told = [Spilled(one.type_id, one.rows, one.size) for one in message.types]
-    counted = state.routes.spill.receive_report(link.id, told, now)
+    counted = state.routes.spill.receive_report(link.id, told, turn.now)
     if counted is None:
-        return [Count("maia_spill_reports_ignored_total")]
-    return [Count("maia_spill_reported_bytes_total", counted)]
+        turn.count("maia_spill_reports_ignored_total")
+    else:
+        turn.count("maia_spill_reported_bytes_total", counted)
 
 
 MESH_ACCOUNT: Final = LinkId(-3)
@@ -361,30 +366,29 @@ class OwnParts:
 
 
 def entries_of_part(
-    state: BrokerState, name: bytes, data: bytes, now: Instant, budget: Budget
-) -> tuple[list[tuple[TypeId, RouteEntry]], list[Effect]]:
+    state: BrokerState, name: bytes, data: bytes, turn: Turn, budget: Budget
+) -> list[tuple[TypeId, RouteEntry]]:
     """Return the entries that a part is, as far as they are proved; raise what is wrong if none is."""
     match part_from_bytes(data):
         case InterestPart() as part:
-            return _proved(state, name, part, now, budget)
+            return _proved(state, name, part, turn, budget)
         case SealedInterestPart(type_id, wanted):
-            entry = understood(state, name[:16], wanted_from_wire(type_id, wanted), now, budget)
+            entry = understood(state, name[:16], wanted_from_wire(type_id, wanted), turn.now, budget)
             assert isinstance(entry.baggage, ReceivedInterest)  # noqa: S101 - made by `understood`
             state.statements.dependencies.note(MESH_ACCOUNT, entry.baggage.watched)
-            return [(book_key_of_sealed(type_id), entry)], []
+            return [(book_key_of_sealed(type_id), entry)]
         case ConnectPart():
-            return [], []
+            return []
 
 
 def _proved(
-    state: BrokerState, name: bytes, part: InterestPart, now: Instant, budget: Budget
-) -> tuple[list[tuple[TypeId, RouteEntry]], list[Effect]]:
+    state: BrokerState, name: bytes, part: InterestPart, turn: Turn, budget: Budget
+) -> list[tuple[TypeId, RouteEntry]]:
     wanted = filter_from_bytes(part.filter)
     if state.types.sealing(part.type_id) is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")
     found: list[tuple[TypeId, RouteEntry]] = []
     problems: list[MaiaError] = []
-    effects: list[Effect] = []
     for number, shown in enumerate(part.proofs):
         proof = new_proof(shown.request, shown.credentials)
         entry_id = sha256(name + number.to_bytes(2, "big")).digest()[:16]
@@ -392,7 +396,7 @@ def _proved(
             found.append((part.type_id, RouteEntry(entry_id, wanted, proof, size=proof.size)))
             continue
         try:
-            proved = proved_filter(state, part.type_id, proof, wanted, now, budget)
+            proved = proved_filter(state, part.type_id, proof, wanted, turn.now, budget)
         except MaiaError as problem:
             problems.append(problem)
             continue
@@ -400,7 +404,7 @@ def _proved(
         resting = Proof(proof.frame, proof.own, proof.credentials, proved.watched)
         found.append((part.type_id, RouteEntry(entry_id, proved.filter, resting, size=proof.size)))
         if proved.filter is not wanted:
-            effects.append(Count("maia_interests_narrowed_total"))
+            turn.count("maia_interests_narrowed_total")
     if problems and not found:
         raise problems[0]
-    return found, effects
+    return found

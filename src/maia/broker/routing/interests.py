@@ -19,7 +19,6 @@ from dataclasses import replace
 from hashlib import sha256
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import refusal_effects
 from maia.broker.durable.recording import OWN_LINK, Recording
 from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.publication.projection import offer_of
@@ -41,6 +40,7 @@ from maia.broker.sessions.links import Advertisement, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES, SubscriberGroup, class_key
 from maia.broker.timers import Statements
+from maia.broker.turn import Turn
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, Instant
@@ -48,8 +48,6 @@ from maia.policy import PolicyRefusal, Request
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import LOCAL, RouteEntry, book_key_of_sealed, type_of_book_key
 from maia.routing.table.interests import digest_of_filter, mark_of_interest, mark_of_offer
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Interest, Offer, Renew, Resync, Wanted
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request, without_filter
 
@@ -61,96 +59,91 @@ _DOUBT_S = 2.0
 # ------------------------------------------------------------ this broker's clients
 
 
-def class_joined(
-    state: BrokerState, type_id: bytes, view_class: SubscriberGroup, now: Instant
-) -> list[Effect]:
+def class_joined(state: BrokerState, type_id: bytes, view_class: SubscriberGroup, turn: Turn) -> None:
     """Send others what a new group of subscribers here wants."""
-    state.routes.mark_changed(now)
+    state.routes.mark_changed(turn.now)
     # One that was there a moment ago goes first: what it wanted was wanted on another's behalf.
-    effects = withdraw_ended(state, now) if (type_id, view_class.key) in state.routes.ended else []
+    if (type_id, view_class.key) in state.routes.ended:
+        withdraw_ended(state, turn)
     if state.types.sealing(type_id) is not None:
-        return [*effects, *place_sealed(state, type_id, view_class)]
-    return [*effects, *announce(state, type_id, view_class, now)]
+        place_sealed(state, type_id, view_class, turn)
+    else:
+        announce(state, type_id, view_class, turn)
 
 
-def class_gone(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
+def class_gone(state: BrokerState, type_id: bytes, key: bytes, turn: Turn) -> None:
     """Send others that a group of subscribers is gone."""
-    return classes_gone(state, type_id, (key,), now)
+    classes_gone(state, type_id, (key,), turn)
 
 
-def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], now: Instant) -> list[Effect]:
+def classes_gone(state: BrokerState, type_id: bytes, keys: Collection[bytes], turn: Turn) -> None:
     """Send others that groups of subscribers are gone: what takes their place, and what goes, at once."""
-    state.routes.mark_changed(now)
+    state.routes.mark_changed(turn.now)
     state.retained.incomplete(type_id)
-    effects = withdraw(state, type_id, keys)
+    withdraw(state, type_id, keys, turn)
     for key in keys if state.sealed.placed else ():
-        effects += take_back_sealed(state, type_id, key)
-    return effects
+        take_back_sealed(state, type_id, key, turn)
 
 
-def withdraw_ended(state: BrokerState, now: Instant) -> list[Effect]:
+def withdraw_ended(state: BrokerState, turn: Turn) -> None:
     """Send others what is not wanted any more, all of it together, and what is wanted on another's behalf."""
     ended, state.routes.ended = state.routes.ended, {}
     gone: dict[bytes, list[bytes]] = {}
     for (type_id, key), is_gone in ended.items():
         if is_gone:
             gone.setdefault(type_id, []).append(key)
-    effects = [one for type_id, keys in gone.items() for one in classes_gone(state, type_id, keys, now)]
+    for type_id, keys in gone.items():
+        classes_gone(state, type_id, keys, turn)
     for (type_id, key), is_gone in ended.items():
         audience = state.audiences.get(type_id)
         if not is_gone and audience is not None and key in audience.classes:
-            effects += send_proof_again(state, type_id, key, now)
-    return effects
+            send_proof_again(state, type_id, key, turn)
 
 
-def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, now: Instant) -> list[Effect]:
+def send_proof_again(state: BrokerState, type_id: bytes, key: bytes, turn: Turn) -> None:
     """Send others on whose behalf the same is wanted now: they may have accepted it for another's sake."""
-    state.routes.mark_changed(now)
-    book, effects = state.routes.book, prove_again(state, type_id, key)
+    state.routes.mark_changed(turn.now)
+    prove_again(state, type_id, key, turn)
     for name in state.blinded.ids(type_id):
         placed = state.sealed.placed.get((name, key))
         if placed is not None:
-            again = book.send_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
-            effects += route_messages(state, again)
-    return effects
+            again = state.routes.book.send_one_again(LOCAL, book_key_of_sealed(name), placed.entry_id)
+            route_messages(state, again, turn)
 
 
-def advertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
+def advertised(state: BrokerState, entry: Advertisement, turn: Turn) -> None:
     """Send others that a type is published here, and its super-types."""
-    state.routes.mark_changed(now)
-    effects: list[Effect] = []
+    state.routes.mark_changed(turn.now)
     for type_id in entry.type_ids:
         state.catch_up.published.put(type_id, None)
         if state.types.sealing(type_id) is not None:
-            effects += offer_sealed(state, type_id, entry)
+            offer_sealed(state, type_id, entry, turn)
         else:
             advertisement, baggage = (entry.link, entry.ref), offer_of(state, type_id, entry)
-            effects += route_messages(
-                state, state.routes.book.local_advertise(type_id, advertisement, baggage)
-            )
-    return effects
+            updates = state.routes.book.local_advertise(type_id, advertisement, baggage)
+            route_messages(state, updates, turn)
 
 
-def unadvertised(state: BrokerState, entry: Advertisement, now: Instant) -> list[Effect]:
+def unadvertised(state: BrokerState, entry: Advertisement, turn: Turn) -> None:
     """Tell neighbours that a publisher here has ended, for its type and the super-types."""
-    return [effect for type_id in entry.type_ids for effect in unadvertised_as(state, type_id, entry, now)]
+    for type_id in entry.type_ids:
+        unadvertised_as(state, type_id, entry, turn)
 
 
-def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, now: Instant) -> list[Effect]:
+def unadvertised_as(state: BrokerState, type_id: bytes, entry: Advertisement, turn: Turn) -> None:
     """Tell neighbours that an advertisement has ended for one of its types."""
-    state.routes.mark_changed(now)
-    plain = route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)))
-    return [*plain, *unoffer_sealed(state, type_id, entry)]
+    state.routes.mark_changed(turn.now)
+    route_messages(state, state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref)), turn)
+    unoffer_sealed(state, type_id, entry, turn)
 
 
 # ------------------------------------------------------------ what neighbours say
 
 
-def receive_interest(state: BrokerState, link: Link, message: Interest, now: Instant) -> list[Effect]:
+def receive_interest(state: BrokerState, link: Link, message: Interest, turn: Turn) -> None:
     """Take note of what is wanted behind a neighbour."""
     neighbour = state.routes.neighbour_on(link.id)
-    state.routes.mark_changed(now)
-    effects: list[Effect] = []
+    state.routes.mark_changed(turn.now)
     newest: dict[bytes, RouteEntry | None] = {}
     replaced: list[bytes] = []
     budget = state.authoriser.budget_of_message()
@@ -160,8 +153,7 @@ def receive_interest(state: BrokerState, link: Link, message: Interest, now: Ins
         before = None if known is None else known.baggage
         if isinstance(before, Proof) and before.credentials != tuple(wanted.credentials):
             replaced.append(wanted.id)  # on behalf of another client than before: others have to know
-        newest[wanted.id], noted = _checked(state, link, neighbour, message.type_id, wanted, now, budget)
-        effects += noted
+        newest[wanted.id] = _checked(state, link, neighbour, message.type_id, wanted, turn, budget)
     for entry_id in message.remove:
         neighbour.forget_change(message.type_id, entry_id)
     add = [entry for entry in newest.values() if entry is not None]
@@ -169,15 +161,15 @@ def receive_interest(state: BrokerState, link: Link, message: Interest, now: Ins
     refused = [entry_id for entry_id, entry in newest.items() if entry is None]
     remove = [*message.remove, *refused]
     book = state.routes.book
-    updates = book.receive_interest(neighbour.node, message.type_id, add, remove, now)
+    updates = book.receive_interest(neighbour.node, message.type_id, add, remove, turn.now)
     for entry_id in replaced:
         updates += book.send_one_again(neighbour.node, message.type_id, entry_id)
-    return [*effects, *route_messages(state, updates)]
+    route_messages(state, updates, turn)
 
 
-def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) -> list[Effect]:
+def receive_offer(state: BrokerState, link: Link, message: Offer, turn: Turn) -> None:
     """Take note of whether a neighbour's side publishes a type."""
-    neighbour = state.routes.neighbour_on(link.id)
+    now, neighbour = turn.now, state.routes.neighbour_on(link.id)
     state.routes.mark_changed(now)
     neighbour.forget_change(message.type_id, _OFFER)
     proof = new_proof(message.proof, message.credentials)
@@ -187,7 +179,8 @@ def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) 
             if is_to_be_verified(state):
                 proof = _resting_on(state, link, proof, prove_offer(state, message.type_id, proof, now))
         except MaiaError as problem:
-            return _offer_refused(state, link, neighbour, message.type_id, proof, problem, now)
+            _offer_refused(state, link, neighbour, message.type_id, proof, problem, turn)
+            return
     elif state.routes.book.offers(neighbour.node, message.type_id):
         let_arrive(neighbour, message.type_id, now)
     # Under the name of its proof: an offer with another proof than before is passed on again.
@@ -200,7 +193,7 @@ def receive_offer(state: BrokerState, link: Link, message: Offer, now: Instant) 
         advertisement=(proof.request, proof.credentials),
         size=proof.size,
     )
-    return route_messages(state, updates)
+    route_messages(state, updates, turn)
 
 
 def _resting_on(state: BrokerState, link: Link, proof: Proof, watched: frozenset[bytes]) -> Proof:
@@ -215,33 +208,33 @@ def _offer_refused(
     type_id: bytes,
     proof: Proof,
     problem: MaiaError,
-    now: Instant,
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     """Remove a neighbour's offer, whatever it was accepted for before."""
-    gone = state.routes.book.receive_offer(neighbour.node, type_id, stands=False, baggage=None, now=now)
+    gone = state.routes.book.receive_offer(neighbour.node, type_id, stands=False, baggage=None, now=turn.now)
     neighbour.parting.pop(type_id, None)
     neighbour.forget_change(type_id, _OFFER)
     neighbour.remember_change(type_id, _OFFER, before=mark_of_offer(type_id), after=None)
-    remember_refusal(state, neighbour, type_id, proof, Action.PUBLISH, now)
-    return [*route_messages(state, gone), *refusal_effects(problem, link.peer, link=link.id, asked="Offer")]
+    remember_refusal(state, neighbour, type_id, proof, Action.PUBLISH, turn.now)
+    route_messages(state, gone, turn)
+    turn.refused(problem, link.peer, link=link.id, asked="Offer")
 
 
-def receive_renew(state: BrokerState, link: Link, message: Renew, now: Instant) -> list[Effect]:
+def receive_renew(state: BrokerState, link: Link, message: Renew, turn: Turn) -> None:
     """Compare a neighbour's book with ours, leaving out what was narrowed or refused here."""
     neighbour = state.routes.neighbour_on(link.id)
     entries, digest = message.entries, message.digest
     if neighbour.changed:
         total = (int.from_bytes(digest, "big") - neighbour.difference.total) % (1 << 256)
         entries, digest = entries - neighbour.difference.count, total.to_bytes(32, "big")
-    updates = state.routes.book.receive_renewal(neighbour.node, entries, digest, now)
-    return route_messages(state, updates) if updates else []
+    updates = state.routes.book.receive_renewal(neighbour.node, entries, digest, turn.now)
+    route_messages(state, updates, turn)
 
 
-def receive_resync(state: BrokerState, link: Link, _message: Resync, now: Instant) -> list[Effect]:
+def receive_resync(state: BrokerState, link: Link, _message: Resync, turn: Turn) -> None:
     """Send a neighbour everything again."""
-    return route_messages(
-        state, state.routes.book.receive_resync(state.routes.neighbour_on(link.id).node, now)
-    )
+    node = state.routes.neighbour_on(link.id).node
+    route_messages(state, state.routes.book.receive_resync(node, turn.now), turn)
 
 
 # ------------------------------------------------------------ proofs
@@ -253,38 +246,37 @@ def _checked(
     neighbour: Neighbour,
     type_id: bytes,
     wanted: Wanted,
-    now: Instant,
+    turn: Turn,
     budget: Budget,
-) -> tuple[RouteEntry | None, list[Effect]]:
-    """Return an entry as far as it is proved; None, and a note, for one that is not."""
+) -> RouteEntry | None:
+    """Return an entry as far as it is proved; None, and a note in the log, for one that is not."""
     entry = entry_of(wanted)
     neighbour.forget_change(type_id, entry.id)
     if state.types.sealing(type_id) is None and not is_to_be_verified(state):
-        return entry, []
+        return entry
     before = mark_of_interest(type_id, entry.id, digest_of_filter(entry.predicate))
     proof = entry.baggage if isinstance(entry.baggage, Proof) else NO_PROOF
     try:
         _check_plain(state, type_id)
-        proved = proved_filter(state, type_id, proof, entry.predicate, now, budget)
+        proved = proved_filter(state, type_id, proof, entry.predicate, turn.now, budget)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
-        remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, now)
-        return None, refusal_effects(problem, link.peer, link=link.id, asked="Interest")
+        remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, turn.now)
+        turn.refused(problem, link.peer, link=link.id, asked="Interest")
+        return None
     state.statements.dependencies.note(link.id, proved.watched)
     resting = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
-    if proved.filter is entry.predicate:
-        return resting, []
-    after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
-    neighbour.remember_change(type_id, entry.id, before=before, after=after)
-    return resting, [Count("maia_interests_narrowed_total")]
+    if proved.filter is not entry.predicate:
+        after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
+        neighbour.remember_change(type_id, entry.id, before=before, after=after)
+        turn.count("maia_interests_narrowed_total")
+    return resting
 
 
 # ------------------------------------------------------------ certificates that count no more
 
 
-def doubt_entries(
-    state: BrokerState, link: Link, certificates: Collection[bytes], now: Instant
-) -> list[Effect]:
+def doubt_entries(state: BrokerState, link: Link, certificates: Collection[bytes], turn: Turn) -> None:
     """Doubt entries of a neighbour that depend on one of these certificates, and no others.
 
     Another client behind it may want the same. The neighbour receives the revocation
@@ -295,9 +287,8 @@ def doubt_entries(
     # One offer is for all publishers behind a neighbour. It receives statements on what demands a test,
     # and then offers on behalf of another; on what demands none it may have received nothing.
     tested = state.statements.certificates.keys() & set(certificates)
-    soon = seconds_after(now, _DOUBT_S)
+    soon = seconds_after(turn.now, _DOUBT_S)
     neighbour.parting = {kind: min(until, soon) for kind, until in neighbour.parting.items()}
-    effects: list[Effect] = []
     for key in book.types():
         for entry in book.entries(node, key):
             baggage = entry.baggage
@@ -307,57 +298,49 @@ def doubt_entries(
         if isinstance(offer, Proof | ReceivedOffer) and not offer.watched.isdisjoint(tested):
             neighbour.doubtful[key, _OFFER] = None
             if isinstance(offer, ReceivedOffer):  # it may not be able to know
-                effects += doubts(link.id, type_of_book_key(key), [offer.offer.id])
+                doubts(link.id, type_of_book_key(key), [offer.offer.id], turn)
     if neighbour.doubtful and neighbour.doubt_ends is None:
-        neighbour.doubt_ends = seconds_after(now, _DOUBT_S)
-        state.timers.add(Statements(), neighbour.doubt_ends)
-    if neighbour.refused_on.isdisjoint(certificates):
-        return effects
-    neighbour.refused_on.clear()  # what was refused may count again
-    neighbour.refused_bytes = 0
-    return [*effects, Send(link.id, encode(Resync()))]
+        neighbour.doubt_ends = soon
+        state.timers.add(Statements(), soon)
+    if not neighbour.refused_on.isdisjoint(certificates):
+        neighbour.refused_on.clear()  # what was refused may count again
+        neighbour.refused_bytes = 0
+        turn.send(link.id, Resync())
 
 
-def verify_doubted(state: BrokerState, now: Instant) -> list[Effect]:
+def verify_doubted(state: BrokerState, turn: Turn) -> None:
     """Verify again what was doubted for long enough, by the proof that is registered now."""
-    effects: list[Effect] = []
     for neighbour in list(state.routes.neighbours.values()):
-        if neighbour.doubt_ends is None or now < neighbour.doubt_ends:
+        if neighbour.doubt_ends is None or turn.now < neighbour.doubt_ends:
             continue
         doubtful, neighbour.doubtful, neighbour.doubt_ends = neighbour.doubtful, {}, None
         for key, entry_id in doubtful:
             if entry_id == _OFFER:
-                effects += _offer_looked_at_again(state, neighbour, key, now)
+                _offer_looked_at_again(state, neighbour, key, turn)
                 continue
             entry = state.routes.book.entry(neighbour.node, key, entry_id)
             if entry is not None and isinstance(entry.baggage, Proof):
-                link = state.links[neighbour.link]
-                effects += _looked_at_again(state, link, neighbour, key, entry, now)
+                _looked_at_again(state, state.links[neighbour.link], neighbour, key, entry, turn)
             elif entry is not None:
                 state.sealed.to_do[type_of_book_key(key), neighbour.node, entry_id] = None
-                state.routes.schedule_rekeying(now)
-    return effects
+                state.routes.schedule_rekeying(turn.now)
 
 
-def _offer_looked_at_again(
-    state: BrokerState, neighbour: Neighbour, type_id: bytes, now: Instant
-) -> list[Effect]:
+def _offer_looked_at_again(state: BrokerState, neighbour: Neighbour, type_id: bytes, turn: Turn) -> None:
     """Keep an offer only by a proof that holds: another publisher behind the neighbour may have one."""
     proof, link = state.routes.book.offer(neighbour.node, type_id), state.links[neighbour.link]
     if isinstance(proof, ReceivedOffer):
-        return recheck_sealed_offer(state, link, proof, now)
-    if not isinstance(proof, Proof):
-        return []
-    try:
-        _resting_on(state, link, proof, prove_offer(state, type_id, proof, now))
-    except MaiaError as problem:
-        return _offer_refused(state, link, neighbour, type_id, proof, problem, now)
-    return []
+        recheck_sealed_offer(state, link, proof, turn)
+    elif isinstance(proof, Proof):
+        try:
+            _resting_on(state, link, proof, prove_offer(state, type_id, proof, turn.now))
+        except MaiaError as problem:
+            _offer_refused(state, link, neighbour, type_id, proof, problem, turn)
 
 
 def _looked_at_again(
-    state: BrokerState, link: Link, neighbour: Neighbour, type_id: bytes, entry: RouteEntry, now: Instant
-) -> list[Effect]:
+    state: BrokerState, link: Link, neighbour: Neighbour, type_id: bytes, entry: RouteEntry, turn: Turn
+) -> None:
     assert isinstance(entry.baggage, Proof)  # noqa: S101 - asked before
     proof = entry.baggage
     change = neighbour.changed.get((type_id, entry.id))
@@ -367,18 +350,19 @@ def _looked_at_again(
     neighbour.forget_change(type_id, entry.id)
     book = state.routes.book
     try:
-        proved = proved_filter(state, type_id, proof, entry.predicate, now)
+        proved = proved_filter(state, type_id, proof, entry.predicate, turn.now)
     except MaiaError as problem:
         neighbour.remember_change(type_id, entry.id, before=before, after=None)
-        remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, now)
-        gone = route_messages(state, book.understood_anew(neighbour.node, type_id, (), [entry.id]))
-        return [*gone, *refusal_effects(problem, link.peer, link=link.id, asked="Interest")]
+        remember_refusal(state, neighbour, type_id, proof, Action.SUBSCRIBE, turn.now)
+        route_messages(state, book.understood_anew(neighbour.node, type_id, (), [entry.id]), turn)
+        turn.refused(problem, link.peer, link=link.id, asked="Interest")
+        return
     after = mark_of_interest(type_id, entry.id, digest_of_filter(proved.filter))
     if after != before:
         neighbour.remember_change(type_id, entry.id, before=before, after=after)
     state.statements.dependencies.note(link.id, proved.watched)
     narrowed = replace(entry, predicate=proved.filter, baggage=replace(proof, watched=proved.watched))
-    return route_messages(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()))
+    route_messages(state, book.understood_anew(neighbour.node, type_id, [narrowed], ()), turn)
 
 
 def _check_plain(state: BrokerState, type_id: bytes) -> None:
@@ -392,49 +376,48 @@ def kept_class(view_class: bytes) -> bytes:
     return sha256(b"maia/1/kept-class\x00" + view_class).digest()[:CLASS_KEY_BYTES]
 
 
-def recheck_own_interests(state: BrokerState, now: Instant) -> list[Effect]:
+def recheck_own_interests(state: BrokerState, turn: Turn) -> None:
     """Ask again about each type: a right may have begun, ended or changed."""
     if state.recording is None:
-        return []
-    return [effect for type_id in state.types.type_ids() for effect in want_to_record(state, type_id, now)]
+        return
+    for type_id in state.types.type_ids():
+        want_to_record(state, type_id, turn)
 
 
-def redecide_own_interests(state: BrokerState, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+def redecide_own_interests(state: BrokerState, certificates: Collection[bytes], turn: Turn) -> None:
     """Decide again what this broker wants by one of these certificates, or would if it counted."""
     own = {signed.id for signed in state.settings.credentials}
     if state.recording is None or own.isdisjoint(certificates):
-        return []
-    types = state.types.type_ids()
-    return [effect for one in types for effect in want_to_record(state, one, now, is_touched=True)]
+        return
+    for type_id in state.types.type_ids():
+        want_to_record(state, type_id, turn, is_touched=True)
 
 
-def want_to_record(
-    state: BrokerState, type_id: bytes, now: Instant, *, is_touched: bool = False
-) -> list[Effect]:
+def want_to_record(state: BrokerState, type_id: bytes, turn: Turn, *, is_touched: bool = False) -> None:
     """Want all that this broker may see of a type, from now on, if it records the type."""
     log = state.recording
     versions = state.types.versions(type_id)
     if log is None or not versions or not log.records(type_id):
-        return []
+        return
     own = log.link.subscriptions.values()
     before = next((one for one in own if one.right.event_type.type_id == type_id), None)
-    if before is not None and not is_touched and state.authoriser.holds(before.right, now):
-        return []
+    if before is not None and not is_touched and state.authoriser.holds(before.right, turn.now):
+        return
     version = versions[-1]
     request = Request(state.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
     try:
-        right = state.authoriser.decide(request, state.settings.credentials, now)
+        right = state.authoriser.decide(request, state.settings.credentials, turn.now)
     except PolicyRefusal as problem:
-        if before is None:
-            return []
-        noted = Note("recording-only-what-passes", {"type": type_id.hex(), "code": problem.code})
-        return [*_taken_back(state, log, before, now), noted]
-    return _placed(state, log, right, before, now)
+        if before is not None:
+            _taken_back(state, log, before, turn)
+            turn.note("recording-only-what-passes", type=type_id.hex(), code=problem.code)
+        return
+    _placed(state, log, right, before, turn)
 
 
 def _placed(
-    state: BrokerState, log: Recording, right: Authorisation, before: Subscription | None, now: Instant
-) -> list[Effect]:
+    state: BrokerState, log: Recording, right: Authorisation, before: Subscription | None, turn: Turn
+) -> None:
     version = right.event_type
     ref = before.ref if before is not None else len(log.link.subscriptions) + 1
     key = kept_class(class_key(right.view, version))
@@ -444,7 +427,7 @@ def _placed(
         version.name,
         ALWAYS,
         state.random(16),
-        now,
+        turn.now,
         state.random(16),
     )
     proof = request_to_bytes(sign_request(asked, state.key))
@@ -455,20 +438,21 @@ def _placed(
     if before is None:
         state.catch_up.look_for(version.type_id)
     if before is not None and before.view_class == key:
-        return []
-    audience, effects = state.audience(version.type_id), list[Effect]()
+        return
+    audience = state.audience(version.type_id)
     if audience.join(key, right.view, version, (OWN_LINK, ref), is_kept=True):
-        effects += class_joined(state, version.type_id, audience.classes[key], now)
+        class_joined(state, version.type_id, audience.classes[key], turn)
     if before is not None and audience.leave(before.view_class, (OWN_LINK, ref)):
-        effects += class_gone(state, version.type_id, before.view_class, now)
-    return [*effects, Note("recording", {"type": version.type_id.hex(), "name": version.name.name})]
+        class_gone(state, version.type_id, before.view_class, turn)
+    turn.note("recording", type=version.type_id.hex(), name=version.name.name)
 
 
-def _taken_back(state: BrokerState, log: Recording, entry: Subscription, now: Instant) -> list[Effect]:
+def _taken_back(state: BrokerState, log: Recording, entry: Subscription, turn: Turn) -> None:
     del log.link.subscriptions[entry.ref]
     type_id = entry.right.event_type.type_id
     audience = state.audiences[type_id]
     is_gone = audience.leave(entry.view_class, (OWN_LINK, entry.ref))
     if not audience.classes:
         del state.audiences[type_id]
-    return class_gone(state, type_id, entry.view_class, now) if is_gone else []
+    if is_gone:
+        class_gone(state, type_id, entry.view_class, turn)

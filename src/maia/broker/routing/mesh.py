@@ -22,7 +22,6 @@ from typing import Final, NamedTuple, assert_never
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import refusal_effects
 from maia.broker.access.impairment import neighbour_found, seed_silent
 from maia.broker.durable.catch_up import ask_again_behind
 from maia.broker.publication.transit import Transit
@@ -35,6 +34,7 @@ from maia.broker.sealed.entries import ReceivedInterest
 from maia.broker.sealed.rekeying import rekey_pending, show_rights
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
+from maia.broker.turn import Turn
 from maia.credentials import Action, principal_from_bytes
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
@@ -45,7 +45,7 @@ from maia.routing.mesh.table import ConfiguredNeighbours, MeshTable
 from maia.routing.overlay.table import NodeId, node_id_of_key, node_id_text, node_id_to_bytes
 from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId
 from maia.wire.codec import encode
-from maia.wire.effects import Dial, Effect, LinkId, Note, Send
+from maia.wire.effects import Dial, LinkId
 from maia.wire.mesh_messages import (
     AggregateContent,
     AggregateHead,
@@ -127,89 +127,84 @@ class MeshRouter:
 
     # ------------------------------------------------------------ neighbours
 
-    def start(self, now: Instant) -> list[Effect]:
+    def start(self, turn: Turn) -> None:
         """Publish what is wanted here, and dial the neighbours."""
         self._state.routes.is_changed = True
-        return [*self._perform(self._table.publish(self._own_parts.build(), now), now), *self._dials(now)]
+        self._perform(self._table.publish(self._own_parts.build(), turn.now), turn)
+        self._dial(turn)
 
-    def leave(self, now: Instant) -> list[Effect]:
+    def leave(self, _turn: Turn) -> None:
         """Say nothing: the neighbours see the links end, and find other ways."""
-        del now
-        return []
 
-    def dial_failed(self, address: str, now: Instant) -> list[Effect]:
+    def dial_failed(self, address: str, turn: Turn) -> None:
         """Dial again later."""
         seed_silent(self._state, address)
         self._state.routes.is_changed = True
-        self._dialling.failed(address, now)
-        return []
+        self._dialling.failed(address, turn.now)
 
-    def neighbour_known(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_known(self, link: Link, _turn: Turn) -> None:
         """Note where a neighbour has answered."""
-        del now
         self._dialling.linked(node_id_of_key(link.peer.key), dialled=link.dialled)
-        return []
 
-    def neighbour_up(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_up(self, link: Link, turn: Turn) -> None:
         """Announce to a neighbour what is known."""
         state, node = self._state, node_id_of_key(link.peer.key)
         routes, before = state.routes, self._links.get(node)
-        effects: list[Effect] = []
         if before is not None:
-            effects += self._gone(node, before, now)
+            self._gone(node, before, turn)
         routes.node_of[link.id], self._links[node] = node, link.id
         is_new = node not in self._keys
-        self._reach(link.peer.key, link.id, now)
+        self._reach(link.peer.key, link.id, turn.now)
         self._dialling.linked(node, dialled=link.dialled)
         neighbour_found(state)
         routes.is_changed = True
-        effects += self._perform(self._table.hop_up(node), now)
+        self._perform(self._table.hop_up(node), turn)
         known = self._table.origins.get(link.peer.key)
         if is_new and known is not None and known.parts:
             # It was away for less than a lease, and will not send again what is at hand.
-            self._verify_at.setdefault(known.key, seconds_after(now, state.settings.lease_s))
-            effects += self._register(known.key, known.parts, now)
+            self._verify_at.setdefault(known.key, seconds_after(turn.now, state.settings.lease_s))
+            self._register(known.key, known.parts, turn)
         ask_again_behind(state, link.id)
-        return [*effects, *show_rights(state, [link.id], state.sealed.in_use)]
+        show_rights(state, [link.id], state.sealed.in_use, turn)
 
-    def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_gone(self, link: Link, turn: Turn) -> None:
         """Find other ways to the routers behind a neighbour."""
         node = self._state.routes.node_of.get(link.id)
-        if node is None:
-            return []
-        self._dialling.lost(node, now)
-        return self._gone(node, link.id, now)
+        if node is not None:
+            self._dialling.lost(node, turn.now)
+            self._gone(node, link.id, turn)
 
-    def _gone(self, node: NodeId, link: LinkId, now: Instant) -> list[Effect]:
+    def _gone(self, node: NodeId, link: LinkId, turn: Turn) -> None:
         routes = self._state.routes
         del routes.node_of[link], self._links[node]
         self._next_frame.pop(link, None)
         routes.is_changed = True
         key = self._keys[node]
-        effects = self._perform(self._table.hop_gone(node, now), now)
+        self._perform(self._table.hop_gone(node, turn.now), turn)
         if not self._table.next_hops(key):
             self._forget(key)
-        return effects
 
-    def _dials(self, now: Instant) -> list[Effect]:
-        return [Dial(address) for address in self._dialling.dials(now)]
+    def _dial(self, turn: Turn) -> None:
+        for address in self._dialling.dials(turn.now):
+            turn.add(Dial(address))
 
     # ------------------------------------------------------------ time and certificates
 
-    def maintain(self, now: Instant) -> list[Effect]:
+    def maintain(self, turn: Turn) -> None:
         """Publish what is wanted here if it changed or is to be renewed; end what was not renewed; dial."""
-        state, routes = self._state, self._state.routes
+        now, routes = turn.now, self._state.routes
         routes.is_changed = True
-        effects = [*rekey_pending(state, now), *self._perform(self._table.tick(now), now)]
+        rekey_pending(self._state, turn)
+        self._perform(self._table.tick(now), turn)
         own, version = self._table.own.head, self._version()
         is_due = own is None or now >= own.dated + self._table.renew_every_us
         is_changed = version != self._seen_version or (routes.replicate_at or now) < now
         if is_due or is_changed or routes.replicate_at == now:
             self._seen_version, routes.replicate_at = version, None
-            effects += self._perform(self._table.publish(self._own_parts.build(), now), now)
+            self._perform(self._table.publish(self._own_parts.build(), now), turn)
         for origin in [one for one, at in self._verify_at.items() if at <= now]:
-            effects += self._verify_again(origin, now)
-        return [*effects, *self._dials(now)]
+            self._verify_again(origin, turn)
+        self._dial(turn)
 
     def next_due(self, now: Instant) -> Instant | None:
         """Return when something of that is due."""
@@ -230,12 +225,12 @@ class MeshRouter:
         """End no lease before `until`."""
         self._table.forgive(until)
 
-    def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    def recheck(self, certificates: Collection[bytes], turn: Turn) -> None:
         """Verify again, in a moment, what rests on these certificates: its router may prove it otherwise."""
-        book, soon = self._state.routes.book, seconds_after(now, _DOUBT_S)
+        book, soon = self._state.routes.book, seconds_after(turn.now, _DOUBT_S)
         touched = set(certificates)
         if MESH_ACCOUNT not in self._state.statements.dependencies.links_on(touched):
-            return []
+            return
         for node, key in self._keys.items():
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
             watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
@@ -244,15 +239,13 @@ class MeshRouter:
             if is_touched or any(not one.isdisjoint(touched) for one in watched):
                 self._verify_at[key] = min(soon, self._verify_at.get(key, soon))
                 self._state.routes.is_changed = True
-        return []
 
-    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    def doubt(self, link: Link, certificates: Collection[bytes], turn: Turn) -> None:
         """Verify everything again in a moment: a right to connect, or a quorum, has changed."""
         del link, certificates
-        soon = seconds_after(now, _DOUBT_S)
+        soon = seconds_after(turn.now, _DOUBT_S)
         self._verify_at = {origin: min(at, soon) for origin, at in self._verify_at.items()}
         self._state.routes.is_changed = True
-        return []
 
     def _version(self) -> int:
         """Return a number that changes when this broker's own clients may want something else."""
@@ -261,42 +254,33 @@ class MeshRouter:
 
     # ------------------------------------------------------------ what neighbours say
 
-    def _receive_head(self, _: BrokerState, link: Link, message: AggregateHead, now: Instant) -> list[Effect]:
+    def _receive_head(self, _: BrokerState, link: Link, message: AggregateHead, turn: Turn) -> None:
         head = Head(
             message.origin, message.number, message.dated, message.parts, message.digest, message.signature
         )
-        return self._perform(self._table.receive_head(self._hop(link), head, now), now)
+        self._perform(self._table.receive_head(self._hop(link), head, turn.now), turn)
 
-    def _receive_query(
-        self, _: BrokerState, link: Link, message: AggregateQuery, now: Instant
-    ) -> list[Effect]:
-        return self._perform(
-            self._table.receive_query(self._hop(link), message.origin, message.have, now), now
-        )
+    def _receive_query(self, _: BrokerState, link: Link, message: AggregateQuery, turn: Turn) -> None:
+        hop = self._hop(link)
+        self._perform(self._table.receive_query(hop, message.origin, message.have, turn.now), turn)
 
-    def _receive_content(
-        self, _: BrokerState, link: Link, message: AggregateContent, now: Instant
-    ) -> list[Effect]:
+    def _receive_content(self, _: BrokerState, link: Link, message: AggregateContent, turn: Turn) -> None:
         hop = self._hop(link)
         content = aggregates.Content(
             hop, message.origin, message.base, tuple(message.add), tuple(message.remove), message.more
         )
-        return self._perform(self._table.receive_content(hop, content, now), now)
+        self._perform(self._table.receive_content(hop, content, turn.now), turn)
 
-    def _receive_lost(self, _: BrokerState, link: Link, message: AggregateLost, now: Instant) -> list[Effect]:
-        return self._perform(self._table.receive_withdrawal(self._hop(link), message.origin), now)
+    def _receive_lost(self, _: BrokerState, link: Link, message: AggregateLost, turn: Turn) -> None:
+        self._perform(self._table.receive_withdrawal(self._hop(link), message.origin), turn)
 
-    def _receive_targets(
-        self, _state: BrokerState, link: Link, message: FrameTargets, _now: Instant
-    ) -> list[Effect]:
+    def _receive_targets(self, _state: BrokerState, link: Link, message: FrameTargets, _turn: Turn) -> None:
         self._next_frame[link.id] = message
-        return []
 
     def _hop(self, link: Link) -> NodeId:
         return self._state.routes.node_of[link.id]
 
-    def _perform(self, steps: Iterable[Step], now: Instant) -> list[Effect]:
-        effects: list[Effect] = []
+    def _perform(self, steps: Iterable[Step], turn: Turn) -> None:
         heads: dict[int, bytes] = {}
         self._state.routes.is_changed = True
         for step in steps:
@@ -304,31 +288,31 @@ class MeshRouter:
                 case aggregates.Announce(hop, head):
                     if id(head) not in heads:
                         heads[id(head)] = encode(_to_wire(head))
-                    effects.append(Send(self._links[hop], heads[id(head)]))
+                    turn.send_bytes(self._links[hop], heads[id(head)])
                 case aggregates.Withdraw(hop, origin, number):
-                    effects += self._sent_to(hop, AggregateLost(origin, number))
+                    self._send_to(hop, AggregateLost(origin, number), turn)
                 case aggregates.Ask(hop, origin, have):
-                    effects += self._sent_to(hop, AggregateQuery(origin, have))
+                    self._send_to(hop, AggregateQuery(origin, have), turn)
                 case aggregates.Content(hop, origin, base, add, remove, more):
-                    effects += self._sent_to(hop, AggregateContent(origin, base, [*add], [*remove], more))
+                    self._send_to(hop, AggregateContent(origin, base, [*add], [*remove], more), turn)
                 case aggregates.Learned(origin, added, removed):
-                    effects += self._learned(origin, added, removed, now)
+                    self._learned(origin, added, removed, turn)
                 case aggregates.Renewed(origin):
-                    effects += self._renewed(origin, now)
+                    self._renewed(origin, turn)
                 case aggregates.Routed(origin, hops):
-                    effects += self._routed(origin, hops, now)
+                    self._routed(origin, hops, turn)
                 case aggregates.Gone(origin):
-                    self._withdraw(origin, list(self._entries.get(origin, ())), now)
-                    effects.append(Note("router-lost", {"principal": str(principal_from_bytes(origin))}))
+                    self._withdraw(origin, list(self._entries.get(origin, ())), turn.now)
+                    turn.note("router-lost", principal=str(principal_from_bytes(origin)))
                 case aggregates.Refused(hop, _, problem):
-                    peer = self._state.links[self._links[hop]].peer
-                    effects += refusal_effects(problem, peer, link=self._links[hop], asked="Aggregate")
+                    link = self._links[hop]
+                    turn.refused(problem, self._state.links[link].peer, link=link, asked="Aggregate")
                 case _:
                     assert_never(step)
-        return effects
 
-    def _sent_to(self, hop: Hop, message: Message) -> list[Effect]:
-        return [Send(self._links[hop], encode(message))] if hop in self._links else []
+    def _send_to(self, hop: Hop, message: Message, turn: Turn) -> None:
+        if hop in self._links:
+            turn.send(self._links[hop], message)
 
     def _verify(self, head: Head) -> None:
         self._state.authoriser.budget_of_message().spend_check()
@@ -361,47 +345,48 @@ class MeshRouter:
     # ------------------------------------------------------------ what routers want
 
     def _learned(
-        self, origin: bytes, added: Mapping[bytes, bytes], removed: Sequence[bytes], now: Instant
-    ) -> list[Effect]:
-        self._withdraw(origin, removed, now)
+        self, origin: bytes, added: Mapping[bytes, bytes], removed: Sequence[bytes], turn: Turn
+    ) -> None:
+        self._withdraw(origin, removed, turn.now)
         if node_id_of_key(origin) not in self._keys:
-            return []  # its way is found in the next step
-        self._verify_at.setdefault(origin, seconds_after(now, self._state.settings.lease_s))
-        return self._register(origin, added, now)
+            return  # its way is found in the next step
+        self._verify_at.setdefault(origin, seconds_after(turn.now, self._state.settings.lease_s))
+        self._register(origin, added, turn)
 
-    def _renewed(self, origin: bytes, now: Instant) -> list[Effect]:
+    def _renewed(self, origin: bytes, turn: Turn) -> None:
         """Try again what was refused: a certificate or a key may have come meanwhile."""
         parts, known = self._table.origins[origin].parts or {}, self._entries.get(origin, {})
         refused = {name: parts[name] for name, entries in known.items() if not entries and name in parts}
-        return self._register(origin, refused, now) if refused else []
+        if refused:
+            self._register(origin, refused, turn)
 
-    def _verify_again(self, origin: bytes, now: Instant) -> list[Effect]:
+    def _verify_again(self, origin: bytes, turn: Turn) -> None:
         """Verify all parts of an origin: rights end, by the clock and by revocation."""
         del self._verify_at[origin]
         known = self._table.origins.get(origin)
         if known is None or known.parts is None or node_id_of_key(origin) not in self._keys:
-            return []
-        self._verify_at[origin] = seconds_after(now, self._state.settings.lease_s)
+            return
+        self._verify_at[origin] = seconds_after(turn.now, self._state.settings.lease_s)
         try:
-            self._admit(origin, known.parts, now)
+            self._admit(origin, known.parts, turn.now)
         except MaiaError as problem:
-            self._withdraw(origin, list(known.parts), now)
-            return refusal_effects(problem, principal_from_bytes(origin), asked="Aggregate")
-        return self._register(origin, known.parts, now)
+            self._withdraw(origin, list(known.parts), turn.now)
+            turn.refused(problem, principal_from_bytes(origin), asked="Aggregate")
+            return
+        self._register(origin, known.parts, turn)
 
-    def _routed(self, origin: bytes, hops: Sequence[Hop], now: Instant) -> list[Effect]:
+    def _routed(self, origin: bytes, hops: Sequence[Hop], turn: Turn) -> None:
         node = node_id_of_key(origin)
         direct = self._links.get(node)
         if not hops and direct is None:
             self._forget(origin)
-            return []
+            return
         link = direct if direct is not None else self._links[hops[0]]
         is_new = node not in self._keys
-        self._reach(origin, link, now)
-        if not is_new:
-            return []
-        self._verify_at.setdefault(origin, seconds_after(now, self._state.settings.lease_s))
-        return self._register(origin, self._table.origins[origin].parts or {}, now)
+        self._reach(origin, link, turn.now)
+        if is_new:
+            self._verify_at.setdefault(origin, seconds_after(turn.now, self._state.settings.lease_s))
+            self._register(origin, self._table.origins[origin].parts or {}, turn)
 
     def _reach(self, origin: bytes, link: LinkId, now: Instant) -> None:
         """Make a router a hop of the routing table, or change where the way to it begins."""
@@ -421,9 +406,8 @@ class MeshRouter:
         for remembered in (self._entries, self._verify_at, self._connects):
             remembered.pop(origin, None)
 
-    def _register(self, origin: bytes, parts: Mapping[bytes, bytes], now: Instant) -> list[Effect]:
+    def _register(self, origin: bytes, parts: Mapping[bytes, bytes], turn: Turn) -> None:
         """Put what a router wants into the routing table, as far as it is proved."""
-        effects: list[Effect] = []
         made = self._entries.setdefault(origin, {})
         add: dict[TypeId, list[RouteEntry]] = {}
         remove: dict[TypeId, list[bytes]] = {}
@@ -433,11 +417,10 @@ class MeshRouter:
                 continue
             before, made[name] = made.get(name, []), []
             try:
-                entries, noted = entries_of_part(self._state, name, part, now, budget)
-                effects += noted
+                entries = entries_of_part(self._state, name, part, turn, budget)
             except MaiaError as problem:
                 entries = []
-                effects += refusal_effects(problem, principal_from_bytes(origin), asked="Aggregate")
+                turn.refused(problem, principal_from_bytes(origin), asked="Aggregate")
             for key, entry in entries:
                 add.setdefault(key, []).append(entry)
                 made[name].append((key, entry.id))
@@ -446,9 +429,8 @@ class MeshRouter:
                     remove.setdefault(key, []).append(entry_id)
         node, book = node_id_of_key(origin), self._state.routes.book
         for key in dict.fromkeys([*add, *remove]):
-            book.receive_interest(node, key, add.get(key, ()), remove.get(key, ()), now)
+            book.receive_interest(node, key, add.get(key, ()), remove.get(key, ()), turn.now)
         self._forget_dependencies()
-        return effects
 
     def _withdraw(self, origin: bytes, names: Iterable[bytes], now: Instant) -> None:
         made, node = self._entries.get(origin, {}), node_id_of_key(origin)
@@ -557,10 +539,11 @@ class MeshRouter:
         is_own = origin == self._state.principal.key
         return is_own or (known is not None and known.parts is not None and known.number >= number)
 
-    def before_frame(self, link: LinkId) -> list[Effect]:
+    def before_frame(self, link: LinkId, turn: Turn) -> None:
         """Name the routers that a frame is for, if it is not for the neighbour alone."""
         prefix = self._prefixes.get(link)
-        return [] if prefix is None else [Send(link, prefix)]
+        if prefix is not None:
+            turn.send_bytes(link, prefix)
 
     def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
         """Expect every frame from every neighbour: it may connect, and ways change."""

@@ -30,6 +30,7 @@ from maia.broker.sealed.entries import (
 from maia.broker.sessions.links import Advertisement, Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.broker.turn import Turn
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Predicate, attributes_of
@@ -47,7 +48,6 @@ from maia.sealing.filters.proofs import OpenedProof, SealedOffer, SealedProof, s
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, SealedWanted, Wanted
 from maia.wire.names import filter_from_bytes, filter_to_bytes
 from maia.wire.requests import RequestFrame, framed_request, with_filter
@@ -175,9 +175,9 @@ _OF_SUB_TYPE: Final = AttributeUid("of-a-sub-type")
 """Among the uids of a proof: it holds values for which readers of this type have no key."""
 
 
-def route_messages(state: BrokerState, updates: Iterable[RouteUpdate]) -> list[Effect]:
-    """Return the messages that send changes of the routing table."""
-    effects: list[Effect] = []
+def route_messages(state: BrokerState, updates: Iterable[RouteUpdate], turn: Turn) -> int:
+    """Send neighbours the changes of the routing table; return how many bytes that is."""
+    sent = 0
     renewals: dict[tuple[int, bytes], bytes] = {}
     for update in updates:
         link = state.routes.link_to(update.hop)
@@ -191,10 +191,14 @@ def route_messages(state: BrokerState, updates: Iterable[RouteUpdate]) -> list[E
             same = (update.entries, update.digest)
             if same not in renewals:
                 renewals[same] = encode(Renew(*same))
-            effects.append(Send(link, renewals[same]))
+            turn.send_bytes(link, renewals[same])
+            sent += len(renewals[same])
             continue
-        effects += [Send(link, encode(message)) for message in _messages(state, update)]
-    return effects
+        for message in _messages(state, update):
+            data = encode(message)
+            turn.send_bytes(link, data)
+            sent += len(data)
+    return sent
 
 
 def _messages(state: BrokerState, update: RouteUpdate) -> Iterator[Message]:

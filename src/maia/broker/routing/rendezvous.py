@@ -34,14 +34,14 @@ from maia.broker.sealed.interests import receive_sealed_interest, receive_sealed
 from maia.broker.sealed.rekeying import rekey_pending
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState
+from maia.broker.turn import Turn
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.overlay.membership import Contact
 from maia.routing.overlay.table import NodeId, distance, node_id_text
 from maia.routing.table.hops import LOCAL, Hop, TypeId, book_key_of_sealed, is_of_sealed, type_of_book_key
 from maia.routing.table.replicas import Replica as BookReplica
 from maia.routing.table.replicas import ReplicaUpdate
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Announce,
     Carried,
@@ -61,16 +61,16 @@ from maia.wire.messages import (
 )
 
 
-def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
+def maintain_routing(state: BrokerState, turn: Turn) -> None:
     """Do what routing has to do by itself: renew, expire, replicate, dial brokers."""
-    routes = state.routes
+    now, routes = turn.now, state.routes
     routes.is_changed = True
-    effects = route_messages(state, routes.book.renew_due(now))
-    effects += route_messages(state, routes.book.expire(now))
+    route_messages(state, routes.book.renew_due(now), turn)
+    route_messages(state, routes.book.expire(now), turn)
     not_asked_any_more(state, routes.book.take_lapsed(), now)
     routes.store.expire(now)
-    effects += performed(state, routes.membership.tick(now), now)
-    effects += rekey_pending(state, now)
+    performed(state, routes.membership.tick(now), turn)
+    rekey_pending(state, turn)
     # What would be due soon goes along, so that a broker wakes once for several things.
     soon = now + state.settings.lease_s * 1_000_000 // 12
     if routes.replicate_at is not None and routes.replicate_at <= soon:
@@ -78,28 +78,24 @@ def maintain_routing(state: BrokerState, now: Instant) -> list[Effect]:
         linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
         closest = sorted(linked, key=lambda node: (distance(node, own), node))[:REPLICAS]
         for update in routes.replicas.due(closest, now):
-            effects += _given(state, update)
+            _given(state, update, turn)
         # A broker with nothing to give is not woken for it: whatever changes that marks it.
         again = Instant(now + state.settings.lease_s * 1_000_000 // 3)
         routes.replicate_at = None if routes.replicas.is_idle else again
-    return effects
 
 
-def receive_replica(state: BrokerState, link: Link, message: Replica, now: Instant) -> list[Effect]:
+def receive_replica(state: BrokerState, link: Link, message: Replica, turn: Turn) -> None:
     """Keep what a rendezvous gives to the brokers that would follow it."""
     holder = _holder(state.routes, message.holder)
     entries = tuple(entry_of(wanted) for wanted in message.wanted)
-    return _kept(state, link, BookReplica(message.type_id, holder, entries, message.offers), now)
+    _kept(state, link, BookReplica(message.type_id, holder, entries, message.offers), turn.now)
 
 
-def receive_sealed_replica(
-    state: BrokerState, link: Link, message: SealedReplica, now: Instant
-) -> list[Effect]:
+def receive_sealed_replica(state: BrokerState, link: Link, message: SealedReplica, turn: Turn) -> None:
     """Keep what a rendezvous gives of a sealed type, as far as it is understood here."""
     holder, type_id = _holder(state.routes, message.holder), message.type_id
-    entries = tuple(understood_in_replica(state, type_id, wanted, now) for wanted in message.wanted)
-    replica = BookReplica(book_key_of_sealed(type_id), holder, entries, message.offers)
-    return _kept(state, link, replica, now)
+    entries = tuple(understood_in_replica(state, type_id, wanted, turn.now) for wanted in message.wanted)
+    _kept(state, link, BookReplica(book_key_of_sealed(type_id), holder, entries, message.offers), turn.now)
 
 
 def _holder(routes: Routes, record: NodeRecord) -> NodeId:
@@ -109,24 +105,24 @@ def _holder(routes: Routes, record: NodeRecord) -> NodeId:
     return holder.node
 
 
-def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> list[Effect]:
+def _kept(state: BrokerState, link: Link, replica: BookReplica, now: Instant) -> None:
     # It ends with a lease from now, and upkeep runs before that anyway.
     state.routes.store.heard(state.routes.node_of[link.id], replica, now)
-    return []
 
 
-def _given(state: BrokerState, update: ReplicaUpdate) -> list[Effect]:
+def _given(state: BrokerState, update: ReplicaUpdate, turn: Turn) -> None:
     routes, replica = state.routes, update.replica
     link, node = routes.link_to(update.hop), replica.holder
     holder = routes.membership.contact(NodeId(node)) if isinstance(node, int) else None
     if link is None or holder is None:
-        return []
+        return
     record, key = NodeRecord(holder.key, holder.address), replica.type_id
     if is_of_sealed(key):
         sealed = [sealed_wanted_of(state, key, entry) for entry in replica.entries]
-        return [Send(link, encode(SealedReplica(type_of_book_key(key), record, sealed, replica.offers)))]
-    wanted = [wanted_of(entry, lambda baggage: proof_of(state, baggage)) for entry in replica.entries]
-    return [Send(link, encode(Replica(key, record, wanted, replica.offers)))]
+        turn.send(link, SealedReplica(type_of_book_key(key), record, sealed, replica.offers))
+    else:
+        wanted = [wanted_of(entry, lambda baggage: proof_of(state, baggage)) for entry in replica.entries]
+        turn.send(link, Replica(key, record, wanted, replica.offers))
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
@@ -158,33 +154,33 @@ class RendezvousRouter:
         """Return what to do with the messages of the overlay, interests, offers and replicas."""
         return _HANDLERS
 
-    def start(self, now: Instant) -> list[Effect]:
+    def start(self, turn: Turn) -> None:
         """Begin to dial other brokers."""
-        return peers.start(self._state, now)
+        peers.start(self._state, turn)
 
-    def leave(self, now: Instant) -> list[Effect]:
+    def leave(self, turn: Turn) -> None:
         """Inform the neighbours that this broker leaves."""
-        return peers.leave(self._state, now)
+        peers.leave(self._state, turn)
 
-    def dial_failed(self, address: str, now: Instant) -> list[Effect]:
+    def dial_failed(self, address: str, turn: Turn) -> None:
         """No broker that may connect answered at an address."""
-        return peers.dial_failed(self._state, address, now)
+        peers.dial_failed(self._state, address, turn)
 
-    def neighbour_up(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_up(self, link: Link, turn: Turn) -> None:
         """Take a broker into the overlay."""
-        return peers.broker_ready(self._state, link, now)
+        peers.broker_ready(self._state, link, turn)
 
-    def neighbour_known(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_known(self, link: Link, turn: Turn) -> None:
         """Note where a neighbour has answered."""
-        return peers.broker_known(self._state, link, now)
+        peers.broker_known(self._state, link, turn)
 
-    def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_gone(self, link: Link, turn: Turn) -> None:
         """Take a broker out of the overlay."""
-        return peers.broker_gone(self._state, link, now)
+        peers.broker_gone(self._state, link, turn)
 
-    def maintain(self, now: Instant) -> list[Effect]:
+    def maintain(self, turn: Turn) -> None:
         """Renew, expire, replicate, dial."""
-        return maintain_routing(self._state, now)
+        maintain_routing(self._state, turn)
 
     def next_due(self, now: Instant) -> Instant | None:
         """Return when something of that is due."""
@@ -195,14 +191,12 @@ class RendezvousRouter:
         self._state.routes.book.forgive(until)
         self._state.routes.store.forgive(until)
 
-    def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    def recheck(self, certificates: Collection[bytes], turn: Turn) -> None:
         """Do nothing more: entries are doubted link by link (`revocation/streams.py`)."""
-        del certificates, now
-        return []
 
-    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    def doubt(self, link: Link, certificates: Collection[bytes], turn: Turn) -> None:
         """Doubt entries of the neighbour that depend on one of these certificates."""
-        return doubt_entries(self._state, link, certificates, now)
+        doubt_entries(self._state, link, certificates, turn)
 
     def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
         """Do nothing: a frame says by its type where it goes."""
@@ -242,10 +236,8 @@ class RendezvousRouter:
         del origin, number
         return True
 
-    def before_frame(self, link: LinkId) -> list[Effect]:
+    def before_frame(self, link: LinkId, turn: Turn) -> None:
         """Send nothing."""
-        del link
-        return []
 
     @property
     def asks_filters_alone(self) -> bool:

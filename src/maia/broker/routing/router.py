@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.table.hops import Hop, TypeId
-from maia.wire.effects import Effect, LinkId
+from maia.wire.effects import LinkId
 
 if TYPE_CHECKING:
     from maia.broker.publication.transit import Transit
     from maia.broker.sessions.links import Link
     from maia.broker.state import BrokerState
+    from maia.broker.turn import Turn
     from maia.wire.messages import Carried, Sealed, SealedWithPlaintext
 
 
 # Any: the table pairs each class of message with a function of exactly that class.
-Handler: TypeAlias = "Callable[[BrokerState, Link, Any, Instant], list[Effect]]"
+Handler: TypeAlias = "Callable[[BrokerState, Link, Any, Turn], None]"
 
 
 class Router(Protocol):
@@ -37,27 +38,27 @@ class Router(Protocol):
 
     # ------------------------------------------------------------ neighbours
 
-    def start(self, now: Instant) -> list[Effect]:
+    def start(self, turn: Turn) -> None:
         """Begin to dial other brokers."""
 
-    def leave(self, now: Instant) -> list[Effect]:
+    def leave(self, turn: Turn) -> None:
         """Take leave of the neighbours before this broker stops."""
 
-    def dial_failed(self, address: str, now: Instant) -> list[Effect]:
+    def dial_failed(self, address: str, turn: Turn) -> None:
         """No broker that may connect answered at an address."""
 
-    def neighbour_up(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_up(self, link: Link, turn: Turn) -> None:
         """A broker has proved its right to connect: it is a neighbour from now on."""
 
-    def neighbour_known(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_known(self, link: Link, turn: Turn) -> None:
         """A broker that is a neighbour already has answered on a second link, which goes."""
 
-    def neighbour_gone(self, link: Link, now: Instant) -> list[Effect]:
+    def neighbour_gone(self, link: Link, turn: Turn) -> None:
         """A link is gone; if it was the one to a neighbour, so is all that was said on it."""
 
     # ------------------------------------------------------------ time and certificates
 
-    def maintain(self, now: Instant) -> list[Effect]:
+    def maintain(self, turn: Turn) -> None:
         """Do what routing has to do by itself: renew, expire, dial brokers."""
 
     def next_due(self, now: Instant) -> Instant | None:
@@ -66,10 +67,10 @@ class Router(Protocol):
     def forgive(self, until: Instant) -> None:
         """End no lease before `until`: this broker slept, and renewals wait to be read."""
 
-    def recheck(self, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    def recheck(self, certificates: Collection[bytes], turn: Turn) -> None:
         """Verify again what depends on certificates that count no more, or again."""
 
-    def doubt(self, link: Link, certificates: Collection[bytes], now: Instant) -> list[Effect]:
+    def doubt(self, link: Link, certificates: Collection[bytes], turn: Turn) -> None:
         """Verify again, in a moment, what a neighbour wants and offers by these certificates."""
 
     # ------------------------------------------------------------ frames
@@ -101,8 +102,8 @@ class Router(Protocol):
     def has_received(self, origin: bytes, number: int) -> bool:
         """Say whether what a broker sent under a number has arrived here."""
 
-    def before_frame(self, link: LinkId) -> list[Effect]:
-        """Return what has to be sent to a neighbour just before a frame for which it is a target."""
+    def before_frame(self, link: LinkId, turn: Turn) -> None:
+        """Send what a neighbour has to have just before a frame for which it is a target."""
 
     @property
     def asks_filters_alone(self) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from maia.broker.access.authoriser import refusal_effects
 from maia.broker.publication.expected_sources import let_arrive
 from maia.broker.refusals import SealOutdated, SealTooNew
 from maia.broker.routing.outbox import new_proof, route_messages
@@ -33,6 +32,7 @@ from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer, offer_from_wire, wanted_from_wire
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
+from maia.broker.turn import Turn
 from maia.credentials import Action, Budget
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant
@@ -44,8 +44,7 @@ from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import open_filter
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.effects import LinkId
 from maia.wire.messages import SealedDoubted, SealedInterest, SealedOffer, SealedWanted
 
 EPOCHS_AHEAD_MAX: Final = 16
@@ -61,13 +60,11 @@ is read."""
 # ------------------------------------------------------------ what neighbours say
 
 
-def receive_sealed_interest(
-    state: BrokerState, link: Link, message: SealedInterest, now: Instant
-) -> list[Effect]:
+def receive_sealed_interest(state: BrokerState, link: Link, message: SealedInterest, turn: Turn) -> None:
     """Take note of what is wanted, sealed, behind a neighbour."""
+    now = turn.now
     neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(message.type_id)
     state.routes.mark_changed(now)
-    effects: list[Effect] = []
     add: list[SealedEntry] = []
     refused: list[bytes] = []
     replaced: list[bytes] = []
@@ -89,46 +86,44 @@ def receive_sealed_interest(
         except MaiaError as problem:
             refused.append(wanted.id)
             refuse_entry(neighbour, key, wanted.id, received)
-            effects += refusal_effects(problem, link.peer, link=link.id, asked="SealedInterest")
-    effects += doubts(link.id, message.type_id, refused)
+            turn.refused(problem, link.peer, link=link.id, asked="SealedInterest")
+    doubts(link.id, message.type_id, refused, turn)
     for entry_id in message.remove:
         neighbour.forget_change(key, entry_id)
     gone = [*message.remove, *refused]
     updates = state.routes.book.receive_interest(neighbour.node, key, add, gone, now)
     for entry_id in replaced:
         updates += state.routes.book.send_one_again(neighbour.node, key, entry_id)
-    return [*effects, *route_messages(state, updates)]
+    route_messages(state, updates, turn)
 
 
-def receive_doubted_interests(
-    state: BrokerState, _link: Link, message: SealedDoubted, _now: Instant
-) -> list[Effect]:
+def receive_doubted_interests(state: BrokerState, _link: Link, message: SealedDoubted, turn: Turn) -> None:
     """Let interests cover no others that a broker refused which could read more of them; pass that on."""
     key = book_key_of_sealed(message.type_id)
-    effects: list[Effect] = []
     for sent_as in message.ids:
         found = state.routes.book.source_of(key, sent_as)
         if found is not None and isinstance(found[1], SealedEntry):
-            effects += _doubted(state, key, found[0], found[1])
-    return effects
+            _doubt(state, key, found[0], found[1], turn)
 
 
-def _doubted(state: BrokerState, key: bytes, hop: Hop, entry: SealedEntry) -> list[Effect]:
+def _doubt(state: BrokerState, key: bytes, hop: Hop, entry: SealedEntry, turn: Turn) -> None:
     if entry.digest in state.sealed.doubted:
-        return []
+        return
     state.sealed.doubted[entry.digest] = None
     if len(state.sealed.doubted) > DOUBTED_MAX:
         del state.sealed.doubted[next(iter(state.sealed.doubted))]
     alone = replace(entry, marks=entry.marks | {entry.digest})
     book, link = state.routes.book, state.routes.link_to(hop)
     updates = book.local_entry(key, alone) if hop == LOCAL else book.understood_anew(hop, key, [alone], ())
-    further = [] if link is None else doubts(link, type_of_book_key(key), [entry.id])
-    return [*route_messages(state, updates), *further]
+    route_messages(state, updates, turn)
+    if link is not None:
+        doubts(link, type_of_book_key(key), [entry.id], turn)
 
 
-def doubts(link: LinkId, type_id: bytes, refused: list[bytes]) -> list[Effect]:
+def doubts(link: LinkId, type_id: bytes, refused: list[bytes], turn: Turn) -> None:
     """Send a neighbour that its entries are refused here, and must not cover what would not be."""
-    return [Send(link, encode(SealedDoubted(type_id, refused)))] if refused else []
+    if refused:
+        turn.send(link, SealedDoubted(type_id, refused))
 
 
 def understood_in_replica(
@@ -221,8 +216,9 @@ def ends_of_patience(state: BrokerState, ring: KeyRing, now: Instant) -> tuple[I
 _OFFER: Final = b"offer"
 
 
-def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, now: Instant) -> list[Effect]:
+def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, turn: Turn) -> None:
     """Take note of whether a neighbour's side publishes a type, sealed."""
+    now = turn.now
     neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(message.type_id)
     state.routes.mark_changed(now)
     neighbour.forget_change(key, _OFFER)
@@ -230,13 +226,14 @@ def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, n
     if received is None:
         if book.offers(neighbour.node, key):
             let_arrive(neighbour, key, now)
-        return route_messages(
-            state, book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=now)
-        )
+        gone = book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+        route_messages(state, gone, turn)
+        return
     try:
         received = _with_dependencies(state, link, received, now)
     except MaiaError as problem:
-        return _refuse_offer(state, link, received, problem, now)
+        _refuse_offer(state, link, received, problem, turn)
+        return
     updates = book.receive_offer(
         neighbour.node,
         key,
@@ -246,33 +243,30 @@ def receive_sealed_offer(state: BrokerState, link: Link, message: SealedOffer, n
         advertisement=received.offer.id,
         size=received.size,
     )
-    return route_messages(state, updates)
+    route_messages(state, updates, turn)
 
 
-def recheck_sealed_offer(
-    state: BrokerState, link: Link, received: ReceivedOffer, now: Instant
-) -> list[Effect]:
+def recheck_sealed_offer(state: BrokerState, link: Link, received: ReceivedOffer, turn: Turn) -> None:
     """Keep an offer only by a proof that holds."""
     try:
-        _with_dependencies(state, link, received, now)
+        _with_dependencies(state, link, received, turn.now)
     except MaiaError as problem:
-        return _refuse_offer(state, link, received, problem, now)
-    return []
+        _refuse_offer(state, link, received, problem, turn)
 
 
-def receive_doubted(state: BrokerState, link: Link, message: SealedDoubted, now: Instant) -> list[Effect]:
+def receive_doubted(state: BrokerState, link: Link, message: SealedDoubted, turn: Turn) -> None:
     """Let what a broker refused which could read more of it cover nothing else; pass that on.
 
     A broker that doubts without reason is sent more, and nothing is taken away.
     """
-    effects = receive_doubted_interests(state, link, message, now)
+    receive_doubted_interests(state, link, message, turn)
     book, key = state.routes.book, book_key_of_sealed(message.type_id)
     for offer_id in message.ids:
         hop, updates = book.set_offer_aside(key, offer_id)
-        effects += route_messages(state, updates)
+        route_messages(state, updates, turn)
         further = None if hop is None or hop == LOCAL else state.routes.link_to(hop)
-        effects += [] if further is None else doubts(further, message.type_id, [offer_id])
-    return effects
+        if further is not None:
+            doubts(further, message.type_id, [offer_id], turn)
 
 
 def _with_dependencies(
@@ -301,15 +295,13 @@ def _with_dependencies(
 
 
 def _refuse_offer(
-    state: BrokerState, link: Link, received: ReceivedOffer, problem: MaiaError, now: Instant
-) -> list[Effect]:
+    state: BrokerState, link: Link, received: ReceivedOffer, problem: MaiaError, turn: Turn
+) -> None:
     neighbour, key = state.routes.neighbour_on(link.id), book_key_of_sealed(received.offer.type_id)
-    gone = state.routes.book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=now)
+    gone = state.routes.book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=turn.now)
     neighbour.parting.pop(key, None)
     neighbour.forget_change(key, _OFFER)
     neighbour.remember_change(key, _OFFER, before=mark_of_offer(key), after=None)
-    return [
-        *route_messages(state, gone),
-        *doubts(link.id, received.offer.type_id, [received.offer.id]),
-        *refusal_effects(problem, link.peer, link=link.id, asked="SealedOffer"),
-    ]
+    route_messages(state, gone, turn)
+    doubts(link.id, received.offer.type_id, [received.offer.id], turn)
+    turn.refused(problem, link.peer, link=link.id, asked="SealedOffer")

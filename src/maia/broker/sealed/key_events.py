@@ -15,70 +15,68 @@ from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, nex
 from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.rekeying import keys_changed, open_rights_again
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.dispatch import answer
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import end_advertisement
+from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterReceived
-from maia.wire.effects import Count, Effect, Input, LinkId, Note, Tick
+from maia.wire.effects import Input, LinkId, Tick
 from maia.wire.messages import Publish
 
 _LOOK_AGAIN_S: Final = 0.25
 """How often it is asked whether an epoch that was announced has begun, while frames wait for it."""
 
 
-def handle_key_input(state: BrokerState, happened: Input, now: Instant) -> list[Effect]:
+def handle_key_input(state: BrokerState, happened: Input, turn: Turn) -> None:
     """Let the key member take an input on, and do what follows from it."""
     member = state.keys.member
     reach = member.reach()
-    effects = without_alarms(member.handle(happened, now))
+    turn.add(*without_alarms(member.handle(happened, turn.now)))
     state.routes.is_changed = True
     if member.reach() != reach:
         state.impairments.changed.update(state.types.sealed())
-    return [*effects, *_noticed(state, now), *_refuse_waiting(state, now)]
+    _notice(state, turn)
+    _refuse_waiting(state, turn)
 
 
-def own_rights_changed(state: BrokerState, now: Instant) -> list[Effect]:
+def own_rights_changed(state: BrokerState, turn: Turn) -> None:
     """Let go of keys to which this broker has no right any more, and do what follows from that."""
-    effects = state.keys.rights_changed(now)
+    state.keys.rights_changed(turn)
     state.routes.is_changed = True
     state.impairments.changed.update(state.types.sealed())
-    return [*effects, *_noticed(state, now)]
+    _notice(state, turn)
 
 
-def look_for_keys(state: BrokerState, types: Iterable[bytes], now: Instant) -> list[Effect]:
+def look_for_keys(state: BrokerState, types: Iterable[bytes], turn: Turn) -> None:
     """Look for the keys of types that are known from before; of sealed ones only sealed things are said."""
-    effects: list[Effect] = []
     for type_id in types:
         if state.types.sealing(type_id) is not None:
-            effects += [*state.keys.look_for(type_id, now), *keys_changed(state, type_id, now)]
+            state.keys.look_for(type_id, turn)
+            keys_changed(state, type_id, turn)
     state.routes.is_changed = True
-    return effects
 
 
-def maintain_keys(state: BrokerState, now: Instant) -> list[Effect]:
+def maintain_keys(state: BrokerState, turn: Turn) -> None:
     """Do what is due by itself: the key member's business, and frames that waited long enough."""
-    effects = state.keys.look_again(now)
-    state.impairments.changed |= late_keys(state, now) | (state.types.sealed().keys() if effects else set())
+    now, is_asked = turn.now, state.keys.look_again(turn)
+    state.impairments.changed |= late_keys(state, now) | (state.types.sealed().keys() if is_asked else set())
     member = state.keys.member.next_look()
     if member is not None and member <= now:
-        effects += handle_key_input(state, Tick(), now)
+        handle_key_input(state, Tick(), turn)
         state.seals.forget_dropped()
         for type_id in state.blinded.outdated():
-            effects += keys_changed(state, type_id, now)
+            keys_changed(state, type_id, turn)
     for type_id in state.seals.publishing.types():
-        effects += _published_again(state, type_id, now)
-    turn = state.streams.turn(now)
+        _publish_again(state, type_id, turn)
     for type_id in state.seals.projecting.types():
         state.streams.publish_waiting(type_id, turn)
     for run in state.seals.carrying.take_overdue(now):
         state.streams.resume(run, turn, is_overdue=True)  # others may have the keys
-    effects += turn.effects
     for link, message in state.seals.publishing.take_overdue(now):
-        effects += _not_taken(state, link, message, now)
-    lost = len(state.seals.projecting.take_overdue(now))
-    return [*effects, *([Count("maia_projections_lost_total", lost)] if lost else [])]
+        _refuse_frame(state, link, message, turn)
+    if lost := len(state.seals.projecting.take_overdue(now)):
+        turn.count("maia_projections_lost_total", lost)
 
 
 def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
@@ -90,91 +88,88 @@ def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def leave_managers(state: BrokerState) -> list[Effect]:
+def leave_managers(state: BrokerState, turn: Turn) -> None:
     """Say goodbye to the key managers, and forget their keys."""
-    return state.keys.member.leave()
+    turn.add(*state.keys.member.leave())
 
 
-def apply_new_keys(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def apply_new_keys(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Do what other keys of a type make possible or necessary."""
     state.seals.forget_dropped()
-    changed = [*keys_changed(state, type_id, now), *open_rights_again(state, type_id)]
-    return [*changed, *_tried_again(state, type_id, now)]
+    keys_changed(state, type_id, turn)
+    open_rights_again(state, type_id, turn)
+    _try_again(state, type_id, turn)
 
 
 # ------------------------------------------------------------ what the key member has noticed
 
 
-def _noticed(state: BrokerState, now: Instant) -> list[Effect]:
-    effects: list[Effect] = []
+def _notice(state: BrokerState, turn: Turn) -> None:
     for notice in state.keys.member.take_notices():
         match notice:
             case KeysChanged(type_id=type_id):
                 state.keys.refused.pop(type_id, None)
                 state.impairments.changed.add(type_id)
-                effects += apply_new_keys(state, type_id, now)
+                apply_new_keys(state, type_id, turn)
             case KeysRefused(type_id=type_id, code=code):
                 state.keys.refused[type_id] = code
                 state.impairments.changed.add(type_id)
-                effects.append(Note("keys-not-granted", {"type": type_id.hex(), "code": code}))
-                effects += [*_refuse_waiting(state, now), *_tried_again(state, type_id, now)]
+                turn.note("keys-not-granted", type=type_id.hex(), code=code)
+                _refuse_waiting(state, turn)
+                _try_again(state, type_id, turn)
             case Challenged():
                 state.keys.challenges.append(notice)
             case WriterReceived(type_id=type_id, principal=principal):
                 certificates = state.keys.member.writer(type_id, principal)
                 state.writers.learn(type_id, principal, certificates or ())
-                effects += _tried_again(state, type_id, now)
-    return effects
+                _try_again(state, type_id, turn)
 
 
-def _tried_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def _try_again(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Take on again what waited, in its order; what still lacks something waits on, no longer than before."""
-    turn = state.streams.turn(now)
     for run in state.seals.carrying.take(type_id):
         state.streams.resume(run, turn)
-    turn.effects += _published_again(state, type_id, now)
+    _publish_again(state, type_id, turn)
     state.streams.publish_waiting(type_id, turn)
-    return turn.effects
 
 
-def _published_again(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
-    if not state.seals.has_begun(type_id, now):
-        return []
-    waited = state.seals.publishing.take(type_id)
-    return [effect for link, message in waited for effect in answer_waiting(state, link, message, now)]
+def _publish_again(state: BrokerState, type_id: bytes, turn: Turn) -> None:
+    if state.seals.has_begun(type_id, turn.now):
+        for link, message in state.seals.publishing.take(type_id):
+            answer_waiting(state, link, message, turn)
 
 
-def answer_waiting(state: BrokerState, number: LinkId, message: Publish, now: Instant) -> list[Effect]:
+def answer_waiting(state: BrokerState, number: LinkId, message: Publish, turn: Turn) -> None:
     """Take on a publisher's frame that waited."""
     link = state.links.get(number)
     if link is None or not link.is_ready:
-        return []  # its publisher is gone, and sends it again elsewhere
+        return  # its publisher is gone, and sends it again elsewhere
+    said = turn.mark()
     try:
-        return answer(state, link, message, now)
+        state.dispatch.answer(link, message, turn)
     except MaiaError as problem:
-        return close_link(state, link, problem, now)
+        turn.drop(said)
+        close_link(state, link, problem, turn)
 
 
 # ------------------------------------------------------------ keys that do not come
 
 
-def _refuse_waiting(state: BrokerState, now: Instant) -> list[Effect]:
+def _refuse_waiting(state: BrokerState, turn: Turn) -> None:
     """Tell publishers at once whose frames wait for keys that are not on their way any more."""
-    effects: list[Effect] = []
     for type_id in state.seals.publishing.types():
-        lack = key_lack(state, type_id, now)
+        lack = key_lack(state, type_id, turn.now)
         for link, message in [] if lack is None else state.seals.publishing.take(type_id):
-            effects += _not_taken(state, link, message, now, lack)
-    return effects
+            _refuse_frame(state, link, message, turn, lack)
 
 
-def _not_taken(
-    state: BrokerState, number: LinkId, message: Publish, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
+def _refuse_frame(
+    state: BrokerState, number: LinkId, message: Publish, turn: Turn, problem: MaiaError | None = None
+) -> None:
     """Tell a publisher that its frame was not taken on: nothing of a sealed type leaves in the clear."""
     link = state.links.get(number)
     entry = None if link is None else link.advertisements.get(message.ref)
     if link is None or entry is None:
-        return []
+        return
     overdue = keys_overdue(state, entry.right.event_type.type_id)
-    return end_advertisement(state, link, entry, now, problem or overdue)
+    end_advertisement(state, link, entry, turn, problem or overdue)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.settings import BrokerLimits, BrokerSettings
+from maia.broker.turn import Turn
 from maia.credentials import (
     Principal,
     SignedCertificate,
@@ -210,18 +211,19 @@ class KeyRequests:
         """Return the keys of a type; None if this broker has none and expects none."""
         return None if type_id in self.refused else self.member.ring(type_id)
 
-    def look_for(self, type_id: bytes, now: Instant) -> list[Effect]:
+    def look_for(self, type_id: bytes, turn: Turn) -> bool:
         """Ask for the keys of a sealed type, if this broker's certificates open any of its groups.
 
-        The usual answer, that nothing has changed, costs a look into a dictionary.
+        Says whether something was asked. The usual answer, that nothing has changed, costs a look into
+        a dictionary.
         """
-        sealing, versions = self._types.sealing(type_id), self._types.versions(type_id)
+        now, sealing, versions = turn.now, self._types.sealing(type_id), self._types.versions(type_id)
         known = self._found.get(type_id)
         if sealing is None:
             self._found.pop(type_id, None)  # it was sealed, and is known no more
-            return []
+            return False
         if known is not None and known[0].since <= now <= known[0].until and known[1] == len(versions):
-            return []
+            return False
         claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], self._settings.credentials)
         settings = self._settings
         # What others have to vouch for is asked for when the manager wants it.
@@ -230,12 +232,12 @@ class KeyRequests:
         found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
         if not found.groups:
-            return []
+            return False
         self.has_managers = True
         asked = self.member.need(claim.versions, now)
         if not asked and known is not None and found.groups - known[0].groups:
             asked = self.member.missing(type_id, now)  # another group has opened
-        return without_alarms(asked)
+        return _add(asked, turn)
 
     def opens_any(self, type_id: bytes) -> bool | None:
         """Say whether this broker's certificates open a group of a type; None if that was not worked out."""
@@ -247,25 +249,27 @@ class KeyRequests:
         found = self._found.get(type_id)
         return found is not None and GroupId(type_id, uid) in found[0].groups
 
-    def dial_again(self, type_id: bytes, now: Instant) -> list[Effect]:
+    def dial_again(self, type_id: bytes, turn: Turn) -> bool:
         """Look for a key server that was away without waiting any longer, unless it was a moment ago."""
-        return without_alarms(self.member.dial_again(type_id, now))
+        return _add(self.member.dial_again(type_id, turn.now), turn)
 
-    def look_again(self, now: Instant) -> list[Effect]:
-        """Ask for keys to which this broker's certificates have begun to give a right."""
-        due = [type_id for type_id, (found, _) in self._found.items() if found.until < now]
-        return [effect for type_id in due for effect in self.look_for(type_id, now)]
+    def look_again(self, turn: Turn) -> bool:
+        """Ask for keys to which this broker's certificates have begun to give a right; say whether so."""
+        due = [type_id for type_id, (found, _) in self._found.items() if found.until < turn.now]
+        asked = [self.look_for(type_id, turn) for type_id in due]  # each of them
+        return any(asked)
 
     def evidence_changed(self) -> None:
         """Forget what was worked out: evidence has changed."""
         self._found.clear()
 
-    def rights_changed(self, now: Instant) -> list[Effect]:
+    def rights_changed(self, turn: Turn) -> None:
         """Destroy keys to which this broker's certificates give no right any more, and ask for others."""
         types, self.is_touched = list(self._found), False
         self._found.clear()
-        lost = without_alarms(self.member.rights_changed(now))
-        return [*lost, *(effect for type_id in types for effect in self.look_for(type_id, now))]
+        turn.add(*without_alarms(self.member.rights_changed(turn.now)))
+        for type_id in types:
+            self.look_for(type_id, turn)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Ask these constitutions from now on; what that changes is worked out in `rights_changed`."""
@@ -273,11 +277,11 @@ class KeyRequests:
         self.member.adopt(constitutions)
         self.is_touched = True
 
-    def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+    def hold(self, certificates: tuple[SignedCertificate, ...], turn: Turn) -> None:
         """Ask with other certificates from now on; what they open is worked out in `rights_changed`."""
         self._settings = replace(self._settings, credentials=certificates)
         self.is_touched = True
-        return without_alarms(self.member.credentials_changed(certificates, now))
+        turn.add(*without_alarms(self.member.credentials_changed(certificates, turn.now)))
 
     def next_look(self) -> Instant | None:
         """Return when there is something to do: for the member, or because a certificate begins."""
@@ -285,35 +289,42 @@ class KeyRequests:
         member = self.member.next_look()
         return min([*begins, *([] if member is None else [member])], default=None)
 
-    def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
+    def statement_heard(self, by: Principal, turn: Turn) -> None:
         """Show key managers a statement that this broker's own certificates demand."""
-        return without_alarms(self.member.statement_heard(by, now))
+        turn.add(*without_alarms(self.member.statement_heard(by, turn.now)))
 
-    def ask_for_epoch(self, type_id: bytes, now: Instant) -> list[Effect]:
+    def ask_for_epoch(self, type_id: bytes, turn: Turn) -> None:
         """Ask the manager what was missed: something is sealed in an epoch that is not known here."""
-        asked = self._asked_at.get(type_id)
+        now, asked = turn.now, self._asked_at.get(type_id)
         if asked is not None and asked <= now < asked + SECOND:
-            return []
+            return
         self._asked_at[type_id] = now
-        return without_alarms(self.member.missing(type_id, now))
+        turn.add(*without_alarms(self.member.missing(type_id, now)))
 
-    def ask_for_writer(self, type_id: bytes, signer: Principal, now: Instant) -> list[Effect]:
+    def ask_for_writer(self, type_id: bytes, signer: Principal, turn: Turn) -> None:
         """Ask the manager with which certificates a signer signs."""
-        return without_alarms(self.member.ask_writer(type_id, signer, now))
+        turn.add(*without_alarms(self.member.ask_writer(type_id, signer, turn.now)))
 
     def awaits_past(self, type_id: bytes, epoch: int) -> bool:
         """Say whether the manager may still hand out keys of an epoch that is over."""
         past = self.member.past
         return self.ring_of(type_id) is not None and not past.is_answered(type_id, epoch)
 
-    def ask_for_past(self, type_id: bytes, epoch: int, now: Instant) -> list[Effect]:
+    def ask_for_past(self, type_id: bytes, epoch: int, turn: Turn) -> None:
         """Ask the manager for the keys of an epoch that is over."""
-        return without_alarms(self.member.ask_past(type_id, epoch, now))
+        turn.add(*without_alarms(self.member.ask_past(type_id, epoch, turn.now)))
 
 
 def without_alarms(effects: Iterable[Effect]) -> list[Effect]:
     """Return effects without wishes to be woken: the broker has one alarm clock for everything."""
     return [effect for effect in effects if not isinstance(effect, WakeAt)]
+
+
+def _add(asked: Iterable[Effect], turn: Turn) -> bool:
+    """Have done what the key member wants done, and say whether it is anything."""
+    wanted = without_alarms(asked)
+    turn.add(*wanted)
+    return bool(wanted)
 
 
 _EPOCHS_MAX: Final = 4096

@@ -15,7 +15,7 @@ something.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
@@ -37,9 +37,10 @@ from maia.broker.sealed.interests import doubts, ends_of_patience, refuse_entry,
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
+from maia.broker.turn import Turn
 from maia.credentials import AuthorisationCertificate, TypeName, TypePattern, certificate_to_bytes
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Instant
+from maia.events import AttributeUid
 from maia.policy.view import shows
 from maia.routing.overlay.table import NodeId
 from maia.routing.table.hops import LOCAL, RouteEntry, RouteUpdate, SealedEntry, book_key_of_sealed
@@ -49,18 +50,19 @@ from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, LinkId, Note, Send
+from maia.wire.effects import LinkId
 from maia.wire.messages import SealedRights
 
 # ------------------------------------------------------------ showing
 
 
-def show_rights(state: BrokerState, links: Iterable[LinkId], types: Iterable[bytes]) -> list[Effect]:
+def show_rights(state: BrokerState, links: Iterable[LinkId], types: Iterable[bytes], turn: Turn) -> None:
     """Show neighbours this broker's rights to types, sealed with the newest key of each type's group."""
-    messages = [
-        (type_id, message) for type_id in types if (message := _sealed_rights(state, type_id)) is not None
-    ]
-    return [Send(link, encode(message)) for link in list(links) for _, message in messages]
+    sealed = (_sealed_rights(state, type_id) for type_id in types)
+    messages = [encode(message) for message in sealed if message is not None]
+    for link in list(links):
+        for data in messages:
+            turn.send_bytes(link, data)
 
 
 def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
@@ -93,14 +95,14 @@ def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:
 # ------------------------------------------------------------ being shown
 
 
-def receive_rights(state: BrokerState, link: Link, message: SealedRights, _now: Instant) -> list[Effect]:
+def receive_rights(state: BrokerState, link: Link, message: SealedRights, turn: Turn) -> None:
     """Look at what a neighbour may do with a type, or keep it until there is a key for it."""
     if message.type_id not in link.sealed_rights and len(link.sealed_rights) >= state.settings.limits.types:
-        return []
+        return
     _forget_rights(link, message.type_id)
     link.sealed_rights[message.type_id] = message
     link.rights_bytes += size_of_proof(message.proof)
-    return _open_rights(state, link, message)
+    _open_rights(state, link, message, turn)
 
 
 def _forget_rights(link: Link, type_id: bytes) -> None:
@@ -110,36 +112,33 @@ def _forget_rights(link: Link, type_id: bytes) -> None:
         link.rights_bytes -= size_of_proof(waited.proof)
 
 
-def open_rights_again(state: BrokerState, type_id: bytes) -> list[Effect]:
+def open_rights_again(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Look again at what neighbours showed before the key was here."""
-    waiting = [(link, link.sealed_rights.get(type_id)) for link in state.links.values()]
-    return [
-        effect
-        for link, message in waiting
-        if message is not None
-        for effect in _open_rights(state, link, message)
-    ]
+    for link in state.links.values():
+        message = link.sealed_rights.get(type_id)
+        if message is not None:
+            _open_rights(state, link, message, turn)
 
 
-def _open_rights(state: BrokerState, link: Link, message: SealedRights) -> list[Effect]:
+def _open_rights(state: BrokerState, link: Link, message: SealedRights, turn: Turn) -> None:
     ring = state.sealed.ring_of(message.type_id)
     if ring is None:
-        return []
+        return
     showing = SealedShowing(message.type_id, message.epoch, message.seal)
     try:
         shown = open_proof(showing, proof_from_wire(message.proof), ring)
     except MaiaError as problem:
         _forget_rights(link, message.type_id)
-        return [Count("maia_refused_total", labels={"code": problem.code})]
+        turn.count("maia_refused_total", code=problem.code)
+        return
     if shown is None:
-        return []  # the key may come
+        return  # the key may come
     _forget_rights(link, message.type_id)
     if shown.request == link.peer.key:  # what another peer showed is worth nothing here
         link.rights_bytes += sum(map(len, shown.certificates))
         link.rights_bytes -= sum(map(len, link.rights.get(message.type_id, ())))
         link.rights[message.type_id] = shown.certificates
         link.shares.pop(message.type_id, None)
-    return []
 
 
 TASKS_PER_STEP: Final = 64
@@ -148,46 +147,44 @@ TASKS_PER_STEP: Final = 64
 # ------------------------------------------------------------ this broker's clients
 
 
-def place_sealed(state: BrokerState, type_id: bytes, view_class: SubscriberGroup) -> list[Effect]:
+def place_sealed(state: BrokerState, type_id: bytes, view_class: SubscriberGroup, turn: Turn) -> None:
     """Put a class of subscribers into the book under every id that the type has at this moment."""
-    ids = state.blinded.ids(type_id)
-    return [effect for name in ids for effect in _placed_under(state, name, view_class)]
+    for name in state.blinded.ids(type_id):
+        _place_under(state, name, view_class, turn)
 
 
-def _placed_under(state: BrokerState, name: bytes, view_class: SubscriberGroup) -> list[Effect]:
+def _place_under(state: BrokerState, name: bytes, view_class: SubscriberGroup, turn: Turn) -> None:
     """Put a class of subscribers into the book, sealed with the newest keys; wait if there are none."""
     ring, epoch = state.sealed.ring_of(name), state.sealed.in_use.get(name)
     if ring is None or epoch is None:
-        return []
+        return
     before = state.sealed.placed.get((name, view_class.key))
     groups = ring.groups(epoch)
     sealed = epoch, groups, view_class.routed
     if before is not None and (before.epoch, before.groups, before.filter) == sealed:
-        return []
+        return
     entry = _sealed_entry(state, name, view_class, ring, epoch)
     state.sealed.placed[name, view_class.key] = Placed(entry.id, *sealed)
     book, key = state.routes.book, book_key_of_sealed(name)
     updates = book.local_entry(key, entry)
-    return route_messages(
-        state, [*updates, *(book.local_unsubscribe(key, before.entry_id) if before else ())]
-    )
+    gone = book.local_unsubscribe(key, before.entry_id) if before else ()
+    route_messages(state, [*updates, *gone], turn)
 
 
-def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes) -> list[Effect]:
+def take_back_sealed(state: BrokerState, type_id: bytes, class_key: bytes, turn: Turn) -> None:
     """Take a class of subscribers out of the book, if it is there."""
-    ids = state.blinded.ids(type_id)
-    return [effect for name in ids for effect in _taken_back_under(state, name, class_key)]
+    for name in state.blinded.ids(type_id):
+        _take_back_under(state, name, class_key, turn)
 
 
-def _taken_back_under(state: BrokerState, name: bytes, class_key: bytes) -> list[Effect]:
+def _take_back_under(state: BrokerState, name: bytes, class_key: bytes, turn: Turn) -> None:
     placed = state.sealed.placed.pop((name, class_key), None)
-    if placed is None:
-        return []
-    key = book_key_of_sealed(name)
-    return route_messages(state, state.routes.book.local_unsubscribe(key, placed.entry_id))
+    if placed is not None:
+        key = book_key_of_sealed(name)
+        route_messages(state, state.routes.book.local_unsubscribe(key, placed.entry_id), turn)
 
 
-def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
+def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement, turn: Turn) -> None:
     """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
     book, updates = state.routes.book, list[RouteUpdate]()
     for name in state.blinded.ids(type_id):
@@ -201,31 +198,29 @@ def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> li
         updates += book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
         if before is not None and before != epoch:
             updates += book.local_unadvertise(key, (entry.link, entry.ref, before))
-    return route_messages(state, updates)
+    route_messages(state, updates, turn)
 
 
-def unoffer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement) -> list[Effect]:
+def unoffer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement, turn: Turn) -> None:
     """Take an advertisement out of the book, if it is there."""
     book, updates = state.routes.book, list[RouteUpdate]()
     for name in state.blinded.ids(type_id):
         epoch = state.sealed.offered.pop((entry.link, entry.ref, name), None)
         if epoch is not None:
             updates += book.local_unadvertise(book_key_of_sealed(name), (entry.link, entry.ref, epoch))
-    return route_messages(state, updates)
+    route_messages(state, updates, turn)
 
 
-def _retired(state: BrokerState, name: bytes) -> list[Effect]:
+def _retire(state: BrokerState, name: bytes, turn: Turn) -> None:
     """Ask and offer no more under a blinded id whose epoch is over and forgotten."""
-    effects: list[Effect] = []
     for class_key in [one for placed, one in state.sealed.placed if placed == name]:
-        effects += _taken_back_under(state, name, class_key)
+        _take_back_under(state, name, class_key, turn)
     key = book_key_of_sealed(name)
     for link, ref, offered in [one for one in state.sealed.offered if one[2] == name]:
         epoch = state.sealed.offered.pop((link, ref, offered))
-        effects += route_messages(state, state.routes.book.local_unadvertise(key, (link, ref, epoch)))
+        route_messages(state, state.routes.book.local_unadvertise(key, (link, ref, epoch)), turn)
     state.sealed.in_use.pop(name, None)
     state.sealed.changed_at.pop(name, None)
-    return effects
 
 
 def _sealed_entry(
@@ -251,13 +246,14 @@ def _sealed_entry(
 # ------------------------------------------------------------ when keys change
 
 
-def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effect]:
+def keys_changed(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Hear that a ring learned, was given, lost or forgot something, or that a type is known to be sealed.
 
     What is wanted and offered here follows at once or in the next steps.
     """
     hear_answers(state, type_id)
-    shown = [effect for name in state.blinded.refresh(type_id) for effect in _retired(state, name)]
+    for name in state.blinded.refresh(type_id):
+        _retire(state, name, turn)
     for name in state.blinded.ids(type_id):
         ring = state.sealed.ring_of(name)
         # The newest epoch in which this broker is a member; interests need not wait for it to begin.
@@ -266,22 +262,23 @@ def keys_changed(state: BrokerState, type_id: bytes, now: Instant) -> list[Effec
             epoch = None
         if epoch is not None and state.sealed.in_use.get(name) != epoch:
             state.sealed.in_use[name] = epoch
-            state.sealed.changed_at[name] = now
-            state.routes.schedule_rekeying(just_after(now))
-            shown += show_rights(state, state.routes.node_of, [name])
+            state.sealed.changed_at[name] = turn.now
+            state.routes.schedule_rekeying(just_after(turn.now))
+            show_rights(state, state.routes.node_of, [name], turn)
         _find_work(state, name)
     if state.types.sealing(type_id) is not None:
         for link in state.links.values():
             for entry in link.advertisements.values():
                 if type_id in entry.type_ids:
                     plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
-                    shown += [*offer_sealed(state, type_id, entry), *route_messages(state, plain)]
-    return [*shown, *rekey_pending(state, now)]
+                    offer_sealed(state, type_id, entry, turn)
+                    route_messages(state, plain, turn)
+    rekey_pending(state, turn)
 
 
-def rekey_pending(state: BrokerState, now: Instant) -> list[Effect]:
+def rekey_pending(state: BrokerState, turn: Turn) -> None:
     """Seal and open anew what is waiting for it, so many at a time."""
-    routes, sealed = state.routes, state.sealed
+    routes, sealed, now = state.routes, state.sealed, turn.now
     if routes.sealed_at is not None and routes.sealed_at <= now:
         routes.sealed_at = None
         # What neighbours should have sealed anew by now is opened again.
@@ -293,13 +290,11 @@ def rekey_pending(state: BrokerState, now: Instant) -> list[Effect]:
                     routes.schedule_rekeying(end)
                 elif before is None or end > before:
                     _find_work(state, type_id)
-    effects: list[Effect] = []
     for task in list(islice(sealed.to_do, TASKS_PER_STEP)):
         del sealed.to_do[task]
-        effects += _done(state, task, now)
+        _do(state, task, turn)
     if sealed.to_do:
         routes.schedule_rekeying(just_after(now))
-    return effects
 
 
 def _find_work(state: BrokerState, name: bytes) -> None:
@@ -327,57 +322,59 @@ def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
     return not spoken_of.union(received.proof.uids) <= spoken_of or not spoken_of | {None} <= held
 
 
-def _done(state: BrokerState, task: Task, now: Instant) -> list[Effect]:
+def _do(state: BrokerState, task: Task, turn: Turn) -> None:
     name, hop, what = task
     if hop != LOCAL:
-        return _understood_anew(state, name, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, now)
+        _understand_anew(state, name, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, turn)
+        return
     type_id = state.blinded.type_of(name)
     audience = state.audiences.get(type_id)
     view_class = None if audience is None else audience.classes.get(what)
     if view_class is None or state.types.sealing(type_id) is None:
-        return []
-    plain = withdraw(state, type_id, (what,))
-    return [*_placed_under(state, name, view_class), *plain]
+        return
+    plain = turn.beside()  # neighbours hear of it behind what is wanted in its place
+    withdraw(state, type_id, (what,), plain)
+    _place_under(state, name, view_class, turn)
+    turn.add(*plain.effects)
 
 
-def _understood_anew(
-    state: BrokerState, type_id: bytes, hop: NodeId, entry_id: bytes, now: Instant
-) -> list[Effect]:
+def _understand_anew(state: BrokerState, type_id: bytes, hop: NodeId, entry_id: bytes, turn: Turn) -> None:
     book, key = state.routes.book, book_key_of_sealed(type_id)
     known, neighbour = book.entry(hop, key, entry_id), state.routes.neighbours.get(hop)
     if known is None or neighbour is None or not isinstance(known.baggage, ReceivedInterest):
-        return []
+        return
     updates: list[RouteUpdate]
     try:
-        updates = book.understood_anew(hop, key, [understood(state, entry_id, known.baggage, now)], ())
+        updates = book.understood_anew(hop, key, [understood(state, entry_id, known.baggage, turn.now)], ())
     except MaiaError as problem:
         refuse_entry(neighbour, key, entry_id, known.baggage)
         updates = book.understood_anew(hop, key, (), [entry_id])
-        counted = Count("maia_refused_total", labels={"code": problem.code})
-        return [counted, *route_messages(state, updates), *doubts(neighbour.link, type_id, [entry_id])]
-    return route_messages(state, updates)
+        turn.count("maia_refused_total", code=problem.code)
+        route_messages(state, updates, turn)
+        doubts(neighbour.link, type_id, [entry_id], turn)
+        return
+    route_messages(state, updates, turn)
 
 
-def type_met(state: BrokerState, type_id: bytes, new: Collection[Effect], now: Instant) -> list[Effect]:
-    """Look for the keys of a sealed type; if a version of it is `new` here, what was said in clear ends."""
-    looked = state.keys.look_for(type_id, now)
-    if looked or new:
+def type_met(state: BrokerState, type_id: bytes, is_new: bool, turn: Turn) -> None:
+    """Look for the keys of a sealed type; if a version of it is new here, what was said in clear ends."""
+    if state.keys.look_for(type_id, turn) or is_new:
         state.routes.is_changed = True
         state.impairments.changed.add(type_id)
-    return [*looked, *keys_changed(state, type_id, now)] if new else looked
+    if is_new:
+        keys_changed(state, type_id, turn)
 
 
-def note_missing_keys(state: BrokerState, right: Authorisation, now: Instant) -> list[Effect]:
+def note_missing_keys(state: BrokerState, right: Authorisation, turn: Turn) -> None:
     """Say in the log which attributes a subscriber may see, and this broker cannot read at this moment."""
     type_id = right.event_type.type_id
     sealing = state.types.sealing(type_id)
     ring = state.seals.ring_of(type_id)
     if sealing is None or (ring is not None and ring.newest is None):
-        return []  # nothing to miss, or the keys are on their way
+        return  # nothing to miss, or the keys are on their way
     seen = [uid for uid in right.event_type.kinds if any(shows(one, uid) for one in right.view.windows)]
     wanted: list[AttributeUid | None] = [*seen] if sealing.level is SealingLevel.ATTRIBUTE else [None]
-    missing = [uid or "*" for uid in wanted if not state.seals.holds(type_id, uid, now)]
-    if not missing:
-        return []
-    fields = {"type": type_id.hex(), "attributes": missing, "principal": str(right.request.principal)}
-    return [Note("keys-missing", fields)]
+    missing = [uid or "*" for uid in wanted if not state.seals.holds(type_id, uid, turn.now)]
+    if missing:
+        principal = str(right.request.principal)
+        turn.note("keys-missing", type=type_id.hex(), attributes=missing, principal=principal)

@@ -20,7 +20,7 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final, Self
 
-from maia.broker import Broker, BrokerSettings
+from maia.broker import Broker, BrokerSettings, BrokerTurn
 from maia.broker.durable.recording import NO_LOG, first_to_reread
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.settings import BadSettings
@@ -36,7 +36,7 @@ from maia.net.observer import Records
 from maia.net.process import process_id
 from maia.net.stores import MemoryStore, Store
 from maia.validity.revalidation import AskingTesters, Revalidator
-from maia.wire.effects import Effect, Input, LinkId, Received
+from maia.wire.effects import Effect, Input, Received
 
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
@@ -52,35 +52,39 @@ _MORE: Final = 0xFFFFFFFF
 class TappedBroker:
     """A broker whose messages a tap is shown too."""
 
-    __slots__ = ("_broker", "_show", "signed")
+    __slots__ = ("_broker", "_show")
 
     def __init__(self, broker: Broker, show: Callable[[bytes], None]) -> None:
         self._broker, self._show = broker, show
-        self.signed = broker.signed
 
     def handle(self, happened: Input, now: Instant, /) -> list[Effect]:
         """Take one input on."""
-        self._show_received(happened)
+        self.show((happened,))
         return self._broker.handle(happened, now)
 
-    def _show_received(self, happened: Input) -> None:
-        if isinstance(happened, Received):
-            self._show(bytes(happened.data))
+    def turn(self, now: Instant, /) -> TappedTurn:
+        """Begin a turn whose messages are shown."""
+        return TappedTurn(self, self._broker.turn(now))
 
-    def take_on(self, happened: Input, now: Instant, /) -> list[Effect]:
-        """Take one of several inputs of a turn on."""
-        self._show_received(happened)
-        return self._broker.take_on(happened, now)
+    def show(self, inputs: Sequence[Input]) -> None:
+        """Show the tap what was received."""
+        for happened in inputs:
+            if isinstance(happened, Received):
+                self._show(bytes(happened.data))
 
-    def take_on_read(self, link: LinkId, data: Sequence[bytes], now: Instant, /) -> list[Effect]:
-        """Take the messages of one read on."""
-        for one in data:
-            self._show(bytes(one))
-        return self._broker.take_on_read(link, data, now)
 
-    def go_on(self, now: Instant, /) -> list[Effect] | None:
-        """Do more of what the last input left to do."""
-        return self._broker.go_on(now)
+class TappedTurn:
+    """A turn of such a broker."""
+
+    __slots__ = ("_tapped", "_turn", "leave")
+
+    def __init__(self, tapped: TappedBroker, turn: BrokerTurn) -> None:
+        self._tapped, self._turn, self.leave = tapped, turn, turn.leave
+
+    def take(self, inputs: Sequence[Input], /) -> None:
+        """Take one input on, or the messages of one read."""
+        self._tapped.show(inputs)
+        self._turn.take(inputs)
 
 
 class TapFile:

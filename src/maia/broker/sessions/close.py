@@ -16,39 +16,35 @@ from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
 from maia.broker.subscriptions.route_sync import forget_syncs_of
 from maia.broker.timers import IdentityExpires
+from maia.broker.turn import Turn
 from maia.errors import MaiaError
-from maia.events import Instant
 from maia.sessions.session import goodbye
-from maia.wire.effects import Effect, Note
 
 
-def close_link(state: BrokerState, link: Link, problem: MaiaError, now: Instant) -> list[Effect]:
+def close_link(state: BrokerState, link: Link, problem: MaiaError, turn: Turn) -> None:
     """End a link from this side, and say why."""
-    if link.stage is Stage.CLOSING:
-        return []
-    return [
-        *_said_goodbye(link, problem),
-        *forget_link(state, link, now, f"{problem.message} [{problem.code}]"),
-    ]
+    if link.stage is not Stage.CLOSING:
+        _say_goodbye(link, problem, turn)
+        forget_link(state, link, turn, f"{problem.message} [{problem.code}]")
 
 
-def part_from(state: BrokerState, link: Link, problem: MaiaError) -> list[Effect]:
+def part_from(state: BrokerState, link: Link, problem: MaiaError, turn: Turn) -> None:
     """End a link of a broker that stops: all links go, so what went with this one is told to nobody."""
     if link.stage is Stage.CLOSING:
-        return []
+        return
     link.stage = Stage.CLOSING
     for subscription in link.subscriptions.values():
         if subscription.cursor is not None:
-            let_go(state, subscription.cursor)
-    return _said_goodbye(link, problem)
+            let_go(subscription.cursor, turn)
+    _say_goodbye(link, problem, turn)
 
 
-def _said_goodbye(link: Link, problem: MaiaError) -> list[Effect]:
-    fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "code": problem.code}
-    return [*goodbye(link.id, problem), Note("closing", fields)]
+def _say_goodbye(link: Link, problem: MaiaError, turn: Turn) -> None:
+    turn.add(*goodbye(link.id, problem))
+    turn.note("closing", link=link.id, peer=str(link.peer), role=link.role.value, code=problem.code)
 
 
-def forget_link(state: BrokerState, link: Link, now: Instant, why: str = "") -> list[Effect]:
+def forget_link(state: BrokerState, link: Link, turn: Turn, why: str = "") -> None:
     """Take back whatever hung on a link that is gone or going, for a reason that one side has given."""
     was_ready = link.is_ready
     link.stage = Stage.CLOSING
@@ -56,19 +52,19 @@ def forget_link(state: BrokerState, link: Link, now: Instant, why: str = "") -> 
     if not was_ready and link.dialled is None:
         # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
         state.links.pop(link.id, None)
-    effects = [*link_gone(state, link.id, now), *forget_syncs_of(state, link.id, now)]
-    effects += forget_fetches_of(state, link.id, now)
+    link_gone(state, link.id, turn)
+    forget_syncs_of(state, link.id, turn)
+    forget_fetches_of(state, link.id, turn)
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
     state.identities.hold(link.id, None)
     state.routes.spill.forget(link.id)
     state.one_time.forget_link(link.id)
-    effects += end_subscriptions(state, link, list(link.subscriptions.values()), now)
+    end_subscriptions(state, link, list(link.subscriptions.values()), turn)
     for advertisement in list(link.advertisements.values()):
-        effects += end_advertisement(state, link, advertisement, now)
+        end_advertisement(state, link, advertisement, turn)
     if was_ready:
-        return [*effects, *state.router.neighbour_gone(link, now)]
-    if link.dialled is not None:
-        effects += state.router.dial_failed(link.dialled, now)
+        state.router.neighbour_gone(link, turn)
+    elif link.dialled is not None:
+        state.router.dial_failed(link.dialled, turn)
         seed_refused(state, link.dialled, why)
-    return effects

@@ -20,11 +20,12 @@ A peer beyond its share is parted from, and all that it left goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from maia.broker.access.authoriser import forget_frames, refusal_effects
+from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.one_time_answers import hear_vouched
 from maia.broker.durable.catch_up import receive_fetch_log, receive_log_answered, receive_log_fetched
 from maia.broker.durable.delivery import forget_durable, receive_seen
@@ -34,7 +35,6 @@ from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTur
 from maia.broker.revocation.streams import receive_held, receive_state_frame
 from maia.broker.routing.aggregation import receive_spill_report
 from maia.broker.routing.outbox import Proof
-from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
 from maia.broker.sealed.interests import receive_doubted
@@ -48,17 +48,14 @@ from maia.broker.sessions.identities import (
 )
 from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
-from maia.broker.streams.streams import carry, publish
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
 from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
+from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
-from maia.events import Instant
 from maia.types import definition_to_bytes
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Accepted,
     Advertise,
@@ -152,72 +149,125 @@ def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
     return len(dependencies.certificates_on(link.id))
 
 
+# Any: the tables pair each class of message with a function of exactly that class.
+Answer: TypeAlias = Callable[[Link, Any, Turn], None]
+_CARRIED: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext)
+
 _TYPE_REPLY_MAX: Final = 256
 _TYPE_REPLY_BYTES: Final = 1 << 20
 """How many definitions are told at a time, and how many bytes they have, unless the first has more."""
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
 
-def answer(state: BrokerState, link: Link, message: Message, now: Instant, data: bytes = b"") -> list[Effect]:
-    """Do what a message on a ready link asks for, if its sender may ask for it; `data` is how it came."""
-    kind = type(message)
-    if link.role is Role.CLIENT and kind in _OF_CLIENTS:
-        return _from_client(state, link, message, now)
-    if kind in _OF_ANYBODY:
-        return _OF_ANYBODY[kind](state, link, message, now)
-    handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
-    if link.role is Role.BROKER and handler is not None:
-        return _from_broker(state, link, message, handler, now, data)
-    if kind in _OF_CLIENTS:
-        raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
-    if handler is not None:
-        raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-    raise OutOfTurn(f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way")
+class Dispatch:
+    """Who answers which message, at one broker."""
 
+    __slots__ = ("_of_anybody", "_of_brokers", "_of_clients", "_state")
 
-def _from_broker(
-    state: BrokerState, link: Link, message: Message, handler: Handler, now: Instant, data: bytes
-) -> list[Effect]:
-    """Hear what another broker says; one that causes more work than its share is read later (A87)."""
-    if not state.routes.is_current(link.id):
-        return []  # a second link to the same broker may still carry what was said before it had to go
-    kind, size = type(message), len(data)
-    if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-        state.router.arriving(link, message)
-        return carry(state, link, message, now, data)
-    if kind in KEPT:
-        check_share(state, link, size)
-    before = state.authoriser.meter.used
-    if kind in _FRAMES:
-        return handler(state, link, message, now)
-    try:
-        effects = handler(state, link, message, now)
-    finally:  # who is cut off for it has caused it all the same, and may come back
-        work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
-        state.broker_quota.owe(link.peer, now, work)
-    return [*effects, *read_later(state, link, now)]
+    def __init__(self, state: BrokerState) -> None:
+        """Answer with the parts of a broker."""
+        self._state = state
+        self._of_anybody: Mapping[type, Answer] = {TypeQuery: partial(_send_type, state)}
+        self._of_clients: Mapping[type, Answer] = {
+            Advertise: partial(advertise, state),
+            Subscribe: partial(subscribe, state),
+            SubscribeDurable: partial(subscribe, state),
+            Seen: partial(receive_seen, state),
+            ForgetDurable: partial(forget_durable, state),
+            Unadvertise: partial(unadvertise, state),
+            Unsubscribe: partial(unsubscribe, state),
+            RenewAll: partial(renew_all, state),
+            Show: partial(show, state),
+            Identify: partial(receive_identity, state),
+            Vouched: partial(hear_vouched, state),
+            AskState: partial(ask_state, state),
+            Publish: state.streams.publish_one,
+            PublishSigned: state.streams.publish_one,
+            PublishTo: state.streams.publish_one,
+        }
+        self._of_brokers: Mapping[type, Answer] = {
+            **{kind: partial(handler, state) for kind, handler in state.router.handlers.items()},
+            **dict.fromkeys(_CARRIED, state.streams.carry_one),
+            SealedRights: partial(receive_rights, state),
+            SealedDoubted: partial(receive_doubted, state),
+            SpillReport: partial(receive_spill_report, state),
+            SyncRoutes: partial(receive_sync_routes, state),
+            RoutesSynced: partial(receive_routes_synced, state),
+            FetchLog: partial(receive_fetch_log, state),
+            LogFetched: partial(receive_log_fetched, state),
+            LogAnswered: partial(receive_log_answered, state),
+            StateQuery: partial(receive_state_query, state),
+            StateFrame: partial(receive_state_frame, state),
+            StateDone: partial(receive_state_done, state),
+            StateGone: partial(receive_state_gone, state),
+            Identify: partial(receive_identity_of_broker, state),
+            Accepted: partial(receive_identity_answer, state),
+            Failed: partial(receive_identity_answer, state),
+        }
 
+    def answer(self, link: Link, message: Message, turn: Turn, data: bytes = b"") -> None:
+        """Do what a message on a ready link asks for, if its sender may ask for it; `data` is how it came."""
+        kind = type(message)
+        if link.role is Role.CLIENT and kind in self._of_clients:
+            self._from_client(link, message, turn)
+        elif kind in self._of_anybody:
+            self._of_anybody[kind](link, message, turn)
+        elif link.role is Role.BROKER and kind in self._of_brokers:
+            self._from_broker(link, message, turn, data)
+        elif kind in self._of_clients:
+            raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+        elif kind in self._of_brokers:
+            raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
+        else:
+            raise OutOfTurn(
+                f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way"
+            )
 
-def _from_client(state: BrokerState, link: Link, message: Message, now: Instant) -> list[Effect]:
-    """Answer a client; what is wrong with one request is said in the answer to it."""
-    before = state.authoriser.meter.used
-    try:
-        if type(message) not in _FREE:
-            state.quota.spend(link.peer, now, requests=_price(link, message))
-        if link.statements:
-            _receive_held_before(state, link, message, now)
-        return _OF_CLIENTS[type(message)](state, link, message, now)
-    except ProtocolViolation:
-        raise
-    except MaiaError as problem:
-        forget_frames(problem)
-        asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
-        told = _refused(state, link, message, problem, now, asked)
-        return [*told, *refusal_effects(problem, link.peer, link=link.id, **asked)]
-    finally:
-        work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
-        if work > 0:
-            state.quota.owe(link.peer, now, work // _WORK_FOR_A_REQUEST)
+    def _from_broker(self, link: Link, message: Message, turn: Turn, data: bytes) -> None:
+        """Hear what another broker says; one that causes more work than its share is read later (A87)."""
+        state = self._state
+        if not state.routes.is_current(link.id):
+            return  # a second link to the same broker may still carry what was said before it had to go
+        kind, size = type(message), len(data)
+        if isinstance(message, Carried | Sealed | SealedWithPlaintext):
+            state.router.arriving(link, message)
+            state.streams.carry_one(link, message, turn, data)
+            return
+        if kind in KEPT:
+            check_share(state, link, size)
+        before = state.authoriser.meter.used
+        if kind in _FRAMES:
+            self._of_brokers[kind](link, message, turn)
+            return
+        try:
+            self._of_brokers[kind](link, message, turn)
+        finally:  # who is cut off for it has caused it all the same, and may come back
+            work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
+            state.broker_quota.owe(link.peer, turn.now, work)
+        read_later(state, link, turn)
+
+    def _from_client(self, link: Link, message: Message, turn: Turn) -> None:
+        """Answer a client; what is wrong with one request is said in the answer to it."""
+        state = self._state
+        before, said = state.authoriser.meter.used, turn.mark()
+        try:
+            if type(message) not in _FREE:
+                state.quota.spend(link.peer, turn.now, requests=_price(link, message))
+            if link.statements:
+                _receive_held_before(state, link, message, turn)
+            self._of_clients[type(message)](link, message, turn)
+        except ProtocolViolation:
+            raise
+        except MaiaError as problem:
+            turn.drop(said)
+            forget_frames(problem)
+            asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
+            _refuse(state, link, message, problem, asked, turn)
+            turn.refused(problem, link.peer, link=link.id, **asked)
+        finally:
+            work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
+            if work > 0:
+                state.quota.owe(link.peer, turn.now, work // _WORK_FOR_A_REQUEST)
 
 
 def _price(link: Link, message: Message) -> int:
@@ -230,14 +280,14 @@ def _price(link: Link, message: Message) -> int:
             return 1
 
 
-def _receive_held_before(state: BrokerState, link: Link, message: Message, now: Instant) -> None:
+def _receive_held_before(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
     """Take in the statements that were shown about the certificates of a request."""
     if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
         return
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
-    state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, now)
-    receive_held(state, link, now)
+    state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, turn.now)
+    receive_held(state, link, turn)
 
 
 def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
@@ -252,19 +302,19 @@ def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
     return {}
 
 
-def _refused(
+def _refuse(
     state: BrokerState,
     link: Link,
     message: Message,
     problem: MaiaError,
-    now: Instant,
     asked: Mapping[str, str],
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     match message:
         case Publish(ref=ref) if ref in link.advertisements:
-            return end_advertisement(state, link, link.advertisements[ref], now, problem)
+            end_advertisement(state, link, link.advertisements[ref], turn, problem)
         case Publish(ref=ref):
-            return [Send(link.id, encode(Ended([ref], problem.code, problem.message)))]
+            turn.send(link.id, Ended([ref], problem.code, problem.message))
         case (
             Advertise()
             | Subscribe()
@@ -281,12 +331,12 @@ def _refused(
             if not isinstance(problem, Unavailable):
                 number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
                 said = f"{said} (refusal {number})"
-            return [Send(link.id, encode(Failed(message.id, problem.code, said)))]
+            turn.send(link.id, Failed(message.id, problem.code, said))
         case _:
             raise problem
 
 
-def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant) -> list[Effect]:
+def _send_type(state: BrokerState, link: Link, message: TypeQuery, turn: Turn) -> None:
     """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
 
     A short question has a long answer, so the asker's quota pays for it by its length.
@@ -294,12 +344,8 @@ def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
     told: list[bytes] = []
     size, name = 0, type_from_bytes(message.name)
     known = state.types.named(name)
-    if (
-        not known
-        and link.role is Role.CLIENT
-        and (elsewhere := sent_elsewhere(state, link, message.id, name))
-    ):
-        return elsewhere
+    if not known and link.role is Role.CLIENT and sent_elsewhere(state, link, message.id, name, turn):
+        return
     for version in reversed(known):
         data = definition_to_bytes(version.signed)
         size += len(data)
@@ -307,32 +353,14 @@ def _send_type(state: BrokerState, link: Link, message: TypeQuery, now: Instant)
             break
         told.append(data)
     try:
-        state.quota.spend(link.peer, now, requests=1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST)
+        price = 1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST
+        state.quota.spend(link.peer, turn.now, requests=price)
     except TooManyRequests as problem:
-        failed = Send(link.id, encode(Failed(message.id, problem.code, problem.message)))
-        return [failed, *refusal_effects(problem, link.peer, link=link.id, asked="TypeQuery")]
-    return [Send(link.id, encode(TypeReply(message.id, told[::-1])))]
+        turn.send(link.id, Failed(message.id, problem.code, problem.message))
+        turn.refused(problem, link.peer, link=link.id, asked="TypeQuery")
+        return
+    turn.send(link.id, TypeReply(message.id, told[::-1]))
 
-
-_OF_ANYBODY: Final[Mapping[type, Handler]] = {TypeQuery: _send_type}
-
-_OF_CLIENTS: Final[Mapping[type, Handler]] = {
-    Advertise: advertise,
-    Subscribe: subscribe,
-    SubscribeDurable: subscribe,
-    Seen: receive_seen,
-    ForgetDurable: forget_durable,
-    Unadvertise: unadvertise,
-    Unsubscribe: unsubscribe,
-    RenewAll: renew_all,
-    Show: show,
-    Identify: receive_identity,
-    Vouched: hear_vouched,
-    AskState: ask_state,
-    Publish: publish,
-    PublishSigned: publish,
-    PublishTo: publish,
-}
 
 _WORK_OF_A_REQUEST: Final = 1024
 """Steps that a request may cost when its certificates are met for the first time: its own price pays them."""
@@ -344,26 +372,3 @@ _FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
 
 _FRAMES: Final = frozenset({StateFrame, LogFetched})
 """What publishers said: brokers carry it as fast as it comes."""
-
-_OF_BROKERS: Final[Mapping[type, Handler]] = {
-    Carried: carry,
-    CarriedWithAuthor: carry,
-    Sealed: carry,
-    SealedWithAuthor: carry,
-    SealedWithPlaintext: carry,
-    SealedRights: receive_rights,
-    SealedDoubted: receive_doubted,
-    SpillReport: receive_spill_report,
-    SyncRoutes: receive_sync_routes,
-    RoutesSynced: receive_routes_synced,
-    FetchLog: receive_fetch_log,
-    LogFetched: receive_log_fetched,
-    LogAnswered: receive_log_answered,
-    StateQuery: receive_state_query,
-    StateFrame: receive_state_frame,
-    StateDone: receive_state_done,
-    StateGone: receive_state_gone,
-    Identify: receive_identity_of_broker,
-    Accepted: receive_identity_answer,
-    Failed: receive_identity_answer,
-}

@@ -31,6 +31,7 @@ from maia.broker.sessions.links import (
     read_later,
 )
 from maia.broker.state import BrokerState, seconds_after
+from maia.broker.turn import Turn
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
 from maia.credentials.encoding.certificates import pack
@@ -39,7 +40,7 @@ from maia.events import Instant
 from maia.policy import GrantStale, Request
 from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
-from maia.wire.effects import Effect, LinkOpened, Note
+from maia.wire.effects import Effect, LinkOpened
 from maia.wire.messages import Hello, Identify, Vouched
 
 
@@ -57,10 +58,12 @@ class BrokerSessions(Endpoint[Link]):
             limits=session_limits(settings.limits),
         )
         self._state = state
+        self.turn = Turn(Instant(0))
+        """The turn at hand: what the protocol asks for is a part of it."""
 
-    def connected(self, opened: LinkOpened, now: Instant) -> list[Effect]:
+    def connected(self, opened: LinkOpened, turn: Turn) -> None:
         """Take on a connection whose key is proved; part from one too many, and from one to ourselves."""
-        state = self._state
+        state, now = self._state, turn.now
         stage = Stage.AWAITING_HELLO if opened.dialled is None else Stage.AWAITING_GREETING
         link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
         link.remote = opened.remote
@@ -69,16 +72,16 @@ class BrokerSessions(Endpoint[Link]):
             link.ends_with_identity = True
             hold_identity(state, link, opened.identity)
         if link.peer == state.principal:
-            return close_link(state, link, OutOfTurn("a broker does not connect to itself"), now)
+            close_link(state, link, OutOfTurn("a broker does not connect to itself"), turn)
+            return
         if link.dialled is None:
             state.waiting.take(link.id, opened.remote)
-        parted = self._make_room(link, now)
-        if link.stage is not stage:
-            return parted
-        ask_to_look_at_link(state, link, seconds_after(now, state.settings.limits.handshake_s))
-        return [*parted, *self.open(link, now)]
+        self._make_room(link, turn)
+        if link.stage is stage:
+            ask_to_look_at_link(state, link, seconds_after(now, state.settings.limits.handshake_s))
+            turn.add(*self.open(link, now))
 
-    def _make_room(self, link: Link, now: Instant) -> list[Effect]:
+    def _make_room(self, link: Link, turn: Turn) -> None:
         """Part from a link if there is one too many: from one that waits, if any does, or from the new one.
 
         A peer that has proved nothing keeps none out that could (A74, A88).
@@ -86,10 +89,10 @@ class BrokerSessions(Endpoint[Link]):
         state = self._state
         is_full = len(state.links) > state.settings.limits.links
         if not is_full and not state.waiting.is_overfull:
-            return []
+            return
         waits = state.waiting.next_to_go()
         problem = TooManyLinks("this broker has as many links as it may, and others wait to be welcomed")
-        return close_link(state, link if waits is None else state.links[waits], problem, now)
+        close_link(state, link if waits is None else state.links[waits], problem, turn)
 
     def own_credentials(self, now: Instant) -> list[bytes]:
         """Return what shows the right to connect; rights to types are shown to their readers alone."""
@@ -107,7 +110,7 @@ class BrokerSessions(Endpoint[Link]):
         budget = authoriser.budget_before_welcome()
         pool = authoriser.pool_of_stranger(link.shown, budget)
         authoriser.expect(link.peer, Action.CONNECT, state.settings.network, pool, now, budget)
-        receive_held(state, link, now)
+        receive_held(state, link, self.turn)
         try:
             link.connect = authoriser.decide_connect(link.peer, pool, now, link.remote, vouched, budget)
         except GrantStale as problem:
@@ -121,45 +124,60 @@ class BrokerSessions(Endpoint[Link]):
             return []
         if link.dialled is None:  # who was dialled shows its statement with its welcome
             check_demand(state, link)
-        return [] if link.ends_with_identity else introduce_self(state, link)
+        part = self.turn.beside()
+        if not link.ends_with_identity:
+            introduce_self(state, link, part)
+        return part.effects
 
     def identified(self, session: Link, message: Identify, now: Instant) -> list[Effect]:
         """Take the identity statement that another broker shows before its hello, or its welcome."""
-        return receive_identity_before_welcome(self._state, session, message, now)
+        del now
+        part = self.turn.beside()
+        receive_identity_before_welcome(self._state, session, message, part)
+        return part.effects
 
     def challenge(self, session: Link, hello: Hello, now: Instant) -> list[Effect]:
         """Have a client's right to connect vouched for; a broker cannot ask testers about its own."""
+        del now
         if session.address is not None:
             return []
         authoriser = self._state.authoriser
         pool = authoriser.pool_of_stranger(session.shown, authoriser.budget_before_welcome())
         request = Request(session.peer, Action.CONNECT, self.network)
-        return challenge_request(self._state, session, request, pool, hello, now)
+        part = self.turn.beside()
+        challenge_request(self._state, session, request, pool, hello, part)
+        return part.effects
 
     def redeem(self, session: Link, message: Vouched, now: Instant) -> Checked[Held] | None:
         """Return what became of the challenge that a client answers before its welcome."""
         return self._state.one_time.redeem(session.id, message, now)
 
-    def ready(self, link: Link, now: Instant) -> list[Effect]:
+    def ready(self, link: Link, turn: Turn) -> None:
         """Serve a client that has become ready; make a broker a neighbour."""
         state = self._state
         state.waiting.leave(link.id)
-        ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, now))
-        begin_rounds(state, now)
-        fields = {"link": link.id, "peer": str(link.peer), "role": link.role.value, "address": link.address}
-        if link.role is not Role.BROKER:
-            return [Note("connected", fields)]
+        ask_to_look_at_link(state, link, next_look_at_right_to_connect(link, turn.now))
+        begin_rounds(state, turn.now)
         try:
             check_demand(state, link)
         except DemandNotMet as problem:
-            closed = close_link(state, link, problem, now)
-            return closed if link.dialled is None else [*closed, *state.router.dial_failed(link.dialled, now)]
+            close_link(state, link, problem, turn)
+            if link.dialled is not None:
+                state.router.dial_failed(link.dialled, turn)
+            return
+        peer, role = str(link.peer), link.role.value
+        turn.note("connected", link=link.id, peer=peer, role=role, address=link.address)
+        if link.role is not Role.BROKER:
+            return
         # Of two links to one broker, one has to go.
         loser = superseded(state, link)
         router = state.router
-        effects = begin_announcing(state, now)
-        effects += router.neighbour_known(link, now) if loser is link else router.neighbour_up(link, now)
+        begin_announcing(state, turn)
+        if loser is link:
+            router.neighbour_known(link, turn)
+        else:
+            router.neighbour_up(link, turn)
         if loser is not None:
-            effects += close_link(state, loser, LinkNotNeeded("there is another link between us"), now)
+            close_link(state, loser, LinkNotNeeded("there is another link between us"), turn)
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
-        return [Note("connected", fields), *effects, *read_later(state, link, now)]
+        read_later(state, link, turn)

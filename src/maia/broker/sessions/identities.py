@@ -44,17 +44,15 @@ from maia.broker.settings import BrokerLimits
 from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.registry import decide_again
 from maia.broker.timers import IdentityExpires
+from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
 from maia.credentials.chains.reduction import BYTES_PER_STEP, STEPS_PER_CHECK
 from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
 from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import MaiaError, Refusal
-from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS, format_predicate
 from maia.sessions.session import SessionLimits
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import Accepted, Failed, Identify, Show
 
 
@@ -94,98 +92,86 @@ def hold_identity(state: BrokerState, link: Link, identity: VerifiedIdentity | N
     state.timers.reset(IdentityExpires(link.id), ends)
 
 
-def receive_identity(state: BrokerState, link: Link, message: Identify, now: Instant) -> list[Effect]:
+def receive_identity(state: BrokerState, link: Link, message: Identify, turn: Turn) -> None:
     """Verify a statement that a peer shows about itself, and hold it; raise if it does not count here."""
     trust = state.settings.identity
     if trust is None:
         raise NoIdentityTrust("this broker believes no identity provider; see `identity.providers`")
     state.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
-    verified = trust.verified(message.statement, link.peer, now)
+    verified = trust.verified(message.statement, link.peer, turn.now)
     hold_identity(state, link, verified)
     said = verified.statement
-    fields = {"link": link.id, "peer": str(link.peer), "identifier": said.identifier}
-    return [
-        Send(link.id, encode(Accepted(message.id, +said.not_after))),
-        Note("identified", {**fields, "until": str(said.not_after)}),
-    ]
+    turn.send(link.id, Accepted(message.id, +said.not_after))
+    until, peer = str(said.not_after), str(link.peer)
+    turn.note("identified", link=link.id, peer=peer, identifier=said.identifier, until=until)
 
 
-def receive_identity_of_broker(
-    state: BrokerState, link: Link, message: Identify, now: Instant
-) -> list[Effect]:
+def receive_identity_of_broker(state: BrokerState, link: Link, message: Identify, turn: Turn) -> None:
     """Take the statement of a neighbour; a bad one is answered, and costs it neither link nor routes."""
     try:
-        effects = receive_identity(state, link, message, now)
+        receive_identity(state, link, message, turn)
     except MaiaError as problem:
-        return [
-            Send(link.id, encode(Failed(message.id, problem.code, problem.message))),
-            Count("maia_identities_refused_total", labels={"code": problem.code}),
-        ]
-    check_demand(state, link)
-    return effects
+        turn.send(link.id, Failed(message.id, problem.code, problem.message))
+        turn.count("maia_identities_refused_total", code=problem.code)
+    else:
+        check_demand(state, link)
 
 
-def receive_identity_before_welcome(
-    state: BrokerState, link: Link, message: Identify, now: Instant
-) -> list[Effect]:
+def receive_identity_before_welcome(state: BrokerState, link: Link, message: Identify, turn: Turn) -> None:
     """Take the statement that a broker shows in the handshake, once; a bad one counts as none."""
     if link.has_shown_identity:
         raise OutOfTurn("one identity statement is shown in a handshake")
     link.has_shown_identity = True
     if state.settings.identity is None or link.ends_with_identity:
-        return []
+        return
     try:
         state.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
-        hold_identity(state, link, state.settings.identity.verified(message.statement, link.peer, now))
+        hold_identity(state, link, state.settings.identity.verified(message.statement, link.peer, turn.now))
     except MaiaError as problem:
-        fields = {"link": link.id, "peer": str(link.peer), "code": problem.code, "why": problem.message}
-        return [Note("identity-not-believed", fields)]
-    return []
+        why = problem.message
+        turn.note("identity-not-believed", link=link.id, peer=str(link.peer), code=problem.code, why=why)
 
 
-def show_own_identity(state: BrokerState, identity: SignedIdentity, links: Iterable[Link]) -> list[Effect]:
+def show_own_identity(
+    state: BrokerState, identity: SignedIdentity, links: Iterable[Link], turn: Turn
+) -> None:
     """Hold a renewed statement of this broker; show it to brokers, and where a link would end with it."""
     state.own_identity = pack_identity(identity)
-    return [
-        effect
-        for link in links
-        if link.is_ready and (link.role is Role.BROKER or link.ends_with_identity)
-        for effect in introduce_self(state, link)
-    ]
+    for link in links:
+        if link.is_ready and (link.role is Role.BROKER or link.ends_with_identity):
+            introduce_self(state, link, turn)
 
 
-def introduce_self(state: BrokerState, link: Link) -> list[Effect]:
+def introduce_self(state: BrokerState, link: Link, turn: Turn) -> None:
     """Show this broker's statement to a peer."""
-    return [Send(link.id, encode(Identify(0, state.own_identity)))] if state.own_identity else []
+    if state.own_identity:
+        turn.send(link.id, Identify(0, state.own_identity))
 
 
-def receive_identity_answer(
-    state: BrokerState, link: Link, message: Accepted | Failed, now: Instant
-) -> list[Effect]:
+def receive_identity_answer(state: BrokerState, link: Link, message: Accepted | Failed, turn: Turn) -> None:
     """Take note of what a neighbour says of this broker's own statement."""
-    del state, now
-    if isinstance(message, Accepted):
-        return []
-    fields = {"link": link.id, "peer": str(link.peer), "code": message.code, "why": message.message}
-    return [Note("identity-refused", fields)]
+    del state
+    if isinstance(message, Failed):
+        why = message.message
+        turn.note("identity-refused", link=link.id, peer=str(link.peer), code=message.code, why=why)
 
 
-def expire_identity(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def expire_identity(state: BrokerState, link: Link, turn: Turn) -> None:
     """End a link whose statement has expired, or on a TLS link the attributes alone."""
     hold_identity(state, link, None)
     if link.ends_with_identity:
         problem = IdentityNotInForce(
             "your identity statement has expired; get a new one from your provider, and connect again"
         )
-        counted = Count("maia_links_refused_total", labels={"code": problem.code})
-        return [counted, *close_link(state, link, problem, now)]
-    expired = Note("identity-expired", {"link": link.id, "peer": str(link.peer)})
+        turn.count("maia_links_refused_total", code=problem.code)
+        close_link(state, link, problem, turn)
+        return
+    turn.note("identity-expired", link=link.id, peer=str(link.peer))
     try:
         check_demand(state, link)
     except DemandNotMet as lost:
-        counted = Count("maia_links_refused_total", labels={"code": lost.code})
-        return [expired, counted, *close_link(state, link, lost, now)]
-    return [expired]
+        turn.count("maia_links_refused_total", code=lost.code)
+        close_link(state, link, lost, turn)
 
 
 _ENTRIES_FOR_A_REQUEST: Final = 2
@@ -198,7 +184,7 @@ def price_of_showing(link: Link, message: Show) -> int:
     return 1 + again // _ENTRIES_FOR_A_REQUEST
 
 
-def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Effect]:
+def show(state: BrokerState, link: Link, message: Show, turn: Turn) -> None:
     """Take note of what a client shows, and decide again what stands on its link."""
     shown = state.authoriser.pool(message.certificates)
     most = state.settings.limits.certificates_shown
@@ -209,23 +195,20 @@ def show(state: BrokerState, link: Link, message: Show, now: Instant) -> list[Ef
     if sum(map(len, together)) > most:
         raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
     link.hold(message.statements, session_limits(state.settings.limits))
-    receive_held(state, link, now)
-    effects: list[Effect] = []
+    receive_held(state, link, turn)
     if len(together) > len(link.shown):
         link.shown = together
         for entry in link.entries:
             right = entry.right
             state.authoriser.expect(
-                right.principal, right.terms.action, right.terms.resource, (*right.pool, *shown), now
+                right.principal, right.terms.action, right.terms.resource, (*right.pool, *shown), turn.now
             )
-        receive_held(state, link, now)
-        effects += _decided_again(state, link, shown, now)
-    return [*effects, Send(link.id, encode(Accepted(message.id, None)))]
+        receive_held(state, link, turn)
+        _decide_again(state, link, shown, turn)
+    turn.send(link.id, Accepted(message.id, None))
 
 
-def _decided_again(
-    state: BrokerState, link: Link, shown: tuple[SignedCertificate, ...], now: Instant
-) -> list[Effect]:
+def _decide_again(state: BrokerState, link: Link, shown: tuple[SignedCertificate, ...], turn: Turn) -> None:
     # Rights that shared what they were decided from still do.
     pools: dict[int, tuple[SignedCertificate, ...]] = {}
 
@@ -237,15 +220,13 @@ def _decided_again(
     if link.connect is not None:
         try:
             # All that was shown: of what came with the hello, some may not have been read (A87).
-            link.connect = state.authoriser.left_of(link.connect, state.authoriser.pool(link.shown), now)
+            link.connect = state.authoriser.left_of(link.connect, state.authoriser.pool(link.shown), turn.now)
         except PolicyRefusal:
             pass  # looked at when its moment comes, as ever: more evidence takes nothing away
         else:
             state.statements.dependencies.note(link.id, link.connect.watched)
-    effects: list[Effect] = []
     for entry in link.entries:
-        effects += decide_again(state, link, entry, joined(entry.right.pool), now)
-    return effects
+        decide_again(state, link, entry, joined(entry.right.pool), turn)
 
 
 # ------------------------------------------------------------ statements

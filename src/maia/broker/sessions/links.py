@@ -33,13 +33,14 @@ from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
 from maia.predicates import Predicate
 from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
-from maia.wire.effects import Count, Effect, LinkId, Note, ReadLater
+from maia.wire.effects import Effect, LinkId, Note, ReadLater
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
 from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
 
 if TYPE_CHECKING:
     from maia.broker.state import BrokerState
     from maia.broker.streams.run import Stream
+    from maia.broker.turn import Turn
 
 
 __all__ = [
@@ -404,10 +405,9 @@ def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
     return ends if vouched is None or vouched.ask_at <= now else min(ends, vouched.ask_at)
 
 
-def read_later(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def read_later(state: BrokerState, link: Link, turn: Turn) -> None:
     """Read nothing more from a broker that has caused more work than its share, until that is paid (A87)."""
-    paid_at = state.broker_quota.paid_at(link.peer, now)
-    if paid_at is None:
-        return []
-    until = min(paid_at, seconds_after(now, _READ_LATER_S))
-    return [ReadLater(link.id, until), Count("maia_links_slowed_total")]
+    paid_at = state.broker_quota.paid_at(link.peer, turn.now)
+    if paid_at is not None:
+        turn.add(ReadLater(link.id, min(paid_at, seconds_after(turn.now, _READ_LATER_S))))
+        turn.count("maia_links_slowed_total")

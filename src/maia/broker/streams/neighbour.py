@@ -21,7 +21,8 @@ from maia.broker.sealed.blinded import BlindedIds, reveal
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sessions.links import Link
-from maia.broker.streams.run import END, Apart, Run, Stage, Turn
+from maia.broker.streams.run import END, Apart, Run, Stage, refuse
+from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import AttributeUid, Frame, Instant, Kinds
@@ -31,7 +32,6 @@ from maia.routing.table.routing_table import RoutingTable
 from maia.sealing import LEVEL_NUMBERS, EpochKeys, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.types import Sealing, TransitKindMismatch
 from maia.wire.columns import FrameReader
-from maia.wire.effects import Effect
 from maia.wire.messages import Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
@@ -43,7 +43,7 @@ def asked_for(
     key: TypeId,
     router: Router,
     is_known: Callable[[], bool],
-    refuse: Callable[[Link, Instant, str], list[Effect]],
+    refuse_unasked: Callable[[Link, Turn, str], None],
 ) -> Stage:
     """Let frames pass for which their neighbour was asked: before they use up another's numbers (A66)."""
 
@@ -54,7 +54,7 @@ def asked_for(
         if router.expects(link, key, turn.now):
             return None
         for message in run.messages:
-            turn.effects += refuse(link, turn.now, "Sealed" if isinstance(message, Sealed) else "Carried")
+            refuse_unasked(link, turn, "Sealed" if isinstance(message, Sealed) else "Carried")
         return END
 
     return stage
@@ -63,7 +63,7 @@ def asked_for(
 def refuse_plain(run: Run, turn: Turn) -> int:
     """Refuse what is said in the clear of a sealed type: its sender may not know that it is one (A29)."""
     for _ in run.messages:
-        turn.refuse(PlainOfSealed)
+        refuse(PlainOfSealed, turn)
     return END
 
 
@@ -82,7 +82,7 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
             frame = reader.read(columns, first.rows)
         except TransitKindMismatch as problem:
             # Its sender may not know the type, so the frame ends here and the link does not.
-            return turn.refuse(problem)
+            return refuse(problem, turn)
         if frame is None:
             raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
@@ -102,7 +102,7 @@ def checking_author(is_read: Callable[[], bool]) -> Stage:
         try:
             check_signature(run.whole)
         except BrokenCredential as problem:
-            return turn.refuse(problem)
+            return refuse(problem, turn)
         return None
 
     return check
@@ -150,7 +150,7 @@ def _refused(run: Run, turn: Turn, problem: type[MaiaError] | MaiaError) -> int:
     """Count a frame that goes nowhere; those of a run are asked one by one which of them it is."""
     if run.count > 1:
         raise Apart
-    return turn.refuse(problem)
+    return refuse(problem, turn)
 
 
 class Open:
@@ -236,7 +236,7 @@ class Open:
             ring = self._seals.ring_of(self._name)
             moment = None if inner is None else inner.published_at
             if moment is not None and ring is not None and not ring.opens(keys.epoch, moment, turn.now):
-                return turn.refuse(PublishedTooLongAgo)
+                return refuse(PublishedTooLongAgo, turn)
         run.unjudged = run.signer
         if is_read:
             uids = run.missing.union(run.whole.frame.columns)
@@ -346,9 +346,9 @@ class Wait:
         turn.count("maia_frames_waiting_total")
         # The key manager is asked, not more often than it can answer.
         if self._seals.keys(frame.type_id, frame.epoch) is None:
-            turn.effects += self._keys.ask_for_epoch(type_id, now)
+            self._keys.ask_for_epoch(type_id, turn)
         else:
-            turn.effects += self._keys.ask_for_writer(type_id, signer, now)
+            self._keys.ask_for_writer(type_id, signer, turn)
         return True
 
 

@@ -19,7 +19,8 @@ from maia.broker.publication.retained import REMEMBERED, RetainedFrame, Retained
 from maia.broker.publication.transit import Transit, written_as
 from maia.broker.refusals import FrameTooLarge, PublishedTooFast
 from maia.broker.sessions.links import Advertisement, Link, Projection
-from maia.broker.streams.run import END, Apart, Run, Stage, Stream, Turn, take
+from maia.broker.streams.run import END, Apart, Run, Stage, Stream, refuse, take
+from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import Frame
 from maia.routing.table.hops import LOCAL, Hop
@@ -60,11 +61,11 @@ def answering(link: Link, entry: Advertisement, log: Recording | None) -> Answer
     def answer(message: Publish, refused: int, turn: Turn) -> int:
         said = Send(number, encode_known(Published(message.ref, message.sequence, refused)))
         if log is None:
-            turn.effects.append(said)
+            turn.add(said)
             return END
         types = entry.type_ids
         recorded = next((one for one in types if log.records(one)), types[0])
-        turn.effects += log.once_recorded(recorded, said)
+        log.once_recorded(recorded, said, turn)
         return END
 
     return answer
@@ -158,7 +159,7 @@ def rating(authoriser: Authoriser, right: Authorisation, answer: Answer) -> Stag
             raise Apart
         if authoriser.spend_rate(right, run.whole.frame.rows, turn.now):
             return None
-        turn.refuse(PublishedTooFast)
+        refuse(PublishedTooFast, turn)
         message = run.published[0]
         return answer(message, message.rows, turn)
 
@@ -267,7 +268,7 @@ def take_or_lose(stream: Stream, run: Run, turn: Turn) -> None:
         take(stream, run, turn)
     except MaiaError as problem:
         turn.count(LOST)
-        turn.refuse(problem)
+        refuse(problem, turn)
 
 
 def _projected(run: Run, projection: Projection) -> Run:

@@ -15,20 +15,20 @@ not; no other stage asks whether it does.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from maia.broker.publication.publisher_view import Shaped
 from maia.broker.publication.transit import Transit, written_as
+from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.sealing import EpochKeys, SealedRun, VerifiedRun
 from maia.wire.codec import beginning_of, decode, encode_known
-from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Carried, Column, OpenContent, Publish, Sealed
 
 if TYPE_CHECKING:
@@ -147,40 +147,10 @@ class Run:
         return parts
 
 
-class Rest(msgspec.Struct, frozen=True):
-    """A part of the work on one input, for which no peer that was answered so far has to wait.
-
-    It is done before anything else happens to the broker, so it finds what it
-    was put off with. The runtime sends first what was said before it.
-    """
-
-    link: LinkId
-    """Where the input came from, and who is blamed if the rest of it fails."""
-    work: Callable[[], list[Effect]]
-
-
-class Turn:
-    """What follows from one input, in the order in which it leaves."""
-
-    __slots__ = ("effects", "now", "rest")
-
-    def __init__(self, now: Instant, rest: deque[Rest]) -> None:
-        """Begin with nothing; `rest` is where work is left for later."""
-        self.now, self.rest = now, rest
-        self.effects: list[Effect] = []
-
-    def send(self, link: LinkId, data: bytes) -> None:
-        """Send a message."""
-        self.effects.append(Send(link, data))
-
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add to a metric."""
-        self.effects.append(Count(name, amount))
-
-    def refuse(self, problem: type[MaiaError] | MaiaError) -> int:
-        """Count a frame that goes nowhere, for this reason."""
-        self.effects.append(Count("maia_frames_refused_total", labels={"code": problem.code}))
-        return END
+def refuse(problem: type[MaiaError] | MaiaError, turn: Turn) -> int:
+    """Count a frame that goes nowhere, for this reason."""
+    turn.count("maia_frames_refused_total", code=problem.code)
+    return END
 
 
 Stage: TypeAlias = Callable[[Run, Turn], int | None]
@@ -205,15 +175,13 @@ def take(stream: Stream, run: Run, turn: Turn) -> None:
         if stage(run, turn):
             break
     if stream.later:
-        turn.rest.append(Rest(run.link.id, lambda: passed(stream.later, run, turn)))
+        turn.after(run.link.id, partial(pass_all, stream.later, run))
 
 
-def passed(stages: Sequence[Stage], run: Run, turn: Turn) -> list[Effect]:
-    """Return what follows from some stages, when it is their time."""
-    turn.effects = []
+def pass_all(stages: Sequence[Stage], run: Run, turn: Turn) -> None:
+    """Let a run pass stages none of which ends it."""
     for stage in stages:
         stage(run, turn)
-    return turn.effects
 
 
 # ------------------------------------------------------------ which messages are a run?

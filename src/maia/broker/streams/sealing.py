@@ -26,7 +26,8 @@ from maia.broker.sealed.answers import answers_of, with_answers
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.streams.publisher import Answer
-from maia.broker.streams.run import END, Apart, Run, Stage, Turn, unseen_by
+from maia.broker.streams.run import END, Apart, Run, Stage, refuse, unseen_by
+from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kinds
@@ -35,7 +36,7 @@ from maia.routing.table.hops import TypeId
 from maia.sealing import BATCH_MAX, Draft, EpochKeys, KeyMissing, Publication, plaintexts_by_uid
 from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
-from maia.wire.effects import Count, Effect, LinkId, Logged, Record, Send
+from maia.wire.effects import Effect, LinkId, Logged, Record, Send
 from maia.wire.messages import Column, OpenContent, Sealed, SealedWithPlaintext
 
 SEALED_BYTES_MAX: Final = 12 << 20
@@ -118,7 +119,7 @@ class SealKeys:
             except PublishedTooLongAgo as problem:
                 if answer is None:
                     raise
-                turn.refuse(problem)
+                refuse(problem, turn)
                 return answer(run.published[0], run.messages[0].rows, turn)
             return None
 
@@ -256,7 +257,7 @@ class ForwardSealed:
             draft = drafts.get(part)
             if draft is None:
                 draft = drafts[part] = seal(whole.cut(rows) if part else whole, keys)
-            turn.effects += self._router.before_frame(link)
+            self._router.before_frame(link, turn)
             self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
     def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
@@ -274,16 +275,16 @@ class ForwardSealed:
     def _pass_on(self, run: Run, targets: _Targets, turn: Turn) -> None:
         if run.is_unread:
             turn.count("maia_frames_unread_total", run.count)
+        along = {one.uid: one.content for one in run.contents}
         for link, rows in targets.items():
-            turn.effects += self._router.before_frame(link)
-            if self._share is not None and run.opened is not None:
-                along = {one.uid: one.content for one in run.contents}
-                frame, columns = run.sealed[0], run.opened.columns[0]
-                form = self._with_plaintext(self._share, frame, columns, along, link, turn)
-                turn.send(link, encode_known(form))
-                continue
+            self._router.before_frame(link, turn)
             for number in rows if run.count > 1 else (0,):
-                turn.send(link, run.as_it_came(number))
+                if self._share is None or run.opened is None:
+                    turn.send_bytes(link, run.as_it_came(number))
+                    continue
+                frame, columns = run.sealed[number], run.opened.columns[number]
+                form = self._with_plaintext(self._share, frame, columns, along, link, turn)
+                turn.send_bytes(link, encode_known(form))
 
     def _form(self, draft: Draft, link: LinkId, turn: Turn) -> Sealed | SealedWithPlaintext:
         if self._share is None:
@@ -393,7 +394,7 @@ class SignTogether:
     def send(self, link: LinkId, form: Sealed | SealedWithPlaintext, draft: Draft, turn: Turn) -> None:
         """Hold the place of a frame in the order of effects; `form` is what goes to this link."""
         self._note(draft)
-        turn.effects.append(_SendOnceSigned(link, b"", form, draft))
+        turn.add(_SendOnceSigned(link, b"", form, draft))
 
     def record(
         self, log: Recording, draft: Draft, part: Transit, turn: Turn, inner: Transit | None = None
@@ -404,8 +405,8 @@ class SignTogether:
         stream = part.publisher.key, part.stream, b"" if inner is not None else draft.frame.signer
         log.progress_of(part.type_id, turn.now).note_numbers(stream, part.sequence)
         position = log.number(part.type_id, b"", turn.now)
-        turn.effects.append(_RecordOnceSigned(position, b"", turn.now, draft, inner))
-        turn.effects.append(Count("maia_recorded_total"))
+        turn.add(_RecordOnceSigned(position, b"", turn.now, draft, inner))
+        turn.count("maia_recorded_total")
 
     def _note(self, draft: Draft) -> None:
         if not self._unsigned or self._unsigned[-1] is not draft:

@@ -7,6 +7,7 @@ neighbour sent leaves in the bytes in which it came, unless some of it was here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements, vouched_for
@@ -17,13 +18,13 @@ from maia.broker.refusals import LedgerRequired
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes
 from maia.broker.sessions.links import Link
-from maia.broker.streams.run import LATER, Rest, Run, Stage, Turn, passed
+from maia.broker.streams.run import LATER, Run, Stage, pass_all, refuse
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers, Seen, SubscriberGroup, deliveries
-from maia.events import Instant
+from maia.broker.turn import Turn
 from maia.routing.aggregation.spill import SpillAccounts
 from maia.wire.codec import encode_known
-from maia.wire.effects import Effect, LinkId
+from maia.wire.effects import LinkId
 from maia.wire.messages import Recorded
 
 Send = Callable[[Run, Transit, Turn], None]
@@ -35,17 +36,17 @@ def recording(log: Recording) -> Stage:
 
     def record(run: Run, turn: Turn) -> None:
         for number in range(run.count):
-            turn.effects += log.record(run.as_carried(number), turn.now)
+            log.record(run.as_carried(number), turn)
 
     return record
 
 
-def recording_arrived(record: Callable[[Recorded, Instant], list[Effect]], *, is_sealed: bool) -> Stage:
+def recording_arrived(record: Callable[[Recorded, Turn], object], *, is_sealed: bool) -> Stage:
     """Record a neighbour's frames, behind what was missed before them: sealed ones as they came."""
 
     def stage(run: Run, turn: Turn) -> None:
         for number in range(run.count):
-            turn.effects += record(run.sealed[number] if is_sealed else run.as_carried(number), turn.now)
+            record(run.sealed[number] if is_sealed else run.as_carried(number), turn)
         run.taken.update(range(run.whole.frame.rows))
 
     return stage
@@ -82,7 +83,7 @@ class Deliveries:
             if audience is None or run.is_unread:
                 return
             if refused is not None:
-                turn.refuse(refused)
+                refuse(refused, turn)
             else:
                 self._give(audience, run, run.inner or run.whole, ledger, turn)
 
@@ -180,7 +181,7 @@ def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Ro
                     if data is None:
                         data = encode_known(run.as_carried(row)) if source is None else run.as_it_came(row)
                         ready[row] = data
-                    turn.send(link, data)
+                    turn.send_bytes(link, data)
                     account.sent_bytes += len(data)
             else:
                 part = () if len(rows) == whole.frame.rows else tuple(rows)
@@ -191,8 +192,8 @@ def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Ro
                     else:
                         data = encode_known(whole.cut(rows).as_carried() if part else run.as_carried(0))
                     ready[part] = data
-                turn.effects += router.before_frame(link)
-                turn.send(link, data)
+                router.before_frame(link, turn)
+                turn.send_bytes(link, data)
                 account.sent_bytes += len(data)
             run.taken.update(rows)
 
@@ -246,31 +247,22 @@ def on_mesh(remember: Stage, send: Send, carries_again: Callable[[Run], bool]) -
 
 def hearing(
     given: Sequence[Stage],
-    receive: Callable[[Transit, Instant], list[Effect]],
-    hold_back: Callable[[], Callable[[], None]],
+    receive: Callable[[Transit, Turn], None],
 ) -> Stage:
     """Hear statements: what one takes away here is gone before a subscriber here gets it (A35).
 
     The other brokers come first, who have the same to do. Those whose rights it ends do not wait for the
-    disk; subscribers and the publisher do. `hold_back` holds back what is to be kept, and returns what
-    lets it go; the stages that are `given` come then.
+    disk; subscribers and the publisher do: the stages that are `given` come in the next part.
     """
 
     def hear(run: Run, turn: Turn) -> int:
         link, whole = run.link.id, run.whole
 
-        def received() -> list[Effect]:
-            ended = receive(whole, turn.now)
-            let_go = hold_back()
+        def received(turn: Turn) -> None:
+            receive(whole, turn)
+            turn.keep_later(link, partial(pass_all, given, run))
 
-            def go_on() -> list[Effect]:
-                let_go()
-                return passed(given, run, turn)
-
-            turn.rest.appendleft(Rest(link, go_on))
-            return ended
-
-        turn.rest.append(Rest(link, received))
+        turn.after(link, received)
         return LATER
 
     return hear

@@ -7,7 +7,7 @@ of its type, its publisher's statement or the ids of a blinded type have changed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +46,7 @@ from maia.broker.streams.publisher import (
     shaping,
     take_or_lose,
 )
-from maia.broker.streams.run import END, Apart, Run, Stage, Stream, Turn, new_to, take, unseen_by
+from maia.broker.streams.run import END, Apart, Run, Stage, Stream, new_to, take, unseen_by
 from maia.broker.streams.sealing import (
     ForwardSealed,
     Sealer,
@@ -67,10 +67,10 @@ from maia.broker.streams.sending import (
     recording_arrived,
 )
 from maia.broker.subscriptions.registry import project_again, recheck_entry
+from maia.broker.turn import Turn
 from maia.events import Instant
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing
-from maia.wire.effects import Effect
 from maia.wire.messages import (
     Carried,
     OpenContent,
@@ -108,10 +108,6 @@ class Streams:
             state.delivered,
         )
 
-    def turn(self, now: Instant) -> Turn:
-        """Begin a turn."""
-        return Turn(now, self._state.rest)
-
     # ------------------------------------------------------------ entries
 
     def publish(self, link: Link, messages: Sequence[Publish], data: Sequence[bytes], turn: Turn) -> None:
@@ -122,7 +118,7 @@ class Streams:
             if len(messages) > 1:
                 raise Apart
             # What is left of the right, if anything, decides about the frame.
-            turn.effects += recheck_entry(state, link, entry, turn.now)
+            recheck_entry(state, link, entry, turn)
             found = link.advertisements.get(first.ref)
             if found is None:
                 return
@@ -158,6 +154,19 @@ class Streams:
         run = Run(link, messages, data)
         run.contents = contents
         take(stream, run, turn)
+
+    def publish_one(self, link: Link, message: Publish, turn: Turn) -> None:
+        """Take on a publisher's frame that comes alone, or that waited."""
+        self.publish(link, (message,), (), turn)
+
+    def carry_one(
+        self, link: Link, message: Carried | Sealed | SealedWithPlaintext, turn: Turn, data: bytes = b""
+    ) -> None:
+        """Take on a neighbour's frame that comes alone; `data` is how it came."""
+        if isinstance(message, SealedWithPlaintext):
+            self.carry(link, (message.frame,), (), turn, message.contents)
+        else:
+            self.carry(link, (message,), (data,) if data else (), turn)
 
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""
@@ -276,7 +285,7 @@ class Streams:
         state = self._state
         if consents_hold(state, entry, turn.now):
             return entry
-        turn.effects += project_again(state, link, entry, turn.now)
+        project_again(state, link, entry, turn)
         return link.advertisement(entry.ref)
 
     def _above(self, _link: Link, entry: Advertisement, projection: Projection) -> Stream:
@@ -298,8 +307,7 @@ class Streams:
         waiting, stream = state.seals.projecting, (run.link.id, ref)
         if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
             return None
-        effects, lack = dial_or_lack(state, type_id, now)
-        turn.effects += effects
+        lack = dial_or_lack(state, type_id, turn)
         size = 256 + sum(len(column.data) for column in run.columns[0])
         held = run.link.id, ref, run, then
         if lack is None and waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):
@@ -405,7 +413,7 @@ class Streams:
             turn.count("maia_duplicates_total")
             return
         if state.recording is not None:
-            turn.effects += state.recording.record(state.blinded.unblind(frame, inner), turn.now)
+            state.recording.record(state.blinded.unblind(frame, inner), turn)
         deliver(run, turn)
 
     def _retaining_passing(self, link: Link, type_id: bytes) -> tuple[Stage, ...]:
@@ -442,39 +450,13 @@ class Streams:
     def _hearing(self, given: Sequence[Stage]) -> Stage:
         state = self._state
 
-        def receive(whole: Transit, now: Instant) -> list[Effect]:
-            return receive_frame(state, whole, now) if whole.type_id in state.statements.streams else []
+        def receive(whole: Transit, turn: Turn) -> None:
+            if whole.type_id in state.statements.streams:
+                receive_frame(state, whole, turn)
 
-        def hold_back() -> Callable[[], None]:
-            kept, state.to_keep = state.to_keep, []
-            return lambda: state.to_keep.extend(kept)
-
-        return hearing(given, receive, hold_back)
+        return hearing(given, receive)
 
 
 def _one_by_one(run: Run, _turn: Turn) -> None:
     if run.count > 1:
         raise Apart
-
-
-def publish(state: BrokerState, link: Link, message: Publish, now: Instant) -> list[Effect]:
-    """Take on a publisher's frame that comes alone, or that waited."""
-    turn = Turn(now, state.rest)
-    state.streams.publish(link, (message,), (), turn)
-    return turn.effects
-
-
-def carry(
-    state: BrokerState,
-    link: Link,
-    message: Carried | Sealed | SealedWithPlaintext,
-    now: Instant,
-    data: bytes = b"",
-) -> list[Effect]:
-    """Take on a neighbour's frame that comes alone; `data` is how it came."""
-    turn = Turn(now, state.rest)
-    if isinstance(message, SealedWithPlaintext):
-        state.streams.carry(link, (message.frame,), (), turn, message.contents)
-    else:
-        state.streams.carry(link, (message,), (data,) if data else (), turn)
-    return turn.effects

@@ -21,6 +21,7 @@ from maia.bounded_map import BoundedMap
 from maia.broker.publication.transit import Labels, Transit, author_of_part, without_proof
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.broker.subscriptions.summaries import ClassSummaries, PeriodDelivery
+from maia.broker.turn import Turn
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.parts import transformation_to_expression
@@ -551,10 +552,10 @@ def deliveries(labels: Labels, seen: Seen, members: Sequence[Mapping[LinkId, lis
             yield Send(link, ready[same])
 
 
-def summary_deliveries(transit: Transit, delivery: PeriodDelivery) -> Iterator[Effect]:
-    """Yield derived events to the members that get them."""
+def summary_deliveries(transit: Transit, delivery: PeriodDelivery, turn: Turn) -> None:
+    """Send derived events to the members that get them."""
     seen = Seen(delivery.rows.rows, frame_to_columns(delivery.rows), {})
-    yield from deliveries(transit.labels, seen, [delivery.members])
+    turn.effects += deliveries(transit.labels, seen, [delivery.members])
 
 
 def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:

@@ -28,7 +28,7 @@ from typing import Final
 from msgspec import structs
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import limit_effects
+from maia.broker.access.authoriser import tell_limit
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
 from maia.broker.durable.cursors import Cursor, kept
 from maia.broker.publication.delivery import schedule_closing
@@ -57,6 +57,7 @@ from maia.broker.sessions.links import Advertisement, Entry, Link, Subscription,
 from maia.broker.state import BrokerState, just_after, seconds_after
 from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.timers import WithdrawEnded
+from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
 from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
@@ -65,8 +66,6 @@ from maia.policy import PolicyRefusal
 from maia.policy.view import is_summarised, written_type
 from maia.predicates import Predicate
 from maia.types.definition import tree_root
-from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.message_fields import REFERENCES_MAX
 from maia.wire.messages import Accepted, Changed, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
@@ -83,18 +82,17 @@ def view_class_of(right: Authorisation, cursor: Cursor | None, requires: Predica
 
 
 def place_subscription(
-    state: BrokerState, link: Link, entry: Subscription, before: Subscription | None, now: Instant
-) -> list[Effect]:
+    state: BrokerState, link: Link, entry: Subscription, before: Subscription | None, turn: Turn
+) -> None:
     """Register a subscription, in place of another one under its reference if there was one."""
-    type_id = entry.right.event_type.type_id
+    type_id, now = entry.right.event_type.type_id, turn.now
     link.subscriptions[entry.ref], link.standing = entry, None
     _set_timers(state, link, entry, now)
     if before is not None and before.view_class == entry.view_class:
-        return []
+        return
     audience = state.audience(type_id)
     # In before out: a renewal that changes the filter leaves no moment without either.
-    member, effects = (link.id, entry.ref), list[Effect]()
-    is_kept = entry.cursor is not None
+    member, is_kept = (link.id, entry.ref), entry.cursor is not None
     if audience.join(
         entry.view_class,
         entry.right.view,
@@ -105,76 +103,74 @@ def place_subscription(
         now=now,
         basis=entry.right.basis.view,
     ):
-        effects += class_joined(state, type_id, audience.classes[entry.view_class], now)
+        class_joined(state, type_id, audience.classes[entry.view_class], turn)
     if audience.summarising:
         schedule_closing(state, type_id, now)
     if before is None:
-        return effects
+        return
     stood = audience.represents(before.view_class, member)
     if audience.leave(before.view_class, member):
-        effects += class_gone(state, type_id, before.view_class, now)
+        class_gone(state, type_id, before.view_class, turn)
     elif stood:
-        effects += send_proof_again(state, type_id, before.view_class, now)
-    return effects
+        send_proof_again(state, type_id, before.view_class, turn)
 
 
 def place_advertisement(
-    state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, now: Instant
-) -> list[Effect]:
+    state: BrokerState, link: Link, entry: Advertisement, before: Advertisement | None, turn: Turn
+) -> None:
     """Register an advertisement, in place of another one under its reference if there was one."""
-    standing = link.advertisements.get(entry.ref)
+    now, standing = turn.now, link.advertisements.get(entry.ref)
     link.advertisements[entry.ref], link.standing = entry, None
     entry.projections = projections_of(state, entry.right.event_type, entry.stream, now)
     entry.streams.clear()  # what was worked out for its frames was without them
     if entry.right.vouched is not None:
         move_retained(state, entry)
     _set_timers(state, link, entry, now)
-    lost = [] if standing is None else _projections_lost(state, entry, standing, now)
-    return [*lost, *advertised(state, entry, now)]
+    if standing is not None:
+        _lose_projections(state, entry, standing, turn)
+    advertised(state, entry, turn)
 
 
-def project_again(state: BrokerState, link: Link, entry: Advertisement, now: Instant) -> list[Effect]:
+def project_again(state: BrokerState, link: Link, entry: Advertisement, turn: Turn) -> None:
     """Publish an advertisement as those super-types alone to which there is consent now."""
-    return place_advertisement(state, link, replace(entry), None, now)
+    place_advertisement(state, link, replace(entry), None, turn)
 
 
-def _projections_lost(
-    state: BrokerState, entry: Advertisement, before: Advertisement, now: Instant
-) -> list[Effect]:
+def _lose_projections(state: BrokerState, entry: Advertisement, before: Advertisement, turn: Turn) -> None:
     """Take back what an advertisement was published as before and is not any more, and what was said so."""
     staying = {(one.type_id, one.stream) for one in entry.projections}
-    effects: list[Effect] = []
     for one in before.projections:
         if (one.type_id, one.stream) in staying:
             continue
-        effects += forget_stream(state, one.type_id, entry.right.principal.key, one.stream)
+        forget_stream(state, one.type_id, entry.right.principal.key, one.stream, turn)
         if one.type_id not in entry.type_ids:
-            effects += unadvertised_as(state, one.type_id, before, now)
-            effects.append(Note("not-published-as-super-type", {"type": one.type_id.hex(), "ref": entry.ref}))
-    return effects
+            unadvertised_as(state, one.type_id, before, turn)
+            turn.note("not-published-as-super-type", type=one.type_id.hex(), ref=entry.ref)
 
 
 def end_entry(
-    state: BrokerState, link: Link, entry: Entry, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
+    state: BrokerState, link: Link, entry: Entry, turn: Turn, problem: MaiaError | None = None
+) -> None:
     """Remove the entry under a reference, whichever it is."""
     if isinstance(entry, Subscription):
-        return end_subscription(state, link, entry, now, problem)
-    return end_advertisement(state, link, entry, now, problem)
+        end_subscription(state, link, entry, turn, problem)
+    else:
+        end_advertisement(state, link, entry, turn, problem)
 
 
 def end_advertisement(
-    state: BrokerState, link: Link, entry: Advertisement, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
+    state: BrokerState, link: Link, entry: Advertisement, turn: Turn, problem: MaiaError | None = None
+) -> None:
     """Take an advertisement back, here and elsewhere; tell its holder if it did not ask for that."""
     del link.advertisements[entry.ref]
     link.standing = None
     link.warned.pop(entry.ref, None)
     state.one_time.drop(link.id, entry.ref)
+    _tell_ended(link, [entry.ref], problem, turn)
     # Removed first: a broker that receives that the type is not published here any more forgets the way.
-    has_lost = isinstance(problem, PolicyRefusal | NotVouchedFor)
-    gone = publisher_lost_its_right(state, entry) if has_lost else []
-    return [*_ended_message(link, [entry.ref], problem), *gone, *unadvertised(state, entry, now)]
+    if isinstance(problem, PolicyRefusal | NotVouchedFor):
+        publisher_lost_its_right(state, entry, turn)
+    unadvertised(state, entry, turn)
 
 
 def lease_end(state: BrokerState, link: Link, now: Instant) -> Instant:
@@ -213,35 +209,34 @@ def _set_timers(state: BrokerState, link: Link, entry: Entry, now: Instant) -> N
 
 
 def end_subscription(
-    state: BrokerState, link: Link, entry: Subscription, now: Instant, problem: MaiaError | None = None
-) -> list[Effect]:
+    state: BrokerState, link: Link, entry: Subscription, turn: Turn, problem: MaiaError | None = None
+) -> None:
     """Take a subscription back, here and elsewhere; tell its holder if it did not ask for that."""
-    return [*_ended_message(link, [entry.ref], problem), *end_subscriptions(state, link, (entry,), now)]
+    _tell_ended(link, [entry.ref], problem, turn)
+    end_subscriptions(state, link, (entry,), turn)
 
 
-def end_subscriptions(
-    state: BrokerState, link: Link, entries: Iterable[Subscription], now: Instant
-) -> list[Effect]:
+def end_subscriptions(state: BrokerState, link: Link, entries: Iterable[Subscription], turn: Turn) -> None:
     """Take subscriptions of one link back, here and elsewhere; their holder asked for that, or is gone."""
-    _take_out(state, link, entries)
-    return withdraw_ended(state, now)
+    _take_out(state, link, entries, turn)
+    withdraw_ended(state, turn)
 
 
 def end_revoked_subscriptions(
-    state: BrokerState, link: Link, entries: Sequence[Subscription], now: Instant, problem: MaiaError
-) -> list[Effect]:
+    state: BrokerState, link: Link, entries: Sequence[Subscription], turn: Turn, problem: MaiaError
+) -> None:
     """End subscriptions of one link for one reason, and notify their holder.
 
     Other brokers are sent that in a moment, with all else that falls by then: until the last
     holder knows, here and at neighbours, nothing else is done. What arrives meanwhile is for nobody.
     """
-    _take_out(state, link, entries)
+    _take_out(state, link, entries, turn)
     if state.routes.ended and WithdrawEnded() not in state.timers:
-        state.timers.add(WithdrawEnded(), Instant(now + _WITHDRAWN_AFTER_US))
-    return _ended_message(link, [entry.ref for entry in entries], problem)
+        state.timers.add(WithdrawEnded(), Instant(turn.now + _WITHDRAWN_AFTER_US))
+    _tell_ended(link, [entry.ref for entry in entries], problem, turn)
 
 
-def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -> None:
+def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription], turn: Turn) -> None:
     """Take subscriptions out of their classes: nothing is delivered to them from here on."""
     link.standing, ended = None, state.routes.ended
     for entry in entries:
@@ -251,7 +246,7 @@ def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -
         link.warned.pop(entry.ref, None)
         state.one_time.drop(link.id, entry.ref)
         if entry.cursor is not None:
-            let_go(state, entry.cursor)
+            let_go(entry.cursor, turn)
         type_id = asked_type.type_id
         audience = state.audiences[type_id]
         stood = audience.represents(view_class, member)
@@ -263,21 +258,20 @@ def _take_out(state: BrokerState, link: Link, entries: Iterable[Subscription]) -
             ended[type_id, view_class] = False
 
 
-def let_go(state: BrokerState, cursor: Cursor) -> None:
+def let_go(cursor: Cursor, turn: Turn) -> None:
     """Keep how far a durable subscription has come, also past what was nothing for its owner."""
     cursor.detach()
     if cursor.seen > cursor.kept_seen:
-        state.to_keep.append(kept(cursor))
+        turn.keep(kept(cursor))
 
 
-def _ended_message(link: Link, refs: list[int], problem: MaiaError | None) -> list[Effect]:
+def _tell_ended(link: Link, refs: list[int], problem: MaiaError | None, turn: Turn) -> None:
     """Tell the holder of references why they ended, all for one reason, unless it asked for that."""
     if problem is None or not refs:
-        return []
-    starts, code, why = range(0, len(refs), REFERENCES_MAX), problem.code, problem.message
-    some = [encode(Ended(refs[at : at + REFERENCES_MAX], code, why)) for at in starts]
-    counted = Count("maia_ended_total", len(refs), labels={"code": code})
-    return [*[Send(link.id, data) for data in some], counted]
+        return
+    for at in range(0, len(refs), REFERENCES_MAX):
+        turn.send(link.id, Ended(refs[at : at + REFERENCES_MAX], problem.code, problem.message))
+    turn.count("maia_ended_total", len(refs), code=problem.code)
 
 
 _ENTRIES_FOR_A_REQUEST: Final = 64
@@ -289,7 +283,7 @@ def price_of_renewal(link: Link) -> int:
     return 1 + (len(link.subscriptions) + len(link.advertisements)) // _ENTRIES_FOR_A_REQUEST
 
 
-def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -> list[Effect]:
+def renew_all(state: BrokerState, link: Link, message: RenewAll, turn: Turn) -> None:
     """Begin every lease on a link anew, if client and broker agree on what is registered there."""
     entries = link.entries
     if link.standing is None:
@@ -298,67 +292,70 @@ def renew_all(state: BrokerState, link: Link, message: RenewAll, now: Instant) -
         raise EntriesDiffer("other entries are registered on this link: ask for each of them again")
     # A definition may have ended meanwhile, and then entries of its type are not renewed.
     for name in {entry.right.event_type.name for entry in entries}:
-        state.types.resolve(name, (), now)
-    ends = lease_end(state, link, now)
+        state.types.resolve(name, (), turn.now)
+    ends = lease_end(state, link, turn.now)
     for entry in entries:
         entry.lease_ends = ends
     # A right may end within the lease that begins now, and then it is rechecked before the lease ends (A35).
     for right_ends in {entry.right.stable.not_after for entry in entries}:
         at = ends if right_ends is None else min(ends, just_after(right_ends))
         ask_to_recheck(state, link, at)
-    return [Send(link.id, encode(Accepted(message.id, None)))]
+    turn.send(link.id, Accepted(message.id, None))
 
 
-def recheck_entry(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+def recheck_entry(state: BrokerState, link: Link, entry: Entry, turn: Turn) -> None:
     """Check whether an entry still holds: its lease, then its right, which may have become another one."""
+    now = turn.now
     if entry.lease_ends <= now < state.forgives_until:
         entry.lease_ends = state.forgives_until
     if entry.lease_ends <= now:
-        return end_entry(state, link, entry, now, LeaseEnded("it was not renewed within its lease"))
+        end_entry(state, link, entry, turn, LeaseEnded("it was not renewed within its lease"))
+        return
     try:
         held = entry.right
         right = state.authoriser.still(held, now)
     except PolicyRefusal as problem:
-        return _ended(state, link, entry, why_lost(state, entry, held.pool, problem, now), now)
+        _end_refused(state, link, entry, why_lost(state, entry, held.pool, problem, now), turn)
+        return
     if right is not held:
         if (unfit := _unfit(entry, right)) is not None:
-            return _ended(state, link, entry, unfit, now)
-        placed = _place_again(state, link, entry, right, now)
-        return placed if entry.right.vouched is None else [*placed, *_asked_again(state, link, entry, now)]
-    asked = _asked_again(state, link, entry, now) if is_to_be_asked_again(state, link, entry, now) else []
+            _end_refused(state, link, entry, unfit, turn)
+            return
+        _place_again(state, link, entry, right, turn)
+        if entry.right.vouched is not None:
+            _ask_again(state, link, entry, turn)
+        return
+    if is_to_be_asked_again(state, link, entry, now):
+        _ask_again(state, link, entry, turn)
     schedule_recheck_of(state, link, entry)
     if isinstance(entry, Advertisement) and entry.projections and not consents_hold(state, entry, now):
-        return [*asked, *project_again(state, link, entry, now)]
-    return asked
+        project_again(state, link, entry, turn)
 
 
 def decide_again(
-    state: BrokerState, link: Link, entry: Entry, pool: tuple[SignedCertificate, ...], now: Instant
-) -> list[Effect]:
+    state: BrokerState, link: Link, entry: Entry, pool: tuple[SignedCertificate, ...], turn: Turn
+) -> None:
     """Decide an entry from other evidence than before: it keeps what is left, or ends at once.
 
     Its holder receives what became of it. What needs a one-time answer to hold, or to hold on more, is
     asked about anew.
     """
     try:
-        right = state.authoriser.left_of(entry.right, pool, now)
+        right = state.authoriser.left_of(entry.right, pool, turn.now)
     except PolicyRefusal as problem:
-        return _ended(state, link, entry, why_lost(state, entry, pool, problem, now), now)
-    return register_again(state, link, entry, right, now)
+        _end_refused(state, link, entry, why_lost(state, entry, pool, problem, turn.now), turn)
+        return
+    register_again(state, link, entry, right, turn)
 
 
-def register_again(
-    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
-) -> list[Effect]:
+def register_again(state: BrokerState, link: Link, entry: Entry, right: Authorisation, turn: Turn) -> None:
     """Register an entry with what is left of its right, and ask for one-time answers if it needs them."""
     if (unfit := _unfit(entry, right)) is not None:
-        return _ended(state, link, entry, unfit, now)
-    registered = _registered_with(state, link, entry, right, now)
-    return (
-        [*registered, *_asked_again(state, link, entry, now)]
-        if state.authoriser.may_ask(right, right.pool)
-        else registered
-    )
+        _end_refused(state, link, entry, unfit, turn)
+        return
+    _register_with(state, link, entry, right, turn)
+    if state.authoriser.may_ask(right, right.pool):
+        _ask_again(state, link, entry, turn)
 
 
 def authorise_again(
@@ -368,20 +365,22 @@ def authorise_again(
     pool: tuple[SignedCertificate, ...],
     vouched: VouchedFor | None,
     missing: MaiaError | None,
-    now: Instant,
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     """Decide an entry with one-time answers that were asked for to do so.
 
     If some are `missing`, it keeps what is permitted without them, or ends with an answer.
     """
     before = entry.right
     try:
-        right = state.authoriser.decide(before.request, pool, now, before.terms.remote, vouched)
+        right = state.authoriser.decide(before.request, pool, turn.now, before.terms.remote, vouched)
     except PolicyRefusal as problem:
-        return _ended(state, link, entry, missing or problem, now)
+        _end_refused(state, link, entry, missing or problem, turn)
+        return
     if (unfit := _unfit(entry, right)) is not None:
-        return _ended(state, link, entry, unfit, now)
-    return _registered_with(state, link, entry, right, now)
+        _end_refused(state, link, entry, unfit, turn)
+        return
+    _register_with(state, link, entry, right, turn)
 
 
 def _unfit(entry: Entry, right: Authorisation) -> MaiaError | None:
@@ -409,61 +408,52 @@ def why_lost(
     return NotVouchedForInTime("it has to be vouched for anew: ask for it again")
 
 
-def _ended(state: BrokerState, link: Link, entry: Entry, problem: MaiaError, now: Instant) -> list[Effect]:
-    ended = end_entry(state, link, entry, now, problem)
-    return [
-        *ended,
-        Note("refused", end_of_entry(entry, problem.code, str(link.peer))),
-        Count("maia_refused_total", labels={"code": problem.code}),
-    ]
+def _end_refused(state: BrokerState, link: Link, entry: Entry, problem: MaiaError, turn: Turn) -> None:
+    end_entry(state, link, entry, turn, problem)
+    turn.note("refused", **end_of_entry(entry, problem.code, str(link.peer)))
+    turn.count("maia_refused_total", code=problem.code)
 
 
-def _asked_again(state: BrokerState, link: Link, entry: Entry, now: Instant) -> list[Effect]:
+def _ask_again(state: BrokerState, link: Link, entry: Entry, turn: Turn) -> None:
     """Have the entry that is registered under a reference by now vouched for anew."""
     standing = link.subscriptions.get(entry.ref) or link.advertisements[entry.ref]
-    return challenge_entry(state, link, standing, now)
+    challenge_entry(state, link, standing, turn)
 
 
-def _registered_with(
-    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
-) -> list[Effect]:
+def _register_with(state: BrokerState, link: Link, entry: Entry, right: Authorisation, turn: Turn) -> None:
     """Register an entry with another right, and notify its holder if that shows something else."""
-    placed = _place_again(state, link, entry, right, now)
-    cut = limit_effects(link.id, entry.ref, right, entry.right)
-    if right.view == entry.right.view:
-        if isinstance(entry, Advertisement) or right.used == entry.right.used:
-            return [*placed, *cut]
+    _place_again(state, link, entry, right, turn)
+    if right.view != entry.right.view:
+        until = right.view.until
+        why = "it rests on other certificates than before, and may show something else"
+        turn.send(link.id, Changed(entry.ref, None if until is None else int(until), RightChanged.code, why))
+        turn.count("maia_rights_changed_total")
+    elif not isinstance(entry, Advertisement) and right.used != entry.right.used:
         # Others are sent by which certificates the same is wanted now, if this entry represents it.
         type_id, member = right.event_type.type_id, (link.id, entry.ref)
         if state.audiences[type_id].represents(entry.view_class, member):
-            placed += send_proof_again(state, type_id, entry.view_class, now)
-        return [*placed, *cut]
-    until = right.view.until
-    why = "it rests on other certificates than before, and may show something else"
-    changed = Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
-    return [*placed, Send(link.id, encode(changed)), Count("maia_rights_changed_total"), *cut]
+            send_proof_again(state, type_id, entry.view_class, turn)
+    tell_limit(link.id, entry.ref, right, entry.right, turn)
 
 
-def _place_again(
-    state: BrokerState, link: Link, entry: Entry, right: Authorisation, now: Instant
-) -> list[Effect]:
+def _place_again(state: BrokerState, link: Link, entry: Entry, right: Authorisation, turn: Turn) -> None:
     """Register an entry with another right than before: what remains of several, for instance."""
     if isinstance(entry, Advertisement):
         tree, secrets = tree_root(right.event_type.name.name), state.settings.transformation_keys
         renewed = replace(entry, right=right, shaper=shaper_of(right.view, tree, secrets))
-        return place_advertisement(state, link, renewed, None, now)
+        place_advertisement(state, link, renewed, None, turn)
+        return
     seen = view_class_of(right, entry.cursor, entry.requires)
     renewed_entry = structs.replace(entry, basis=right.basis, filter=right.filter, view_class=seen)
-    return place_subscription(state, link, renewed_entry, entry, now)
+    place_subscription(state, link, renewed_entry, entry, turn)
 
 
-def recheck_entries(state: BrokerState, link: Link, now: Instant) -> list[Effect]:
+def recheck_entries(state: BrokerState, link: Link, turn: Turn) -> None:
     """Look at the entries of a link whose lease or right has ended by now, or that are to be vouched for."""
-    effects: list[Effect] = []
+    now = turn.now
     for entry in link.entries:
         right_ends = entry.right.stable.not_after
         has_ended = entry.lease_ends <= now or (right_ends is not None and right_ends < now)
         is_projected = isinstance(entry, Advertisement) and bool(entry.projections)
         if has_ended or is_projected or is_to_be_asked_again(state, link, entry, now):
-            effects += recheck_entry(state, link, entry, now)
-    return effects
+            recheck_entry(state, link, entry, turn)

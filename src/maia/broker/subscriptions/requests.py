@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import limit_effects, refusal_effects
+from maia.broker.access.authoriser import tell_limit
 from maia.broker.access.challenges import challenge_request
 from maia.broker.access.impairment import await_keys, dial_or_lack, key_lack, warn
 from maia.broker.durable.cursors import Cursor
@@ -42,6 +42,7 @@ from maia.broker.subscriptions.registry import (
     view_class_of,
 )
 from maia.broker.subscriptions.route_sync import answer_when_known
+from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
 from maia.credentials.validity.one_time import VouchedFor
@@ -52,8 +53,6 @@ from maia.policy.view import is_summarised, written_type
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType, type_id
 from maia.types.definition import tree_root
-from maia.wire.codec import encode
-from maia.wire.effects import Effect, Send
 from maia.wire.messages import (
     Accepted,
     Advertise,
@@ -75,37 +74,34 @@ from maia.wire.requests import (
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
-def subscribe(
-    state: BrokerState, link: Link, message: Subscribe | SubscribeDurable, now: Instant
-) -> list[Effect]:
+def subscribe(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable, turn: Turn) -> None:
     """Accept a subscription, or renew the one that stands under the same reference."""
     link.check_room_to_subscribe(message.id, state.settings.limits)
-    asked = _verified_request(state, link, message, Action.SUBSCRIBE, now)
-    if elsewhere := sent_elsewhere(state, link, message.id, asked.event_type):
-        return elsewhere
-    return _subscribed(state, link, message, asked, _NOT_ASKED, now)
+    asked = _verified_request(state, link, message, Action.SUBSCRIBE, turn)
+    if not sent_elsewhere(state, link, message.id, asked.event_type, turn):
+        _subscribe(state, link, message, asked, _NOT_ASKED, turn)
 
 
-def _subscribed(
+def _subscribe(
     state: BrokerState,
     link: Link,
     message: Subscribe | SubscribeDurable,
     asked: EdgeRequest,
     answers: _Answers,
-    now: Instant,
-) -> list[Effect]:
-    event_type, handed_over = _event_type(state, asked, message, now)
+    turn: Turn,
+) -> None:
+    event_type, handed_over = _event_type(state, asked, message, turn.now)
     _check_ledger(state, event_type)
     before = _renewed(link.subscriptions.get(message.id), event_type)
     request, pool = _question(state, link, asked, event_type, message)
     held = HeldRequest(message, asked)
-    if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
-        return waits
-    right = _decided(state, link, request, pool, answers, now)
+    if answers is _NOT_ASKED and _waits(state, link, request, pool, held, turn):
+        return
+    right = _decided(state, link, request, pool, answers, turn.now)
     if is_summarised(right.view):
         _check_summary(state, link, message)
-    met = _met(state, event_type, handed_over, now)
-    cursor = _cursor(state, link, message, before, event_type)
+    _meet(state, event_type, handed_over, turn)
+    cursor = _cursor(state, link, message, before, event_type, turn)
     frame, own = without_filter(message.request, right.filter)
     entry = Subscription(
         ref=message.id,
@@ -113,32 +109,33 @@ def _subscribed(
         basis=right.basis,
         filter=right.filter,
         view_class=view_class_of(right, cursor, asked.requires),
-        lease_ends=lease_end(state, link, now),
+        lease_ends=lease_end(state, link, turn.now),
         frame=frame,
         own=own,
         cursor=cursor,
         requires=asked.requires,
     )
-    is_sealed = state.types.sealing(event_type.type_id) is not None
-    lacking = note_missing_keys(state, right, now) if is_sealed and before is None else []
-    placed = place_subscription(state, link, entry, before, now)
-    again = dial_or_lack(state, event_type.type_id, now)[0] if is_sealed else []
-    told = _answered(state, link, entry, before, placed, now)
-    accepted = [*met, *placed, *lacking, *again, *told]
-    if cursor is None or not isinstance(message, SubscribeDurable):
-        return accepted
-    return [*accepted, *_caught_up(state, link, entry, cursor, message.seen, now)]
+    since = turn.mark()
+    place_subscription(state, link, entry, before, turn)
+    if state.types.sealing(event_type.type_id) is not None:
+        if before is None:
+            note_missing_keys(state, right, turn)
+        dial_or_lack(state, event_type.type_id, turn)
+    _answer(state, link, entry, before, since, turn)
+    if cursor is not None and isinstance(message, SubscribeDurable):
+        _catch_up(state, link, entry, cursor, message.seen, turn)
 
 
-def sent_elsewhere(state: BrokerState, link: Link, number: int, name: TypeName) -> list[Effect]:
-    """Send a client to the process of this broker that serves a type, if that is another one."""
+def sent_elsewhere(state: BrokerState, link: Link, number: int, name: TypeName, turn: Turn) -> bool:
+    """Send a client to the process that serves a type, if that is another one; say whether so."""
     settings = state.settings
     if not settings.processes:
-        return []
+        return False
     address = settings.process_of(type_id(name.owner, name.name))
     if address == settings.address:
-        return []
-    return [Send(link.id, encode(ServedElsewhere(number, address)))]
+        return False
+    turn.send(link.id, ServedElsewhere(number, address))
+    return True
 
 
 def _check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
@@ -163,47 +160,47 @@ def _check_summary(state: BrokerState, link: Link, message: Subscribe | Subscrib
         raise TooManyEntries(f"a client has at most {most} subscriptions to summaries at one time")
 
 
-def advertise(state: BrokerState, link: Link, message: Advertise, now: Instant) -> list[Effect]:
+def advertise(state: BrokerState, link: Link, message: Advertise, turn: Turn) -> None:
     """Accept an advertisement, or renew the one that stands under the same reference."""
     link.check_room_to_advertise(message.id, state.settings.limits)
-    asked = _verified_request(state, link, message, Action.PUBLISH, now)
-    if elsewhere := sent_elsewhere(state, link, message.id, asked.event_type):
-        return elsewhere
-    return _advertised(state, link, message, asked, _NOT_ASKED, now)
+    asked = _verified_request(state, link, message, Action.PUBLISH, turn)
+    if not sent_elsewhere(state, link, message.id, asked.event_type, turn):
+        _advertise(state, link, message, asked, _NOT_ASKED, turn)
 
 
-def _advertised(
-    state: BrokerState, link: Link, message: Advertise, asked: EdgeRequest, answers: _Answers, now: Instant
-) -> list[Effect]:
-    event_type, handed_over = _event_type(state, asked, message, now)
+def _advertise(
+    state: BrokerState, link: Link, message: Advertise, asked: EdgeRequest, answers: _Answers, turn: Turn
+) -> None:
+    event_type, handed_over = _event_type(state, asked, message, turn.now)
     before = _renewed(link.advertisements.get(message.id), event_type)
     request, pool = _question(state, link, asked, event_type, message)
     held = HeldRequest(message, asked)
-    if answers is _NOT_ASKED and (waits := _waits(state, link, request, pool, held, now)):
-        return waits
-    right = _decided(state, link, request, pool, answers, now)
+    if answers is _NOT_ASKED and _waits(state, link, request, pool, held, turn):
+        return
+    right = _decided(state, link, request, pool, answers, turn.now)
     written = _version_written(right, handed_over, before)
-    met = _met(state, event_type, handed_over, now)
-    again, lack = dial_or_lack(state, event_type.type_id, now)
-    met += again
+    _meet(state, event_type, handed_over, turn)
+    lack = dial_or_lack(state, event_type.type_id, turn)
     if before is None and lack is not None:
-        # Returned and not raised: what was met is remembered, whatever becomes of the request.
-        failed = Send(link.id, encode(Failed(message.id, lack.code, lack.message)))
-        return [*met, failed, *refusal_effects(lack, link.peer, link=link.id, asked="Advertise")]
+        # Said and not raised: what was met is remembered, whatever becomes of the request.
+        turn.send(link.id, Failed(message.id, lack.code, lack.message))
+        turn.refused(lack, link.peer, link=link.id, asked="Advertise")
+        return
     entry = Advertisement(
         ref=message.id,
         link=link.id,
         right=right,
         shaper=shaper_of(right.view, tree_root(event_type.name.name), state.settings.transformation_keys),
         stream=asked.stream,
-        lease_ends=lease_end(state, link, now),
+        lease_ends=lease_end(state, link, turn.now),
         proof=message.request,
         last_sequence=before.last_sequence if before is not None and before.stream == asked.stream else None,
         requires=requirement_to_bytes(asked.requires),
         written=written,
     )
-    placed = place_advertisement(state, link, entry, before, now)
-    return [*met, *placed, *_answered(state, link, entry, before, placed, now)]
+    since = turn.mark()
+    place_advertisement(state, link, entry, before, turn)
+    _answer(state, link, entry, before, since, turn)
 
 
 def _version_written(
@@ -233,29 +230,30 @@ def decide_held(
     asked: EdgeRequest,
     vouched: VouchedFor | None,
     missing: MaiaError | None,
-    now: Instant,
-) -> list[Effect]:
+    turn: Turn,
+) -> None:
     """Decide a request that has waited for one-time answers; `missing` says that some did not come."""
     answers = _Answers(vouched, missing)
     if isinstance(message, Advertise):
         link.check_room_to_advertise(message.id, state.settings.limits)
-        return _advertised(state, link, message, asked, answers, now)
-    link.check_room_to_subscribe(message.id, state.settings.limits)
-    return _subscribed(state, link, message, asked, answers, now)
+        _advertise(state, link, message, asked, answers, turn)
+    else:
+        link.check_room_to_subscribe(message.id, state.settings.limits)
+        _subscribe(state, link, message, asked, answers, turn)
 
 
-def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, now: Instant) -> list[Effect]:
+def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, turn: Turn) -> None:
     """End a subscription at its holder's wish."""
     state.one_time.drop(link.id, message.ref)
-    entry = link.subscription(message.ref)
-    return [*end_subscription(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
+    end_subscription(state, link, link.subscription(message.ref), turn)
+    turn.send(link.id, Accepted(message.id, None))
 
 
-def unadvertise(state: BrokerState, link: Link, message: Unadvertise, now: Instant) -> list[Effect]:
+def unadvertise(state: BrokerState, link: Link, message: Unadvertise, turn: Turn) -> None:
     """End an advertisement at its holder's wish."""
     state.one_time.drop(link.id, message.ref)
-    entry = link.advertisement(message.ref)
-    return [*end_advertisement(state, link, entry, now), Send(link.id, encode(Accepted(message.id, None)))]
+    end_advertisement(state, link, link.advertisement(message.ref), turn)
+    turn.send(link.id, Accepted(message.id, None))
 
 
 # ------------------------------------------------------------ the stages
@@ -266,7 +264,7 @@ def _verified_request(
     link: Link,
     message: Subscribe | SubscribeDurable | Advertise,
     action: Action,
-    now: Instant,
+    turn: Turn,
 ) -> EdgeRequest:
     """Return what was signed, by the principal of this link (A14), for this network, not before (A65)."""
     settings = state.settings
@@ -275,14 +273,14 @@ def _verified_request(
         raise BadRequestEncoding(f"a request to `{signed.request.action.value}` came as another message")
     verified = verify_request(
         signed,
-        at=now,
+        at=turn.now,
         skew_s=settings.skew_s,
         memory=state.requests.memory,
         network=settings.network,
         peer=link.peer,
     )
     # Kept whatever is decided: a request that was refused is not to be heard again either.
-    state.to_keep += state.requests.write(link.peer, signed, seconds_after(now, -settings.skew_s))
+    state.requests.write(link.peer, signed, seconds_after(turn.now, -settings.skew_s), turn)
     return verified.request
 
 
@@ -327,13 +325,13 @@ def _waits(
     request: Request,
     pool: tuple[SignedCertificate, ...],
     held: HeldRequest,
-    now: Instant,
-) -> list[Effect]:
+    turn: Turn,
+) -> bool:
     """Have a request wait until it is vouched for, if one-time tests stand between it and a permit."""
     state.one_time.drop(link.id, held.message.id)  # what waited under this reference is asked for anew
-    if not state.authoriser.may_be_vouched_for(request, pool, now):
-        return []
-    return challenge_request(state, link, request, pool, held, now)
+    if not state.authoriser.may_be_vouched_for(request, pool, turn.now):
+        return False
+    return challenge_request(state, link, request, pool, held, turn)
 
 
 def _decided(
@@ -356,19 +354,16 @@ def _decided(
         raise StatementAwaited(problem.message) from problem
 
 
-def _met(
-    state: BrokerState, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], now: Instant
-) -> list[Effect]:
+def _meet(
+    state: BrokerState, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], turn: Turn
+) -> None:
     """Remember the versions behind a request that was permitted, and look for the keys that they need."""
-    new = state.types.accept(event_type, handed_over, lambda: _types_in_use(state))
-    state.to_keep += new
-    effects: list[Effect] = []
+    is_new = state.types.accept(event_type, handed_over, lambda: _types_in_use(state), turn)
     for one in (event_type, *event_type.super_types):
         if state.types.sealing(one.type_id) is not None:
-            effects += type_met(state, one.type_id, new, now)
+            type_met(state, one.type_id, is_new, turn)
         if state.recording is not None:
-            effects += want_to_record(state, one.type_id, now)
-    return effects
+            want_to_record(state, one.type_id, turn)
 
 
 def _types_in_use(state: BrokerState) -> set[bytes]:
@@ -379,26 +374,29 @@ def _types_in_use(state: BrokerState) -> set[bytes]:
     return in_use | {cursor.type_id for cursor in cursors}
 
 
-def _answered(
-    state: BrokerState, link: Link, entry: Entry, before: Entry | None, placed: list[Effect], now: Instant
-) -> list[Effect]:
-    """Accept a request; if it is new, when the brokers that `placed` is sent to know of it."""
+def _answer(
+    state: BrokerState, link: Link, entry: Entry, before: Entry | None, since: int, turn: Turn
+) -> None:
+    """Accept a request; if it is new, when the brokers that were sent something `since` then know of it."""
     right = entry.right
     until = right.view.until
-    accepted = Send(link.id, encode(Accepted(entry.ref, None if until is None else int(until))))
+    accepted = Accepted(entry.ref, None if until is None else int(until))
 
-    def answer(now: Instant) -> list[Effect]:
-        cut = limit_effects(link.id, entry.ref, right, None if before is None else before.right)
-        return [accepted, *cut, *warn(state, link, entry, now)]
+    def answer(turn: Turn) -> None:
+        turn.send(link.id, accepted)
+        tell_limit(link.id, entry.ref, right, None if before is None else before.right, turn)
+        warn(state, link, entry, turn)
 
     kind = right.event_type.type_id
     if before is not None:
-        return answer(now)
+        answer(turn)
+        return
     if state.types.sealing(kind) is not None:
-        if key_lack(state, kind, now) is not None:
-            return answer(now)
-        await_keys(state, kind, now)  # from now on, whenever the client is answered
-    return answer_when_known(state, entry, sent=placed, answer=answer, now=now)
+        if key_lack(state, kind, turn.now) is not None:
+            answer(turn)
+            return
+        await_keys(state, kind, turn.now)  # from now on, whenever the client is answered
+    answer_when_known(state, entry, since=since, answer=answer, turn=turn)
 
 
 # ------------------------------------------------------------ durable
@@ -410,34 +408,35 @@ def _cursor(
     message: Subscribe | SubscribeDurable,
     before: Subscription | None,
     event_type: VerifiedType,
+    turn: Turn,
 ) -> Cursor | None:
     """Return the cursor of a durable subscription, which a renewal does not change."""
     cursor = None
     if isinstance(message, SubscribeDurable):
-        cursor = cursor_for(state, link, message, event_type.type_id)
+        cursor = cursor_for(state, link, message, event_type.type_id, turn)
     if before is not None and before.cursor is not cursor:
         raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
     return cursor
 
 
-def _caught_up(
-    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, seen: bytes | None, now: Instant
-) -> list[Effect]:
+def _catch_up(
+    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, seen: bytes | None, turn: Turn
+) -> None:
     """Let the owner go on where it was, here and nowhere else."""
-    holder, effects = (link.id, entry.ref), list[Effect]()
+    holder = (link.id, entry.ref)
     if cursor.holder != holder:
         if cursor.holder is not None:
-            effects += _taken_over(state, cursor, now)
+            _take_over(state, cursor, turn)
         cursor.attach(holder, arrived=None if seen is None else cursor.opened(seen))
-    return [*effects, *advance(state, cursor, now)]
+    advance(state, cursor, turn)
 
 
-def _taken_over(state: BrokerState, cursor: Cursor, now: Instant) -> list[Effect]:
+def _take_over(state: BrokerState, cursor: Cursor, turn: Turn) -> None:
     assert cursor.holder is not None  # noqa: S101 - asked before
     number, ref = cursor.holder
     link = state.links[number]
     problem = CursorTaken(f"`{cursor.name}` was subscribed to again, over another connection of yours")
-    return end_subscription(state, link, link.subscriptions[ref], now, problem)
+    end_subscription(state, link, link.subscriptions[ref], turn, problem)
 
 
 def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:

@@ -14,17 +14,18 @@ delays an acceptance by `WITHIN_S`, and prevents none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from maia.bounded_map import BoundedMap
 from maia.broker.sessions.links import Advertisement, Entry, Link
 from maia.broker.timers import SyncOverdue
+from maia.broker.turn import Turn
 from maia.events import Instant, seconds_after
 from maia.routing.table.hops import TypeId, book_key_of_sealed
 from maia.wire.codec import encode
-from maia.wire.effects import Count, Effect, LinkId, Send
+from maia.wire.effects import LinkId, Send
 from maia.wire.messages import RoutesSynced, SyncRoutes
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class _Waiting:
     """Answers to clients, by link and reference, that wait for the same round."""
 
     until: Instant
-    answers: dict[tuple[LinkId, int], Callable[[Instant], list[Effect]]] = field(default_factory=dict)
+    answers: dict[tuple[LinkId, int], Callable[[Turn], None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -88,39 +89,35 @@ class RouteSyncs:
 
 
 def answer_when_known(
-    state: BrokerState,
-    entry: Entry,
-    *,
-    sent: Iterable[Effect],
-    answer: Callable[[Instant], list[Effect]],
-    now: Instant,
-) -> list[Effect]:
+    state: BrokerState, entry: Entry, *, since: int, answer: Callable[[Turn], None], turn: Turn
+) -> None:
     """Answer a client at once if other brokers need not know what it asks for, and else when they do.
 
-    `sent` is what was sent for the sake of its request.
+    What was sent `since` this mark was sent for the sake of its request.
     """
     syncs, neighbours = state.syncs, state.routes.node_of
     if not neighbours:
-        return answer(now)
+        answer(turn)
+        return
     is_offer = isinstance(entry, Advertisement)
     type_ids = entry.type_ids if isinstance(entry, Advertisement) else (entry.right.event_type.type_id,)
     about = _About(type_ids, is_offer)
-    is_news = any(isinstance(one, Send) and one.link in neighbours for one in sent)
+    is_news = any(isinstance(one, Send) and one.link in neighbours for one in turn.since(since))
     is_unsent = _keys(state, about) is None or (not is_offer and state.router.sync_number() is None)
     if not (is_news or is_unsent or syncs.is_under_way(about)):
-        return answer(now)
+        answer(turn)
+        return
     if about not in syncs.next:
-        syncs.next[about] = _Waiting(seconds_after(now, WITHIN_S))
+        syncs.next[about] = _Waiting(seconds_after(turn.now, WITHIN_S))
         state.timers.add(SyncOverdue(), syncs.next[about].until)
     syncs.next[about].answers[entry.link, entry.ref] = answer
-    return []
 
 
-def go_on_with_syncs(state: BrokerState, now: Instant) -> list[Effect]:
+def go_on_with_syncs(state: BrokerState, turn: Turn) -> None:
     """Begin rounds for which everything was sent, and end those that waited for this broker alone."""
-    syncs, effects = state.syncs, list[Effect]()
+    syncs = state.syncs
     for one in [syncs.rounds[number] for number in syncs.not_received]:
-        effects += _ended_if_known(state, one, now)
+        _end_if_known(state, one, turn)
     busy = {one.about for one in syncs.rounds.values()}
     for about in [about for about in syncs.next if about not in busy]:
         keys = _keys(state, about)
@@ -129,8 +126,7 @@ def go_on_with_syncs(state: BrokerState, now: Instant) -> list[Effect]:
             continue
         waiting, origin = syncs.next.pop(about), state.principal.key
         message = SyncRoutes(state.random(_ID_BYTES), keys, about.is_offer, origin, number)
-        effects += _begun(state, _Round(message, None, set(), waiting.until, about, waiting), now)
-    return effects
+        _begin(state, _Round(message, None, set(), waiting.until, about, waiting), turn)
 
 
 def _keys(state: BrokerState, about: _About) -> list[TypeId] | None:
@@ -150,74 +146,76 @@ def _keys(state: BrokerState, about: _About) -> list[TypeId] | None:
 # ------------------------------------------------------------ rounds
 
 
-def receive_sync_routes(state: BrokerState, link: Link, message: SyncRoutes, now: Instant) -> list[Effect]:
+def receive_sync_routes(state: BrokerState, link: Link, message: SyncRoutes, turn: Turn) -> None:
     """Pass a round on, and answer it when all others behind this broker have."""
     syncs = state.syncs
     if message.id in syncs.rounds or message.id in syncs.finished:
-        return [Send(link.id, encode(RoutesSynced(message.id)))]  # it came round in a circle
+        turn.send(link.id, RoutesSynced(message.id))  # it came round in a circle
+        return
     if sum(one.asker == link.id for one in syncs.rounds.values()) >= _OF_A_NEIGHBOUR_MAX:
-        return [Count("maia_syncs_dropped_total")]
-    until = seconds_after(now, WITHIN_S)
+        turn.count("maia_syncs_dropped_total")
+        return
+    until = seconds_after(turn.now, WITHIN_S)
     state.timers.add(SyncOverdue(), until)
-    return _begun(state, _Round(message, link.id, set(), until), now)
+    _begin(state, _Round(message, link.id, set(), until), turn)
 
 
-def receive_routes_synced(
-    state: BrokerState, link: Link, message: RoutesSynced, now: Instant
-) -> list[Effect]:
+def receive_routes_synced(state: BrokerState, link: Link, message: RoutesSynced, turn: Turn) -> None:
     """Take note that a round has ended behind a neighbour."""
     found = state.syncs.rounds.get(message.id)
     if found is None or link.id not in found.waits_for:
-        return []
+        return
     found.waits_for.discard(link.id)
-    return _ended_if_known(state, found, now)
+    _end_if_known(state, found, turn)
 
 
-def forget_syncs_of(state: BrokerState, link: LinkId, now: Instant) -> list[Effect]:
+def forget_syncs_of(state: BrokerState, link: LinkId, turn: Turn) -> None:
     """Expect no answer from a link that is gone, and answer nothing to it."""
-    effects: list[Effect] = []
     for one in list(state.syncs.rounds.values()):
         if one.asker == link:
             _remove(state, one)
         elif link in one.waits_for:
             one.waits_for.discard(link)
-            effects += _ended_if_known(state, one, now)
-    return effects
+            _end_if_known(state, one, turn)
 
 
-def end_overdue_syncs(state: BrokerState, now: Instant) -> list[Effect]:
+def end_overdue_syncs(state: BrokerState, turn: Turn) -> None:
     """Answer clients whose time is over, and neighbours not at all: their own clients have waited longer."""
-    syncs, effects = state.syncs, list[Effect]()
+    syncs, now = state.syncs, turn.now
     for one in [one for one in syncs.rounds.values() if one.until <= now]:
         _remove(state, one)
         if one.waiting is not None:
-            effects += [Count("maia_syncs_overdue_total"), *_answered(state, one.waiting, now)]
+            turn.count("maia_syncs_overdue_total")
+            _answer(state, one.waiting, turn)
     for about in [about for about, waiting in syncs.next.items() if waiting.until <= now]:
-        effects += [Count("maia_syncs_overdue_total"), *_answered(state, syncs.next.pop(about), now)]
-    return effects
+        turn.count("maia_syncs_overdue_total")
+        _answer(state, syncs.next.pop(about), turn)
 
 
-def _begun(state: BrokerState, one: _Round, now: Instant) -> list[Effect]:
+def _begin(state: BrokerState, one: _Round, turn: Turn) -> None:
     message = one.message
     targets = state.router.sync_targets(message.keys, is_offer=message.is_offer)
     one.waits_for.update(link for link in targets if link != one.asker)
     state.syncs.rounds[message.id] = one
     if not one.waits_for:
-        return _ended_if_known(state, one, now)
+        _end_if_known(state, one, turn)
+        return
     data = encode(message)
-    return [Send(link, data) for link in sorted(one.waits_for)]
+    for link in sorted(one.waits_for):
+        turn.send_bytes(link, data)
 
 
-def _ended_if_known(state: BrokerState, one: _Round, now: Instant) -> list[Effect]:
+def _end_if_known(state: BrokerState, one: _Round, turn: Turn) -> None:
     if one.waits_for:
-        return []
+        return
     if not state.router.has_received(one.message.origin, one.message.number):
         state.syncs.not_received.add(one.message.id)
-        return []
+        return
     _remove(state, one)
     if one.waiting is not None:
-        return _answered(state, one.waiting, now)
-    return [] if one.asker is None else [Send(one.asker, encode(RoutesSynced(one.message.id)))]
+        _answer(state, one.waiting, turn)
+    elif one.asker is not None:
+        turn.send(one.asker, RoutesSynced(one.message.id))
 
 
 def _remove(state: BrokerState, one: _Round) -> None:
@@ -227,10 +225,8 @@ def _remove(state: BrokerState, one: _Round) -> None:
     syncs.finished.put(number, None)
 
 
-def _answered(state: BrokerState, waiting: _Waiting, now: Instant) -> list[Effect]:
-    effects: list[Effect] = []
+def _answer(state: BrokerState, waiting: _Waiting, turn: Turn) -> None:
     for (link, ref), answer in waiting.answers.items():
         found = state.links.get(link)
         if found is not None and (ref in found.subscriptions or ref in found.advertisements):
-            effects += answer(now)
-    return effects
+            answer(turn)
