@@ -50,8 +50,14 @@ FILTERS = (
     Comparison(NUMBERPLATE, Operator.NE, PLATES[0]),
     Comparison(TIMESTAMP, Operator.GT, Instant(NOW + 3)),
 )
-SEALED = {"attributes": EVERYTHING, "events": EVERYTHING, "some keys": (None, NUMBERPLATE), "no keys": ()}
-"""Sealed types, by the keys of the broker in the middle."""
+SEALED = {
+    "attributes": EVERYTHING,
+    "events": EVERYTHING,
+    "shared": EVERYTHING,
+    "some keys": (None, NUMBERPLATE),
+    "no keys": (),
+}
+"""Sealed types, by the keys of the broker in the middle; of one, plaintext goes along."""
 
 NARROW = Comparison(NUMBERPLATE, Operator.NE, PLATES[1])
 """What the camera of a world whose name begins with "narrow" may publish."""
@@ -164,7 +170,7 @@ def _narrowed(net: Net) -> list[SignedCertificate]:
 def _sealed_net(kind: str) -> PublishingNet:
     """Return a network of three brokers; that in the middle carries what it has no subscribers for."""
     level = SealingLevel.EVENT if kind == "events" else SealingLevel.ATTRIBUTE
-    net = PublishingNet(level, share_plaintext=False)
+    net = PublishingNet(level, share_plaintext=kind == "shared")
     net.entitle(NEAR, READ, WRITE)
     net.entitle(FAR, READ)
     if SEALED[kind]:
