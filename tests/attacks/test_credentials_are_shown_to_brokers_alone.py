@@ -17,7 +17,7 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.credentials.validity.statements import BadStatement
+from maia.credentials.statements import BadStatement
 from maia.net.tls import accepting_context
 from maia.wire import (
     PROTOCOL_VERSION,

@@ -28,8 +28,8 @@ from maia.broker.persistence import keep_what_changed, reload_kept
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
+    begin_validity,
     certificates_without_statement,
-    meet_own_certificates,
     receive_fetched,
     subscribe_to_issuers,
 )
@@ -134,7 +134,7 @@ class Broker:
         state, kept = self._state, self._kept
         log, self._kept, self._log = self._log, {}, NO_LOG
         turn.note("started", principal=str(state.principal), address=state.settings.address)
-        meet_own_certificates(state)
+        begin_validity(state, turn.now)
         reload_kept(state, kept, turn)
         look_for_keys(state, list(state.types.sealed()), turn)
         if state.recording is not None:
@@ -358,9 +358,9 @@ class Broker:
         """Show this statement about the broker from now on, as when it was renewed."""
         return self._do(partial(show_own_identity, self._state, identity, self._state.links.values()), now)
 
-    def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
+    def not_vouched_for(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return certificates in use here that demand a statement which is not at hand."""
-        return certificates_without_statement(self._state)
+        return certificates_without_statement(self._state, now)
 
     def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Accept statements that were fetched for this broker."""

@@ -193,7 +193,7 @@ def new_state(
     authoriser = Authoriser(settings, certificates, statements)
     types = KnownTypes(settings, certificates, authoriser.meter)
     keys = KeyRequests(
-        key, settings, types=types, random=random, kept=kept, cache=certificates, standing=statements.standing
+        key, settings, types=types, random=random, kept=kept, cache=certificates, standing=statements.monitor
     )
     blinded = BlindedIds(keys.ring_of, types, random)
     seals = SealingKeys(

@@ -186,7 +186,7 @@ class Book:
         if is_another_broker:
             self._forget_positions()
         self._renewing.begin(lease_s, now)
-        statements = self._wallet.statements_for()
+        statements = self._wallet.statements_for(now)
         asking = [encode(Show(self.next_number(), [], statements))] if statements else []
         asking += self._answering.questions.values()
         for entry in list(self._wanted.entries.values()):

@@ -45,7 +45,6 @@ from maia.broker.subscriptions.route_sync import answer_when_known
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
@@ -53,6 +52,7 @@ from maia.policy.view import is_summarised, written_type
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType, type_id
 from maia.types.definition import tree_root
+from maia.validity import VouchedFor
 from maia.wire.messages import (
     Accepted,
     Advertise,
