@@ -11,16 +11,20 @@ from msgspec.structs import replace
 
 from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
-from maia.credentials import SigningKey
+from maia.credentials import SigningKey, principal_from_bytes
 from maia.demo.numberplate import NUMBERPLATE
+from maia.events import Frame
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.key_group import GroupId
+from maia.sealing.keys.blinding import envelope
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
+from maia.types.definition import ENVELOPE_UID
 from maia.wire.codec import encode
 from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
+from support.blinded_net import BlindedNet
 from support.broker import Client, Running, connect_right, random_from, sighting
 from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_net import EVERYTHING, sightings, state_of
@@ -150,6 +154,33 @@ def test_numbers_of_one_entitled_signer_make_no_frame_of_another_late(city: City
     city.middle_says(city.forged(city.net._identity(ANOTHER_WRITER)[0], 1_000))
     city.camera_is_heard("one", "two")
     assert [event[NUMBERPLATE] for event in logged_events(archive)] == ["FORGED", "one", "two"]
+
+
+def test_envelopes_of_one_entitled_broker_use_up_no_number_of_another_s() -> None:
+    """A85: of a blinded type, whose frames number the envelopes of a broker; it may publish under its own."""
+    net = BlindedNet()
+    net.entitle(ANOTHER_WRITER, WRITE)
+    net.bring(net.met, 1)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("one"))
+    (sent,) = net.sealed_frames(to=net.met)
+    state = state_of(net.met)
+    keys = state.seals.keys(sent.type_id, sent.epoch)
+    assert keys is not None
+    sealer = Sealer(net._identity(ANOTHER_WRITER)[0], random=random_from(b"seals"), process_id=lambda: 1)
+    cover = frame_to_columns(Frame(1, {ENVELOPE_UID: envelope(None, rows=1, fill=0)}))
+    link = next(one.id for one in state.links.values() if one.peer == net.middle.key.principal)
+    for number in THE_NEXT_ONES:
+        about = Publication(
+            principal_from_bytes(sent.publisher), sent.stream, sent.sequence + 1 + number, int(net.now), 1
+        )
+        forged = sealer.seal(cover, about, keys=keys, level=SealingLevel.EVENT)
+        net._input(net.met, Received(link, encode(forged)))
+    net.settle()
+    assert not net.met.counts.get("maia_frames_refused_total")
+    for plate in ("two", "three"):
+        camera.publish(1, sighting(plate))
+    assert [event[NUMBERPLATE] for event in office.take_events()] == ["one", "two", "three"]
 
 
 def test_a_broker_s_own_frame_that_comes_back_to_it_is_a_repetition(city: City) -> None:

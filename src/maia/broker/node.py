@@ -49,7 +49,7 @@ from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.streams.run import Apart, Frames, gathered
 from maia.broker.streams.streams import Streams
-from maia.broker.subscriptions.route_sync import go_on_with_syncs
+from maia.broker.subscriptions.route_sync import RouteSyncs, table_names
 from maia.broker.turn import Turn
 from maia.broker.upkeep import (
     adopt_constitutions,
@@ -119,11 +119,20 @@ class Broker:
         `process_id` changes where a process is forked: a child never seals
         under its parent's keys.
         """
-        self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._state.router, self._state.streams = new_router(self._state), Streams(self._state)
-        self._state.recording = new_recording(key.principal, settings, self._state.types)
-        self._state.dispatch = Dispatch(self._state)
-        self._sessions = BrokerSessions(self._state)
+        state = self._state = new_state(key, settings, random=random, process_id=process_id, kept=kept)
+        state.router, state.streams = new_router(state), Streams(state)
+        state.recording = new_recording(key.principal, settings, state.types)
+        state.syncs = RouteSyncs(
+            key.principal.key,
+            state.router,
+            state.routes.node_of,
+            state.links,
+            state.timers,
+            random=random,
+            names=partial(table_names, state.types, state.blinded, state.sealed),
+        )
+        state.dispatch = Dispatch(state)
+        self._sessions = BrokerSessions(state)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -298,7 +307,7 @@ class Broker:
         if state.impairments.changed:
             warn_of_impairments(state, turn)
         if state.syncs.next or state.syncs.not_received:
-            go_on_with_syncs(state, turn)
+            state.syncs.go_on(turn)
         if state.catch_up.is_changed:
             begin_due_rounds(state, turn)
             tell_gaps(state, turn)

@@ -32,7 +32,6 @@ from maia.broker.sessions.links import Held, Link, RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
-from maia.broker.subscriptions.route_sync import RouteSyncs
 from maia.broker.timers import TimerWheel
 from maia.credentials import (
     AuthorisationCertificate,
@@ -53,6 +52,7 @@ from maia.wire.names import network_to_bytes
 if TYPE_CHECKING:
     from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
+    from maia.broker.subscriptions.route_sync import RouteSyncs
 
 __all__ = [
     "ROUTE",
@@ -142,7 +142,7 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
-    syncs: RouteSyncs = field(default_factory=RouteSyncs)
+    syncs: RouteSyncs = field(init=False, repr=False)
     """Clients that are answered when other brokers know what they ask for."""
     own_identity: bytes = field(default=b"", repr=False)
     """The short form of this broker's own identity statement, if it has one."""
