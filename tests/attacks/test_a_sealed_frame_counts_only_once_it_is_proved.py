@@ -168,13 +168,13 @@ def test_envelopes_of_one_entitled_broker_use_up_no_number_of_another_s() -> Non
     keys = state.seals.keys(sent.type_id, sent.epoch)
     assert keys is not None
     sealer = Sealer(net._identity(ANOTHER_WRITER)[0], random=random_from(b"seals"), process_id=lambda: 1)
-    cover = frame_to_columns(Frame(1, {ENVELOPE_UID: envelope(None, rows=1, fill=0)}))
+    cover = Frame(1, {ENVELOPE_UID: envelope(None, rows=1, fill=0)})
     link = next(one.id for one in state.links.values() if one.peer == net.middle.key.principal)
     for number in THE_NEXT_ONES:
         about = Publication(
             principal_from_bytes(sent.publisher), sent.stream, sent.sequence + 1 + number, int(net.now), 1
         )
-        forged = sealer.seal(cover, about, keys=keys, level=SealingLevel.EVENT)
+        forged = seal_one(sealer, about, cover, keys, SealingLevel.EVENT)
         net._input(net.met, Received(link, encode(forged)))
     net.settle()
     assert not net.met.counts.get("maia_frames_refused_total")
