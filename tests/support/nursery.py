@@ -88,7 +88,11 @@ _SPARK_PROGRAMS: Final = ("pyspark.sql.streaming.python_streaming_source_runner"
 _LOADED_BY_SPARK: Final = (
     *_SPARK_PROGRAMS,
     *("pyspark.worker", "pyspark.sql.worker.plan_data_source_read", "pandas", "pyarrow.parquet"),
-    *("maia.spark.source.data_source", "maia.spark.governed.table", "maia.views.to_spark"),
+)
+_LOADED_BY_WORKERS: Final = (
+    "maia.spark.source.data_source",
+    "maia.spark.governed.table",
+    "maia.views.to_spark",
 )
 
 
@@ -246,10 +250,11 @@ def maia_python() -> Path:
 
 
 @cache
-def spark_python() -> Path:
+def spark_python(*, has_maia: bool = True) -> Path:
     """Return a Python for Spark, whose processes beside streams, and workers, have loaded everything already.
 
     Each would compute for a second or two before it answers, and Spark gives a stream's up after ten.
+    On a cluster, the package comes with the job.
     """
     first = (
         f"if sys.argv[1] != '-m' or sys.argv[2] not in {_SPARK_PROGRAMS!r}:\n"
@@ -257,7 +262,9 @@ def spark_python() -> Path:
         "module = sys.argv[2]\n"
         "del sys.argv[1:3]"
     )
-    return _program("python", nursery(*_LOADED_BY_SPARK), "", first)
+    return _program(
+        "python", nursery(*_LOADED_BY_SPARK, *(_LOADED_BY_WORKERS if has_maia else ())), "", first
+    )
 
 
 def _program(name: str, path: Path, module: str, first: str) -> Path:

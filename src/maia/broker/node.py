@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import log_full, warn_of_impairments
+from maia.broker.access.impairment import Impairments
 from maia.broker.durable.catch_up import begin_due_rounds, go_on_with_rounds, serve_fetch
 from maia.broker.durable.delivery import receive_log_read, receive_recorded, tell_gaps
 from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
@@ -49,7 +49,7 @@ from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.streams.run import Apart, Frames, gathered
 from maia.broker.streams.streams import Streams
-from maia.broker.subscriptions.route_sync import go_on_with_syncs
+from maia.broker.subscriptions.route_sync import RouteSyncs, table_names
 from maia.broker.turn import Turn
 from maia.broker.upkeep import (
     adopt_constitutions,
@@ -119,11 +119,31 @@ class Broker:
         `process_id` changes where a process is forked: a child never seals
         under its parent's keys.
         """
-        self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._state.router, self._state.streams = new_router(self._state), Streams(self._state)
-        self._state.recording = new_recording(key.principal, settings, self._state.types)
-        self._state.dispatch = Dispatch(self._state)
-        self._sessions = BrokerSessions(self._state)
+        state = self._state = new_state(key, settings, random=random, process_id=process_id, kept=kept)
+        state.router, state.streams = new_router(state), Streams(state)
+        state.recording = new_recording(key.principal, settings, state.types)
+        state.impairments = Impairments(
+            key.principal,
+            lambda: state.settings,
+            state.links,
+            state.routes,
+            types=state.types,
+            keys=state.keys,
+            seals=state.seals,
+            statements=state.statements,
+            log=state.recording,
+        )
+        state.syncs = RouteSyncs(
+            key.principal.key,
+            state.router,
+            state.routes.node_of,
+            state.links,
+            state.timers,
+            random=random,
+            names=partial(table_names, state.types, state.blinded, state.sealed),
+        )
+        state.dispatch = Dispatch(state)
+        self._sessions = BrokerSessions(state)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -191,7 +211,7 @@ class Broker:
             case Recorded(upto=upto, problem=problem):
                 receive_recorded(state, upto, turn)
                 go_on_with_rounds(state, turn)
-                log_full(state, problem)
+                state.impairments.note_log(problem)
             case LogRead():
                 receive_log_read(state, happened, turn)
                 serve_fetch(state, happened, turn)
@@ -296,9 +316,9 @@ class Broker:
         if state.statements.new:
             subscribe_to_issuers(state, turn)
         if state.impairments.changed:
-            warn_of_impairments(state, turn)
+            state.impairments.warn_of_changes(turn)
         if state.syncs.next or state.syncs.not_received:
-            go_on_with_syncs(state, turn)
+            state.syncs.go_on(turn)
         if state.catch_up.is_changed:
             begin_due_rounds(state, turn)
             tell_gaps(state, turn)

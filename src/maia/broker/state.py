@@ -32,7 +32,6 @@ from maia.broker.sessions.links import Held, Link, RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
-from maia.broker.subscriptions.route_sync import RouteSyncs
 from maia.broker.timers import TimerWheel
 from maia.credentials import (
     AuthorisationCertificate,
@@ -51,42 +50,20 @@ from maia.wire.effects import LinkId
 from maia.wire.names import network_to_bytes
 
 if TYPE_CHECKING:
+    from maia.broker.access.impairment import Impairments
     from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
+    from maia.broker.subscriptions.route_sync import RouteSyncs
 
 __all__ = [
-    "ROUTE",
     "BrokerState",
-    "Impairments",
     "just_after",
     "new_state",
     "seconds_after",
     "shown_to_every_peer",
 ]
 
-ROUTE: Final = b""
-"""In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
-
-
-@dataclass(slots=True)
-class Impairments:
-    """What was said of types that cannot be served here; see `access/impairment.py`."""
-
-    changed: set[bytes] = field(default_factory=set)
-    """Types of which it may be another answer now."""
-    last: dict[bytes, object] = field(default_factory=dict)
-    """What the answer about each type was."""
-    noted: dict[bytes, str] = field(default_factory=dict)
-    """What the log has said of each type."""
-    awaited: dict[bytes, Instant] = field(default_factory=dict)
-    """Up to when keys that are on their way are waited for without a warning."""
-    silent_seeds: dict[str, str] = field(default_factory=dict)
-    """Where no broker has become a neighbour since there was one last, and why, if it answered."""
-    in_vain: Counter[str] = field(default_factory=Counter)
-    """How often each of these was dialled since."""
-    log_full: str = ""
-    """Why nothing can be recorded at this moment."""
 
 
 @dataclass(slots=True)
@@ -142,13 +119,14 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
-    syncs: RouteSyncs = field(default_factory=RouteSyncs)
+    syncs: RouteSyncs = field(init=False, repr=False)
     """Clients that are answered when other brokers know what they ask for."""
     own_identity: bytes = field(default=b"", repr=False)
     """The short form of this broker's own identity statement, if it has one."""
     attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
     """The identity statements of publishers that came with their frames."""
-    impairments: Impairments = field(default_factory=Impairments)
+    impairments: Impairments = field(init=False, repr=False)
+    """What cannot be served at this moment; set behind the log."""
     summary_room: GroupRoom = field(default_factory=GroupRoom)
     """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)

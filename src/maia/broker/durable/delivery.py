@@ -55,34 +55,32 @@ from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
-from maia.sealing import EpochKeys, open_frame, verify_frame
+from maia.sealing import EpochKeys, open_run, read_run, verify
 from maia.wire.codec import decode_recorded, encode_known, sendable_text
+from maia.wire.columns import FrameReader
 from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import (
-    Accepted,
     Carried,
     DeliverLogged,
-    DeliverLoggedWithAuthor,
-    ForgetDurable,
     Missed,
     Sealed,
     Seen,
-    SubscribeDurable,
     Unblinded,
+    Withdraw,
 )
 
 
 def cursor_for(
-    state: BrokerState, link: Link, message: SubscribeDurable, type_id: bytes, turn: Turn
+    state: BrokerState, link: Link, name: str, seen: bytes | None, type_id: bytes, turn: Turn
 ) -> Cursor:
     """Return the cursor that a permitted request names, a new one at the end of the log if there is none."""
     log = state.recording
     if log is None or not log.records(type_id):
         raise NotRecorded("this broker does not record the type, so nothing of it could be delivered later")
     owner = link.peer.key
-    known = log.cursors.get((owner, message.name))
-    seen = None if known is None or message.seen is None else known.opened(message.seen)
-    if message.seen is not None and (seen is None or seen > log.upto):
+    known = log.cursors.get((owner, name))
+    position = None if known is None or seen is None else known.opened(seen)
+    if seen is not None and (position is None or position > log.upto):
         raise CursorAhead("you were served from another event log, or from this one before it was put back")
     if known is None:
         limits = state.settings.limits
@@ -93,11 +91,11 @@ def cursor_for(
             raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
         # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
         key = state.random(CURSOR_KEY_BYTES)
-        known = log.cursors[owner, message.name] = Cursor(owner, message.name, type_id, key, log.upto)
+        known = log.cursors[owner, name] = Cursor(owner, name, type_id, key, log.upto)
         turn.keep(kept(known))
         state.catch_up.look_for(type_id)
     elif known.type_id != type_id:
-        raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
+        raise CursorOfAnotherType(f"`{name}` is the name of your subscription to another type")
     return known
 
 
@@ -284,9 +282,7 @@ def _deliver(
         _tell_missed(entry, cursor, logged.position, refused, turn)
         return
     about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
-    data = encode_known(
-        DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
-    )
+    data = encode_known(DeliverLogged(*about, seen.author))
     cursor.delivered(logged.position, len(data))
     state.delivered.rows += seen.rows
     turn.send_bytes(entry.link, data)
@@ -338,9 +334,8 @@ def receive_seen(state: BrokerState, link: Link, message: Seen, turn: Turn) -> N
     advance(state, entry.cursor, turn)
 
 
-def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, turn: Turn) -> None:
+def forget_durable(state: BrokerState, link: Link, message: Withdraw, turn: Turn) -> None:
     """End a durable subscription and forget its cursor."""
-    state.one_time.drop(link.id, message.ref)
     entry = link.subscription(message.ref)
     cursor, log = entry.cursor, state.recording
     if cursor is None or log is None:
@@ -348,7 +343,6 @@ def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, turn:
     end_subscription(state, link, entry, turn)
     del log.cursors[cursor.owner, cursor.name]
     turn.keep(forgotten(cursor))
-    turn.send(link.id, Accepted(message.id, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,11 +405,12 @@ def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) ->
     type_id, travelled = frame.type_id, frame
     if isinstance(frame, Unblinded):
         travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
-    opened = open_frame(travelled, keys)
-    if not opened.parts:
+    opened = open_run(verify(read_run([travelled]), state.seals.checks), keys)
+    if opened.is_closed:
         return None
-    part, missing = opened_part(opened, state.types.kinds(type_id))
-    signer = verify_frame(opened, keys, state.seals.checks).signer
+    kinds = state.types.kinds(type_id)
+    part, missing = opened_part(opened, kinds, FrameReader(None, kinds))
+    signer = opened.signer
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
     uids = spoken_of(state.seals, type_id, missing.union(part.frame.columns))

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from maia.broker.access.impairment import neighbour_found, seed_silent
 from maia.broker.publication.expected_sources import not_asked_any_more, offer_ended
 from maia.broker.routing.entries import Received
 from maia.broker.routing.outbox import route_messages
@@ -86,7 +85,7 @@ class OverlayPeers:
             self._forget(routes.neighbours[contact.node], turn)
         routes.neighbours[contact.node] = Neighbour(contact.node, link.id)
         routes.node_of[link.id] = contact.node
-        neighbour_found(self._state)
+        self._state.impairments.neighbour_found()
         self._perform(routes.membership.confirmed(contact, turn.now, dialled=link.dialled), turn)
         route_messages(self._state, routes.book.hop_up(contact.node, turn.now), turn)
         show_rights(self._state, [link.id], self._state.sealed.in_use, turn)
@@ -137,7 +136,7 @@ class OverlayPeers:
 
     def dial_failed(self, address: str, turn: Turn) -> None:
         """No broker that may connect answered at an address."""
-        seed_silent(self._state, address)
+        self._state.impairments.seed_silent(address)
         self._perform(self._state.routes.membership.dial_failed(address, turn.now), turn)
 
     def _perform(self, steps: Iterable[Step], turn: Turn) -> None:

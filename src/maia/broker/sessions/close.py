@@ -8,13 +8,11 @@ neighbours forget all that it told when theirs ends.
 
 from __future__ import annotations
 
-from maia.broker.access.impairment import seed_refused
 from maia.broker.durable.catch_up import forget_fetches_of
 from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
-from maia.broker.subscriptions.route_sync import forget_syncs_of
 from maia.broker.timers import IdentityExpires
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
@@ -53,7 +51,7 @@ def forget_link(state: BrokerState, link: Link, turn: Turn, why: str = "") -> No
         # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
         state.links.pop(link.id, None)
     link_gone(state, link.id, turn)
-    forget_syncs_of(state, link.id, turn)
+    state.syncs.forget(link.id, turn)
     forget_fetches_of(state, link.id, turn)
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
@@ -67,4 +65,4 @@ def forget_link(state: BrokerState, link: Link, turn: Turn, why: str = "") -> No
         state.router.neighbour_gone(link, turn)
     elif link.dialled is not None:
         state.router.dial_failed(link.dialled, turn)
-        seed_refused(state, link.dialled, why)
+        state.impairments.seed_refused(link.dialled, why)

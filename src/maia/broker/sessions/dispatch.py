@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.one_time_answers import hear_vouched
 from maia.broker.durable.catch_up import receive_fetch_log, receive_log_answered, receive_log_fetched
-from maia.broker.durable.delivery import forget_durable, receive_seen
+from maia.broker.durable.delivery import receive_seen
 from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
@@ -48,8 +48,7 @@ from maia.broker.sessions.identities import (
 from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
-from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
-from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
+from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, withdraw
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
@@ -64,7 +63,6 @@ from maia.wire.messages import (
     Ended,
     Failed,
     FetchLog,
-    ForgetDurable,
     Identify,
     Interest,
     LogAnswered,
@@ -72,8 +70,6 @@ from maia.wire.messages import (
     Message,
     Offer,
     Publish,
-    PublishSigned,
-    PublishTo,
     RenewAll,
     Replica,
     RoutesSynced,
@@ -90,13 +86,11 @@ from maia.wire.messages import (
     StateGone,
     StateQuery,
     Subscribe,
-    SubscribeDurable,
     SyncRoutes,
     TypeQuery,
     TypeReply,
-    Unadvertise,
-    Unsubscribe,
     Vouched,
+    Withdraw,
 )
 from maia.wire.names import type_from_bytes
 from maia.wire.requests import request_from_bytes
@@ -167,19 +161,14 @@ class Dispatch:
         self._of_clients: Mapping[type, Answer] = {
             Advertise: partial(advertise, state),
             Subscribe: partial(subscribe, state),
-            SubscribeDurable: partial(subscribe, state),
             Seen: partial(receive_seen, state),
-            ForgetDurable: partial(forget_durable, state),
-            Unadvertise: partial(unadvertise, state),
-            Unsubscribe: partial(unsubscribe, state),
+            Withdraw: partial(withdraw, state),
             RenewAll: partial(renew_all, state),
             Show: partial(show, state),
             Identify: partial(receive_identity, state),
             Vouched: partial(hear_vouched, state),
             AskState: partial(ask_state, state),
             Publish: state.streams.publish_one,
-            PublishSigned: state.streams.publish_one,
-            PublishTo: state.streams.publish_one,
         }
         self._of_brokers: Mapping[type, Answer] = {
             **state.router.handlers,
@@ -187,8 +176,8 @@ class Dispatch:
             SealedRights: partial(receive_rights, state),
             SealedDoubted: partial(receive_doubted, state),
             SpillReport: partial(receive_spill_report, state),
-            SyncRoutes: partial(receive_sync_routes, state),
-            RoutesSynced: partial(receive_routes_synced, state),
+            SyncRoutes: state.syncs.receive,
+            RoutesSynced: state.syncs.receive_end,
             FetchLog: partial(receive_fetch_log, state),
             LogFetched: partial(receive_log_fetched, state),
             LogAnswered: partial(receive_log_answered, state),
@@ -279,7 +268,7 @@ def _price(link: Link, message: Message) -> int:
 
 def _receive_held_before(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
     """Take in the statements that were shown about the certificates of a request."""
-    if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
+    if not isinstance(message, Advertise | Subscribe):
         return
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
@@ -292,7 +281,7 @@ def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
     match message:
         case Publish(ref=ref) if ref in link.advertisements:
             return {"type": link.advertisements[ref].right.event_type.type_id.hex()}
-        case Advertise(request=request) | Subscribe(request=request) | SubscribeDurable(request=request):
+        case Advertise(request=request) | Subscribe(request=request):
             with suppress(MaiaError):
                 name = request_from_bytes(request).request.event_type
                 return {"type": type_id(name.owner, name.name).hex()}
@@ -312,18 +301,7 @@ def _refuse(
             end_advertisement(state, link, link.advertisements[ref], turn, problem)
         case Publish(ref=ref):
             turn.send(link.id, Ended([ref], problem.code, problem.message))
-        case (
-            Advertise()
-            | Subscribe()
-            | SubscribeDurable()
-            | Unadvertise()
-            | Unsubscribe()
-            | ForgetDurable()
-            | RenewAll()
-            | Show()
-            | AskState()
-            | Identify()
-        ):
+        case Advertise() | Subscribe() | Withdraw() | RenewAll() | Show() | AskState() | Identify():
             said = problem.message
             if not isinstance(problem, Unavailable):
                 number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
@@ -364,7 +342,7 @@ _WORK_OF_A_REQUEST: Final = 1024
 _WORK_FOR_A_REQUEST: Final = 256
 """So many steps more count for another request; the client's quota pays for them so (A87)."""
 
-_FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
+_FREE: Final = frozenset({Publish, Seen, Vouched})
 """What a client may say as often as it likes."""
 
 _FRAMES: Final = frozenset({StateFrame, LogFetched})

@@ -27,7 +27,7 @@ from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
-from maia.sealing import EpochKeys, OpenedFrame, VerifiedFrame
+from maia.sealing import EpochKeys, SealedRun, VerifiedRun
 from maia.wire.codec import beginning_of, decode, encode_known
 from maia.wire.messages import Carried, Column, OpenContent, Publish, Sealed
 
@@ -75,10 +75,12 @@ class Run:
     """Whether this broker reads nothing of it, and passes it on by its type alone."""
     keys: EpochKeys | None = None
     """What a publisher's frames are sealed with."""
-    verified: VerifiedFrame | None = None
-    """That a neighbour's sealed frame is signed."""
-    opened: OpenedFrame | None = None
-    """What was opened of it."""
+    closed: SealedRun
+    """A neighbour's sealed frames, whose fields fit together."""
+    verified: VerifiedRun
+    """That they are signed."""
+    opened: VerifiedRun | None = None
+    """What was opened of them."""
     contents: Sequence[OpenContent] = ()
     """Plaintext that its sender sent along."""
     inner: Transit | None = None
@@ -214,8 +216,8 @@ def gathered(data: Sequence[bytes], *, is_client: bool) -> Sequence[Frames]:
             break  # it is said when it is its turn
         if not isinstance(message, Publish | Carried | Sealed) or message.rows != 1:
             break
-        is_part = not isinstance(message, Publish) and message.kept
-        if is_part or (found and message.sequence <= found[-1].sequence):
+        is_more = not message.is_bare if isinstance(message, Publish) else bool(message.kept)
+        if is_more or (found and message.sequence <= found[-1].sequence):
             break
         found.append(message)
     return found if len(found) > 1 else ()

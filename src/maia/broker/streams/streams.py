@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from maia.broker.access.impairment import dial_or_lack, key_lack
 from maia.broker.durable.catch_up import record_arrived
 from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
@@ -123,11 +122,12 @@ class Streams:
             if found is None:
                 return
             entry = found
-        kind = type(first)
-        stream = entry.streams.get(kind)
+        is_bare = first.is_bare
+        stream = entry.streams.get(is_bare)
         version = self._version()
         if stream is None or stream.version != version:
-            stream = entry.streams[kind] = self._of_publisher(link, entry, kind, version)
+            stream = self._of_publisher(link, entry, version, is_bare=is_bare)
+            entry.streams[is_bare] = stream
         take(stream, Run(link, messages, data), turn)
 
     def carry(
@@ -183,7 +183,7 @@ class Streams:
 
     # ------------------------------------------------------------ publishers
 
-    def _of_publisher(self, link: Link, entry: Advertisement, kind: type, version: int) -> Stream:
+    def _of_publisher(self, link: Link, entry: Advertisement, version: int, *, is_bare: bool) -> Stream:
         state, right, shaper = self._state, entry.right, entry.shaper
         type_id = right.event_type.type_id
         sealing = state.types.sealing(type_id)
@@ -197,7 +197,7 @@ class Streams:
             looks.append(shaping(shaper, answer))
         if right.terms.is_rated:
             looks.append(rating(state.authoriser, right, answer))
-        if link.statement or entry.requires or kind is not Publish:
+        if link.statement or entry.requires or not is_bare:
             looks.append(attaching(link, entry))
         if sealing is not None:
             looks.append(self._seal_keys(type_id, sealing).stage(answer))
@@ -262,7 +262,7 @@ class Streams:
         return state.seals.sealer.sign([sealer.answering(transit, keys)])[0]
 
     def _awaiting_keys(self, type_id: bytes, sealing: Sealing) -> Stage:
-        state, lack = self._state, partial(key_lack, self._state)
+        state, lack = self._state, self._state.impairments.key_lack
         return awaiting_keys(type_id, sealing, state.seals, state.cover, lack=lack, changed=self._changed)
 
     def _seal_keys(self, type_id: bytes, sealing: Sealing) -> SealKeys:
@@ -307,7 +307,7 @@ class Streams:
         waiting, stream = state.seals.projecting, (run.link.id, ref)
         if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
             return None
-        lack = dial_or_lack(state, type_id, turn)
+        lack = state.impairments.dial_or_lack(type_id, turn)
         size = 256 + sum(len(column.data) for column in run.columns[0])
         held = run.link.id, ref, run, then
         if lack is None and waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):

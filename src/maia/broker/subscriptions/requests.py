@@ -15,9 +15,8 @@ from typing import Final, TypeVar
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import tell_limit
 from maia.broker.access.challenges import challenge_request
-from maia.broker.access.impairment import await_keys, dial_or_lack, key_lack, warn
 from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.delivery import advance, cursor_for
+from maia.broker.durable.delivery import advance, cursor_for, forget_durable
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import (
     CursorTaken,
@@ -34,14 +33,13 @@ from maia.broker.sealed.rekeying import note_missing_keys, type_met
 from maia.broker.sessions.links import Advertisement, Entry, HeldRequest, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
-    end_advertisement,
+    end_entry,
     end_subscription,
     lease_end,
     place_advertisement,
     place_subscription,
     view_class_of,
 )
-from maia.broker.subscriptions.route_sync import answer_when_known
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
@@ -59,9 +57,7 @@ from maia.wire.messages import (
     Failed,
     ServedElsewhere,
     Subscribe,
-    SubscribeDurable,
-    Unadvertise,
-    Unsubscribe,
+    Withdraw,
 )
 from maia.wire.requests import (
     BadRequestEncoding,
@@ -74,7 +70,7 @@ from maia.wire.requests import (
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
-def subscribe(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable, turn: Turn) -> None:
+def subscribe(state: BrokerState, link: Link, message: Subscribe, turn: Turn) -> None:
     """Accept a subscription, or renew the one that stands under the same reference."""
     link.check_room_to_subscribe(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.SUBSCRIBE, turn)
@@ -85,7 +81,7 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe | SubscribeDura
 def _subscribe(
     state: BrokerState,
     link: Link,
-    message: Subscribe | SubscribeDurable,
+    message: Subscribe,
     asked: EdgeRequest,
     answers: _Answers,
     turn: Turn,
@@ -120,9 +116,9 @@ def _subscribe(
     if state.types.sealing(event_type.type_id) is not None:
         if before is None:
             note_missing_keys(state, right, turn)
-        dial_or_lack(state, event_type.type_id, turn)
+        state.impairments.dial_or_lack(event_type.type_id, turn)
     _answer(state, link, entry, before, since, turn)
-    if cursor is not None and isinstance(message, SubscribeDurable):
+    if cursor is not None and message.name is not None:
         _catch_up(state, link, entry, cursor, message.seen, turn)
 
 
@@ -148,9 +144,9 @@ def _check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
         )
 
 
-def _check_summary(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable) -> None:
+def _check_summary(state: BrokerState, link: Link, message: Subscribe) -> None:
     """Refuse a summary that would have to be kept, and one more than a client may have."""
-    if isinstance(message, SubscribeDurable):
+    if message.name is not None:
         raise SummaryNotKept(
             "a summary is of the time in which you are subscribed: ask without a durable name"
         )
@@ -180,7 +176,7 @@ def _advertise(
     right = _decided(state, link, request, pool, answers, turn.now)
     written = _version_written(right, handed_over, before)
     _meet(state, event_type, handed_over, turn)
-    lack = dial_or_lack(state, event_type.type_id, turn)
+    lack = state.impairments.dial_or_lack(event_type.type_id, turn)
     if before is None and lack is not None:
         # Said and not raised: what was met is remembered, whatever becomes of the request.
         turn.send(link.id, Failed(message.id, lack.code, lack.message))
@@ -226,7 +222,7 @@ def _version_written(
 def decide_held(
     state: BrokerState,
     link: Link,
-    message: Advertise | Subscribe | SubscribeDurable,
+    message: Advertise | Subscribe,
     asked: EdgeRequest,
     vouched: VouchedFor | None,
     missing: MaiaError | None,
@@ -242,17 +238,14 @@ def decide_held(
         _subscribe(state, link, message, asked, answers, turn)
 
 
-def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, turn: Turn) -> None:
-    """End a subscription at its holder's wish."""
+def withdraw(state: BrokerState, link: Link, message: Withdraw, turn: Turn) -> None:
+    """End a subscription or an advertisement at its holder's wish."""
     state.one_time.drop(link.id, message.ref)
-    end_subscription(state, link, link.subscription(message.ref), turn)
-    turn.send(link.id, Accepted(message.id, None))
-
-
-def unadvertise(state: BrokerState, link: Link, message: Unadvertise, turn: Turn) -> None:
-    """End an advertisement at its holder's wish."""
-    state.one_time.drop(link.id, message.ref)
-    end_advertisement(state, link, link.advertisement(message.ref), turn)
+    entry = link.advertisements.get(message.ref) or link.subscription(message.ref)
+    if message.forget:
+        forget_durable(state, link, message, turn)
+    else:
+        end_entry(state, link, entry, turn)
     turn.send(link.id, Accepted(message.id, None))
 
 
@@ -262,7 +255,7 @@ def unadvertise(state: BrokerState, link: Link, message: Unadvertise, turn: Turn
 def _verified_request(
     state: BrokerState,
     link: Link,
-    message: Subscribe | SubscribeDurable | Advertise,
+    message: Subscribe | Advertise,
     action: Action,
     turn: Turn,
 ) -> EdgeRequest:
@@ -285,7 +278,7 @@ def _verified_request(
 
 
 def _event_type(
-    state: BrokerState, asked: EdgeRequest, message: Subscribe | SubscribeDurable | Advertise, now: Instant
+    state: BrokerState, asked: EdgeRequest, message: Subscribe | Advertise, now: Instant
 ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
     """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
     event_type, handed_over = state.types.resolve(asked.event_type, message.definitions, now)
@@ -312,7 +305,7 @@ def _question(
     link: Link,
     asked: EdgeRequest,
     event_type: VerifiedType,
-    message: Subscribe | SubscribeDurable | Advertise,
+    message: Subscribe | Advertise,
 ) -> tuple[Request, tuple[SignedCertificate, ...]]:
     """Return what the kernel is asked, for the principal of this link alone, and what it has shown."""
     request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
@@ -385,18 +378,18 @@ def _answer(
     def answer(turn: Turn) -> None:
         turn.send(link.id, accepted)
         tell_limit(link.id, entry.ref, right, None if before is None else before.right, turn)
-        warn(state, link, entry, turn)
+        state.impairments.warn(link, entry, turn)
 
     kind = right.event_type.type_id
     if before is not None:
         answer(turn)
         return
     if state.types.sealing(kind) is not None:
-        if key_lack(state, kind, turn.now) is not None:
+        if state.impairments.key_lack(kind, turn.now) is not None:
             answer(turn)
             return
-        await_keys(state, kind, turn.now)  # from now on, whenever the client is answered
-    answer_when_known(state, entry, since=since, answer=answer, turn=turn)
+        state.impairments.await_keys(kind, turn.now)  # from now on, whenever the client is answered
+    state.syncs.answer_when_known(entry, since=since, answer=answer, turn=turn)
 
 
 # ------------------------------------------------------------ durable
@@ -405,15 +398,15 @@ def _answer(
 def _cursor(
     state: BrokerState,
     link: Link,
-    message: Subscribe | SubscribeDurable,
+    message: Subscribe,
     before: Subscription | None,
     event_type: VerifiedType,
     turn: Turn,
 ) -> Cursor | None:
     """Return the cursor of a durable subscription, which a renewal does not change."""
     cursor = None
-    if isinstance(message, SubscribeDurable):
-        cursor = cursor_for(state, link, message, event_type.type_id, turn)
+    if message.name is not None:
+        cursor = cursor_for(state, link, message.name, message.seen, event_type.type_id, turn)
     if before is not None and before.cursor is not cursor:
         raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
     return cursor
