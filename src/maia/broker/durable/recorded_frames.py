@@ -1,0 +1,146 @@
+"""What can this broker read of a frame that was recorded, or kept as the present state?
+
+Plaintext frames were checked when they were published. A sealed frame is opened with the keys
+that are still held, or that the type's key manager hands out again for an epoch that is over;
+its proof is checked as if it arrived now. Whether its signer was entitled is decided for the
+moment at which it was recorded, because a right that ended later does not take back what was
+published under it (A37).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from maia.broker.access.known_types import KnownTypes
+from maia.broker.durable.recording import Recording
+from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.refusals import LogKeysGone, LogUnreadable, PlainOfSealed, SealedTooWeakly, SignerNotEntitled
+from maia.broker.sealed.answers import spoken_of
+from maia.broker.sealed.blinded import reveal
+from maia.broker.sealed.keys import KeyRequests, SealingKeys
+from maia.broker.sealed.publisher_rights import PublisherRights
+from maia.broker.streams.neighbour import opened_part
+from maia.broker.turn import Turn
+from maia.credentials import Principal
+from maia.errors import MaiaError
+from maia.events import AttributeUid
+from maia.sealing import EpochKeys, closed_frame, open_frame, verify_frame
+from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.wire.codec import decode_recorded
+from maia.wire.effects import Logged
+from maia.wire.messages import Carried, Sealed, Unblinded
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A recorded frame as far as it can be read here."""
+
+    transit: Transit
+    missing: frozenset[AttributeUid] = frozenset()
+    signer: bytes = b""
+    """Who signed it, entitled to; empty for a plain frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Nothing can be said of a frame before this signer's certificates, or the keys of this epoch, are known."""
+
+    wanted: Principal | int
+    in_vain: MaiaError
+    """What became of the frame if they do not come."""
+
+
+Outcome: TypeAlias = Readable | Awaited | MaiaError
+
+
+class RecordedFrames:
+    """The reader of frames that were recorded."""
+
+    __slots__ = ("_keys", "_learn", "_log", "_seals", "_types", "_writers")
+
+    def __init__(
+        self,
+        types: KnownTypes,
+        seals: SealingKeys,
+        keys: KeyRequests,
+        writers: PublisherRights,
+        *,
+        learn: Callable[[bytes, Principal], None],
+        log: Recording | None,
+    ) -> None:
+        """`learn` takes a signer's certificates from what is at hand."""
+        self._types, self._seals, self._keys, self._writers = types, seals, keys, writers
+        self._learn, self._log = learn, log
+
+    def read(self, logged: Logged) -> Outcome:
+        """Return what can be read of a frame, or why nothing can."""
+        try:
+            message = decode_recorded(logged.data)
+            if isinstance(message, Carried):
+                return Readable(from_carried(message, self._types.kinds(message.type_id)))
+            return self._opened(message, logged)
+        except MaiaError as problem:
+            return problem
+
+    def ask_for(self, type_id: bytes, awaited: Awaited, turn: Turn) -> None:
+        """Ask the key manager of a type for what is awaited."""
+        if isinstance(awaited.wanted, Principal):
+            self._keys.ask_for_writer(type_id, awaited.wanted, turn)
+        else:
+            self._keys.ask_for_past(type_id, awaited.wanted, turn)
+
+    def forget_past(self, type_id: bytes) -> None:
+        """Destroy the keys of epochs of a type that are over."""
+        self._keys.member.past.forget(type_id)
+
+    def check(self, frame: Carried | Sealed) -> Transit | Sealed:
+        """Return a frame that another broker has kept, if it is sealed as its type asks for, and proved."""
+        sealing = self._types.sealing(frame.type_id)
+        if isinstance(frame, Sealed):
+            closed = closed_frame(frame)  # one that contradicts itself ends the link
+            if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
+                raise SealedTooWeakly("a frame is sealed less than its type asks for")
+            verify_frame(closed, None, self._seals.checks)  # before it is remembered or passed on (A90)
+            return frame
+        if sealing is not None:
+            raise PlainOfSealed("the owner of this type wants it sealed")
+        return from_carried(frame, self._types.kinds(frame.type_id))
+
+    def _opened(self, frame: Sealed, logged: Logged) -> Outcome:
+        type_id, epoch, at = frame.type_id, frame.epoch, logged.recorded_at
+        keys = self._seals.keys(type_id, epoch)
+        found = None if keys is None else self._read(frame, keys, logged)
+        if found is not None:
+            return found
+        if self._keys.awaits_past(type_id, epoch):
+            return Awaited(epoch, LogKeysGone("its keys are not held any more, and their manager does not answer"))
+        past, recorded_at = self._keys.member.past.opening(type_id, epoch), int(at)
+        if self._log is not None and self._log.was_fetched(logged.position):
+            # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
+            recorded_at = min(recorded_at, frame.published_at)
+        if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
+            found = self._read(frame, past.keys, logged)
+        return found or LogKeysGone("the keys of the time at which it was published are not to be had any more")
+
+    def _read(self, frame: Sealed, keys: EpochKeys, logged: Logged) -> Outcome | None:
+        """Open a frame and prove it; None if these keys open nothing of it."""
+        type_id, travelled = frame.type_id, frame
+        if isinstance(frame, Unblinded):
+            travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
+        opened = open_frame(travelled, keys)
+        if not opened.parts:
+            return None
+        part, missing = opened_part(opened, self._types.kinds(type_id))
+        signer = verify_frame(opened, keys, self._seals.checks).signer
+        if not self._writers.knows(type_id, signer):
+            self._learn(type_id, signer)
+        uids = spoken_of(self._seals, type_id, missing.union(part.frame.columns))
+        may = self._writers.might_write(signer, self._types.versions(type_id), uids, logged.recorded_at)
+        if may is None:
+            return Awaited(signer, LogUnreadable("its signer is not known, so it was not delivered"))
+        if not may:
+            return SignerNotEntitled("a frame was signed by a principal that could not publish what is in it")
+        said = reveal(part, type_id) if isinstance(frame, Unblinded) else part
+        return LogUnreadable("cover was recorded") if said is None else Readable(said, missing, signer.key)
