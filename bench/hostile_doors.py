@@ -30,7 +30,7 @@ import maia
 from attackers import STEP_S, attack, play
 from b16_revocation import Issuer, tested_right
 from b36_mqtt_gateway import TOPIC, MqttClient, gateway_process, line_at, new_account
-from hostile_measures import Found, resident
+from hostile_measures import Found, computed_s, resident
 from live_network import PATIENCE_S, World, broker_process, new_world
 from live_peers import mqtt_packet, mqtt_text
 from maia.api import requests as bodies
@@ -209,24 +209,31 @@ class Revoking:
 
 def _in_turns(
     found: Found, slices: tuple[int, float, float], act: Callable[[], int], lose: Callable[[], float],
-    target: str, pid: int,
+    target: str, pid: int, *, is_saturated: bool,
 ) -> Found:  # fmt: skip
-    """Play peace and attack in turns; `act` returns how much honest work it has done."""
+    """Play peace and attack in turns; `act` returns how much honest work it has done.
 
-    def rate(seconds: float) -> float:
-        started, done = time.perf_counter(), 0
+    Of a server that honest clients saturate, it also counts what it computes for each of their events.
+    """
+
+    def rate(seconds: float) -> tuple[float, float]:
+        started, before, done = time.perf_counter(), computed_s(pid), 0
         while (passed := time.perf_counter() - started) < seconds:
             done += act()
             found.memory_most = max(found.memory_most, resident(pid))
-        return done / passed
+        return done / passed, (computed_s(pid) - before) / done
 
     in_peace = Found()
     rate(1.0)  # once before anything counts
     for _ in range(slices[0]):
         with Revoking(in_peace, lose):
-            found.peace.append(rate(slices[2]))
+            calm, calm_s = rate(slices[2])
         with attack(target, __file__) as done, Revoking(found, lose):
-            found.attacked.append(rate(slices[1]))
+            hostile, hostile_s = rate(slices[1])
+        found.peace.append(calm)
+        found.attacked.append(hostile)
+        if is_saturated:
+            found.computing.append(calm_s / hostile_s)
         found.deeds.update(done)
     return found
 
@@ -253,7 +260,7 @@ def gateway_minute(slices: tuple[int, float, float]) -> Found:
             return BURST
 
         target = json.dumps({"mqtt": str(gateway.port), "http": gateway.http})
-        return _in_turns(Found(), slices, act, lose, target, gateway.pid)
+        return _in_turns(Found(), slices, act, lose, target, gateway.pid, is_saturated=True)
 
 
 def _lose_at_gateway(world: World, issuer: Issuer, port: int, folder: Path) -> float:
@@ -326,7 +333,7 @@ def domain_minute(slices: tuple[int, float, float]) -> Found:
             return (time.perf_counter() - started) * 1000
 
         target = json.dumps({"domain": address, "principal": key.principal.key.hex()})
-        return _in_turns(Found(), slices, act, lose, target, pid)
+        return _in_turns(Found(), slices, act, lose, target, pid, is_saturated=False)
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from attackers import COMPUTING_MS
 from harness import Figure, at_least, at_most
 
 HONEST_KEEP_AT_LEAST = 0.8
@@ -25,6 +26,8 @@ class Found:
     peace: list[float] = field(default_factory=list)
     """Events delivered a second, one number for each slice; `attacked` likewise, slice by slice."""
     attacked: list[float] = field(default_factory=list)
+    computing: list[float] = field(default_factory=list)
+    """What the server computes for an event in peace, over what it computes under attack, slice by slice."""
     revoked_ms: list[float] = field(default_factory=list)
     """Delays under attack, from the list to the end of the subscription."""
     newcomers: int = 0
@@ -62,9 +65,15 @@ class Found:
 
     def figures(self, server: str) -> Iterator[Figure]:
         """Yield what the honest side keeps under attack at a server."""
+        computed_s = self.deeds.pop(COMPUTING_MS, 0) / 1000
         deeds = ", ".join(f"{times} × {name}" for name, times in self.deeds.items())
+        deeds += f"; the attackers computed for {computed_s:.1f} s"
         case = f"{server}: honest rate under attack / in peace"
         yield Figure(case, self.shares, at_least(HONEST_KEEP_AT_LEAST), note=deeds)
+        if self.computing:
+            case = f"{server}: its computing for an honest event in peace / under attack"
+            note = "what other processes take of the cores, attackers included, does not count here"
+            yield Figure(case, self.computing, at_least(HONEST_KEEP_AT_LEAST), note=note)
         case = f"{server}: p99 of a revocation under attack: milliseconds"
         yield Figure(case, [self.revoked_p99_ms], at_most(REVOKED_WITHIN_MS))
         note = f"{self.newcomers} newcomers"
@@ -72,6 +81,12 @@ class Found:
         note = f"{self.memory_most / 1e6:.0f} MB of {MEMORY_BYTES_MAX / 1e6:.0f} MB"
         share = self.memory_most / MEMORY_BYTES_MAX
         yield Figure(f"{server}: memory / its bound", [share], at_most(1), note=note)
+
+
+def computed_s(pid: int) -> float:
+    """Return for how long a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> int:

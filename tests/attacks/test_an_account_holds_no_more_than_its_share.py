@@ -16,7 +16,7 @@ from maia.gateway.server.config import prepare, read_config
 from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.shares import AccountQuota
 from maia.net.observer import QuietRecords
-from maia.predicates import ALWAYS
+from maia.predicates import ALWAYS, NEVER
 from support.http_clients import EVENTS, call
 from support.mqtt_city import City, mqtt_city, taken
 from support.raw_mqtt import Raw, packet, raw, raw_client
@@ -45,6 +45,14 @@ async def flood(city: City) -> None:
             desk.client.publish("news/flood", PIECE + str(number).encode(), qos=1)
         for _ in range(100):
             assert (await taken(desk.published))[0].value == 0  # type: ignore[index]
+
+
+async def last_of(strict: Raw, wanted: bytes) -> None:
+    """Read on until a message with this end comes."""
+    first, body = await strict.next()
+    while not body.endswith(wanted):
+        assert first == 0x30
+        first, body = await strict.next()
 
 
 async def end_of(city: City, strict: Raw) -> tuple[int, bytes]:
@@ -79,17 +87,67 @@ def test_what_a_reader_does_not_read_is_bounded_in_bytes(tmp_path: Path) -> None
                 shown = (await stream.aread()).rpartition(b"event: end")[2]
                 assert b"UNAVAILABLE-QUOTA-UNREAD" in shown
 
-            assert city.gateway.skipped > FLOOD // 4
+            assert city.gateway.skipped > 0
             first, body = await ended
             assert (first, body[:1]) == (0xE0, bytes([QUOTA_EXCEEDED]))
             assert b"UNAVAILABLE-QUOTA-UNREAD" in body
 
-            assert (await city.clients[0].publish("news/end", b"the newest"))[0] == 0
-            first, body = await silent[0].next()
-            while not body.endswith(b"the newest"):  # who reads on gets what is new
-                assert first == 0x30
-                first, body = await silent[0].next()
+            upstream = city.gateway._sessions["silent", "silent 0"].upstream
+            assert upstream is not None
+            ((served,),) = upstream._served.values()
+            await until(
+                lambda: served.subscription._entry.filter == NEVER, "the broker to be asked for nothing"
+            )
+            before = city.gateway.skipped, city.gateway.delivered
+            await flood(city)
+            assert (city.gateway.skipped, city.gateway.delivered) == before, "a silent reader costs no more"
+
+            newest = asyncio.create_task(last_of(silent[0], b"the newest"))
+            while not newest.done():  # who reads on gets what is new
+                assert (await city.clients[0].publish("news/end", b"the newest"))[0] == 0
+                await asyncio.wait([newest], timeout=0.2)
+            await newest
             assert city.gateway.shares.unread < UNREAD
+
+    asyncio.run(story())
+
+
+def test_many_small_events_do_not_keep_the_end_of_a_right_from_a_silent_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A37, A116: a client that holds as many as it may stops to read its link, and would hear of no end."""
+    monkeypatch.setattr("maia.client.api.subscription.ROWS_WAITING_MAX", 50)
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            silent, _, _ = await raw_client(city, "silent", "silent")
+            assert await silent.subscribe("news/#", 1) == 1
+            desk = await city.mqtt("desk")
+            for _ in range(4):  # 256 are under way, and no more than 50 wait
+                for _ in range(100):
+                    desk.client.publish("news/small", b"x", qos=1)
+                for _ in range(100):
+                    assert (await taken(desk.published))[0].value == 0  # type: ignore[index]
+            city.revoke(("silent", "news"))
+            await until(lambda: city.gateway.status()["sessions"] == 1, "the session to end", within_s=20)
+
+    asyncio.run(story())
+
+
+def test_a_subscription_that_is_taken_back_before_it_stands_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A89: the client is answered, and the broker keeps no subscription of it."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            hasty, _, _ = await raw_client(city, "silent", "hasty")
+            news = b"\x00\x06news/#"
+            await hasty.send(
+                packet(0x82, b"\x00\x01\x00" + news + b"\x00") + packet(0xA2, b"\x00\x02\x00" + news)
+            )
+            assert {(await hasty.next())[0] for _ in range(2)} == {0x90, 0xB0}
+            await until(lambda: not city.broker.status()["subscriptions"], "the subscription to go")
 
     asyncio.run(story())
 
@@ -132,6 +190,8 @@ def test_wills_that_wait_hold_no_link(tmp_path: Path) -> None:
                 assert reason == 0
                 client.socket.close()
             await until(lambda: city.gateway.connections == 1, "the clients to be gone")
+            kept = list((tmp_path / "gateway" / "sessions").iterdir())
+            assert not kept, "a client without durable subscriptions leaves no file"
             assert {(await reader.message())[0] for _ in range(2)} == {"news/will/0", "news/will/1"}
             await until(
                 lambda: len(city.broker.status()["links"]) <= len(before) + 1, "links to go", within_s=20
@@ -164,7 +224,7 @@ def test_one_account_has_a_share_of_sessions_and_connections(tmp_path: Path) -> 
 
             for number in range(5):
                 lasting, reason, _ = await raw_client(city, "silent", f"lasting {number}", expiry_s=600)
-                assert reason == 0
+                assert (reason, await lasting.subscribe("plates/#", 1)) == (0, 1)
                 lasting.socket.close()
             _, reason, said = await raw_client(city, "silent", "one more")
             assert reason == QUOTA_EXCEEDED

@@ -15,6 +15,7 @@ import pytest
 
 from maia.gateway.server.connections import accept_clients
 from maia.net.addresses import bind
+from maia.net.doorman import Doorman
 from maia.net.tls import foreign_context
 from scenarios.test_mqtt_clients import people
 from support.mqtt_city import City, mqtt_city
@@ -90,7 +91,7 @@ def test_mqtt_js_publishes_subscribes_and_learns_why_it_may_not(tmp_path: Path) 
             )  # fmt: skip
             context = foreign_context(tmp_path / "tls.crt", tmp_path / "tls.key")
             taken, address = bind("127.0.0.1:0")
-            accepting = asyncio.create_task(accept_clients(city.gateway, taken, context))
+            accepting = asyncio.create_task(accept_clients(city.gateway, taken, context, Doorman(20)))
             port = int(address.rpartition(":")[2])
             for version in (5, 4):
                 seen = await told(city, port, version)

@@ -54,6 +54,7 @@ from maia.gateway.server.http.application import HttpDoor
 from maia.log.disk.event_log import EventLog
 from maia.log.format.retention import Keep, Retention
 from maia.net.addresses import bind
+from maia.net.doorman import Doorman
 from maia.net.http_listener import listening
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
@@ -336,7 +337,7 @@ async def mqtt_city(
         prepared = prepare(read_config(config, flags={}, environment={}), now=system_now())
         gateway = Gateway(prepared, QuietRecords())
         taken, address = bind("127.0.0.1:0")
-        accepting = asyncio.create_task(accept_clients(gateway, taken, None))
+        accepting = asyncio.create_task(accept_clients(gateway, taken, None, Doorman(20)))
         door = HttpDoor(prepared, QuietRecords())
         http = await stack.enter_async_context(
             listening(door.application(), None, "127.0.0.1:0", connections=prepared.config.http_connections)

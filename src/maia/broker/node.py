@@ -40,7 +40,7 @@ from maia.broker.routing.rendezvous import RendezvousRouter
 from maia.broker.routing.router import Router
 from maia.broker.sealed.key_events import handle_key_input, look_for_keys, own_rights_changed
 from maia.broker.sessions.close import close_link, forget_link, part_from
-from maia.broker.sessions.dispatch import answer
+from maia.broker.sessions.dispatch import Dispatch
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.identities import show_own_identity
 from maia.broker.sessions.links import Link, Role, Stage
@@ -122,6 +122,7 @@ class Broker:
         self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         self._state.router, self._state.streams = new_router(self._state), Streams(self._state)
         self._state.recording = new_recording(key.principal, settings, self._state.types)
+        self._state.dispatch = Dispatch(self._state)
         self._sessions = BrokerSessions(self._state)
         self._kept, self._log = dict(kept), log
 
@@ -261,7 +262,7 @@ class Broker:
         elif isinstance(message, Established):
             self._sessions.ready(link, turn)
         else:
-            answer(self._state, link, message, turn, data)
+            self._state.dispatch.answer(link, message, turn, data)
 
     def _blame(self, link: Link, problem: MaiaError, turn: Turn) -> None:
         """End a link on whose behalf something failed."""

@@ -51,6 +51,7 @@ from maia.wire.effects import LinkId
 from maia.wire.names import network_to_bytes
 
 if TYPE_CHECKING:
+    from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
 
 __all__ = [
@@ -123,6 +124,8 @@ class BrokerState:
     """How interests spread and where frames go; the broker sets it before anything happens."""
     streams: Streams = field(init=False, repr=False)
     """What frames go through; set beside the router."""
+    dispatch: Dispatch = field(init=False, repr=False)
+    """Who answers which message; set behind them."""
     links: dict[LinkId, Link] = field(default_factory=dict)
     identities: LinkIdentities = field(default_factory=LinkIdentities)
     """What the identity statements of links say, for requirements of publishers."""

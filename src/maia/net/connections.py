@@ -12,6 +12,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -100,8 +101,9 @@ class Connections:
         self._by_statement = by_statement
         self._limits = limits
         self._back_off = back_off
-        self._accepting = accepting_context(key)
-        self._dialling = dialling_context(key)
+        # Made when they are needed: a client accepts nothing, and a context costs as much as a handshake.
+        self._accepting = cache(partial(accepting_context, key))
+        self._dialling = cache(partial(dialling_context, key))
         self._links: dict[LinkId, SocketLink] = {}
         self.find: Callable[[LinkId], SocketLink | None] = self._links.get
         """Return a connection, or None if it is gone."""
@@ -265,7 +267,7 @@ class Connections:
         self._new_link(dialled).open(stream)
 
     async def _open_by_tls(self, connection: socket.socket, dialled: str | None) -> SocketStream:
-        context = self._accepting if dialled is None else self._dialling
+        context = self._accepting() if dialled is None else self._dialling()
         return await open_stream(connection, context, accepts=dialled is None)
 
     async def _open_by_statement(self, connection: socket.socket, dialled: str | None) -> SocketStream:

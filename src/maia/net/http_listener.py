@@ -15,13 +15,15 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from maia.net.addresses import bind
+from maia.net.addresses import bind, keep_little_unsent
+from maia.net.doorman import Doorman
 from maia.sessions.admission import Places
 
 if TYPE_CHECKING:
@@ -156,12 +158,18 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 @asynccontextmanager
 async def listening(
-    app: ASGIApp, context: ssl.SSLContext | None, listen: str, *, connections: int = CONNECTIONS_MAX
+    app: ASGIApp,
+    context: ssl.SSLContext | None,
+    listen: str,
+    *,
+    connections: int = CONNECTIONS_MAX,
+    doorman: Doorman | None = None,
 ) -> AsyncIterator[str]:
     """Serve while the body runs, in clear without a context; yield the address with the port taken."""
     taken, address = bind(listen)
     # Every connection inherits it; head and body of an answer would otherwise wait for one another.
     taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_little_unsent(taken)
     server = _Server(_config(app, connections))
     task = asyncio.create_task(server.serve(sockets=[]))
     accepting: asyncio.Task[None] | None = None
@@ -172,7 +180,7 @@ async def listening(
             await task  # says why
         # However few connections there may be, callers have a quarter of them to themselves.
         strangers = min(STRANGERS_MAX, connections * 3 // 4)
-        accepting = asyncio.create_task(_Door(server, context, strangers).accept(taken))
+        accepting = asyncio.create_task(_Door(server, context, strangers, doorman).accept(taken))
         yield address
     finally:
         if accepting is not None:
@@ -187,9 +195,11 @@ async def listening(
 class _Door:
     """Accepts connections for a server: uvicorn would wait for as many handshakes as there are sockets."""
 
-    def __init__(self, server: uvicorn.Server, context: ssl.SSLContext | None, strangers: int) -> None:
+    def __init__(
+        self, server: uvicorn.Server, context: ssl.SSLContext | None, strangers: int, doorman: Doorman | None
+    ) -> None:
         # The key never lies in a file for uvicorn to read, so the context is made here.
-        self._server, self._context = server, context
+        self._server, self._context, self._doorman = server, context, doorman
         self._strangers: Places[_ImpatientProtocol] = Places(strangers)
         self._half_open: Places[asyncio.Task[None]] = Places(HALF_OPEN_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -204,7 +214,11 @@ class _Door:
                 except OSError:  # no file descriptors left, for instance: others may close some
                     await asyncio.sleep(_ACCEPT_PAUSE_S)
                 else:
-                    self._take_on(connection, str(where[0]))
+                    take_on = partial(self._take_on, connection, address := str(where[0]))
+                    if self._doorman is None:
+                        take_on()
+                    else:
+                        self._doorman.take(connection, address, take_on)
         finally:
             for task in self._tasks:
                 task.cancel()

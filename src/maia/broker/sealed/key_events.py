@@ -15,7 +15,6 @@ from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, nex
 from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.rekeying import keys_changed, open_rights_again
 from maia.broker.sessions.close import close_link
-from maia.broker.sessions.dispatch import answer
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import end_advertisement
 from maia.broker.turn import Turn
@@ -147,7 +146,7 @@ def answer_waiting(state: BrokerState, number: LinkId, message: Publish, turn: T
         return  # its publisher is gone, and sends it again elsewhere
     said = turn.mark()
     try:
-        answer(state, link, message, turn)
+        state.dispatch.answer(link, message, turn)
     except MaiaError as problem:
         turn.drop(said)
         close_link(state, link, problem, turn)

@@ -20,9 +20,10 @@ A peer beyond its share is parted from, and all that it left goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.one_time_answers import hear_vouched
@@ -34,7 +35,6 @@ from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTur
 from maia.broker.revocation.streams import receive_held, receive_state_frame
 from maia.broker.routing.aggregation import receive_spill_report
 from maia.broker.routing.outbox import Proof
-from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import Neighbour
 from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
 from maia.broker.sealed.interests import receive_doubted
@@ -48,7 +48,6 @@ from maia.broker.sessions.identities import (
 )
 from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
-from maia.broker.streams.streams import carry, publish
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
 from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, unadvertise, unsubscribe
 from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
@@ -150,78 +149,125 @@ def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
     return len(dependencies.certificates_on(link.id))
 
 
+# Any: the tables pair each class of message with a function of exactly that class.
+Answer: TypeAlias = Callable[[Link, Any, Turn], None]
+_CARRIED: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext)
+
 _TYPE_REPLY_MAX: Final = 256
 _TYPE_REPLY_BYTES: Final = 1 << 20
 """How many definitions are told at a time, and how many bytes they have, unless the first has more."""
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
 
-def answer(state: BrokerState, link: Link, message: Message, turn: Turn, data: bytes = b"") -> None:
-    """Do what a message on a ready link asks for, if its sender may ask for it; `data` is how it came."""
-    kind = type(message)
-    if link.role is Role.CLIENT and kind in _OF_CLIENTS:
-        _from_client(state, link, message, turn)
-        return
-    if kind in _OF_ANYBODY:
-        _OF_ANYBODY[kind](state, link, message, turn)
-        return
-    handler = _OF_BROKERS.get(kind) or state.router.handlers.get(kind)
-    if link.role is Role.BROKER and handler is not None:
-        _from_broker(state, link, message, handler, turn, data)
-        return
-    if kind in _OF_CLIENTS:
-        raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
-    if handler is not None:
-        raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
-    raise OutOfTurn(f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way")
+class Dispatch:
+    """Who answers which message, at one broker."""
 
+    __slots__ = ("_of_anybody", "_of_brokers", "_of_clients", "_state")
 
-def _from_broker(
-    state: BrokerState, link: Link, message: Message, handler: Handler, turn: Turn, data: bytes
-) -> None:
-    """Hear what another broker says; one that causes more work than its share is read later (A87)."""
-    if not state.routes.is_current(link.id):
-        return  # a second link to the same broker may still carry what was said before it had to go
-    kind, size = type(message), len(data)
-    if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-        state.router.arriving(link, message)
-        carry(state, link, message, turn, data)
-        return
-    if kind in KEPT:
-        check_share(state, link, size)
-    before = state.authoriser.meter.used
-    if kind in _FRAMES:
-        handler(state, link, message, turn)
-        return
-    try:
-        handler(state, link, message, turn)
-    finally:  # who is cut off for it has caused it all the same, and may come back
-        work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
-        state.broker_quota.owe(link.peer, turn.now, work)
-    read_later(state, link, turn)
+    def __init__(self, state: BrokerState) -> None:
+        """Answer with the parts of a broker."""
+        self._state = state
+        self._of_anybody: Mapping[type, Answer] = {TypeQuery: partial(_send_type, state)}
+        self._of_clients: Mapping[type, Answer] = {
+            Advertise: partial(advertise, state),
+            Subscribe: partial(subscribe, state),
+            SubscribeDurable: partial(subscribe, state),
+            Seen: partial(receive_seen, state),
+            ForgetDurable: partial(forget_durable, state),
+            Unadvertise: partial(unadvertise, state),
+            Unsubscribe: partial(unsubscribe, state),
+            RenewAll: partial(renew_all, state),
+            Show: partial(show, state),
+            Identify: partial(receive_identity, state),
+            Vouched: partial(hear_vouched, state),
+            AskState: partial(ask_state, state),
+            Publish: state.streams.publish_one,
+            PublishSigned: state.streams.publish_one,
+            PublishTo: state.streams.publish_one,
+        }
+        self._of_brokers: Mapping[type, Answer] = {
+            **{kind: partial(handler, state) for kind, handler in state.router.handlers.items()},
+            **dict.fromkeys(_CARRIED, state.streams.carry_one),
+            SealedRights: partial(receive_rights, state),
+            SealedDoubted: partial(receive_doubted, state),
+            SpillReport: partial(receive_spill_report, state),
+            SyncRoutes: partial(receive_sync_routes, state),
+            RoutesSynced: partial(receive_routes_synced, state),
+            FetchLog: partial(receive_fetch_log, state),
+            LogFetched: partial(receive_log_fetched, state),
+            LogAnswered: partial(receive_log_answered, state),
+            StateQuery: partial(receive_state_query, state),
+            StateFrame: partial(receive_state_frame, state),
+            StateDone: partial(receive_state_done, state),
+            StateGone: partial(receive_state_gone, state),
+            Identify: partial(receive_identity_of_broker, state),
+            Accepted: partial(receive_identity_answer, state),
+            Failed: partial(receive_identity_answer, state),
+        }
 
+    def answer(self, link: Link, message: Message, turn: Turn, data: bytes = b"") -> None:
+        """Do what a message on a ready link asks for, if its sender may ask for it; `data` is how it came."""
+        kind = type(message)
+        if link.role is Role.CLIENT and kind in self._of_clients:
+            self._from_client(link, message, turn)
+        elif kind in self._of_anybody:
+            self._of_anybody[kind](link, message, turn)
+        elif link.role is Role.BROKER and kind in self._of_brokers:
+            self._from_broker(link, message, turn, data)
+        elif kind in self._of_clients:
+            raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+        elif kind in self._of_brokers:
+            raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
+        else:
+            raise OutOfTurn(
+                f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way"
+            )
 
-def _from_client(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
-    """Answer a client; what is wrong with one request is said in the answer to it."""
-    before, said = state.authoriser.meter.used, turn.mark()
-    try:
-        if type(message) not in _FREE:
-            state.quota.spend(link.peer, turn.now, requests=_price(link, message))
-        if link.statements:
-            _receive_held_before(state, link, message, turn)
-        _OF_CLIENTS[type(message)](state, link, message, turn)
-    except ProtocolViolation:
-        raise
-    except MaiaError as problem:
-        turn.drop(said)
-        forget_frames(problem)
-        asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
-        _refuse(state, link, message, problem, asked, turn)
-        turn.refused(problem, link.peer, link=link.id, **asked)
-    finally:
-        work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
-        if work > 0:
-            state.quota.owe(link.peer, turn.now, work // _WORK_FOR_A_REQUEST)
+    def _from_broker(self, link: Link, message: Message, turn: Turn, data: bytes) -> None:
+        """Hear what another broker says; one that causes more work than its share is read later (A87)."""
+        state = self._state
+        if not state.routes.is_current(link.id):
+            return  # a second link to the same broker may still carry what was said before it had to go
+        kind, size = type(message), len(data)
+        if isinstance(message, Carried | Sealed | SealedWithPlaintext):
+            state.router.arriving(link, message)
+            state.streams.carry_one(link, message, turn, data)
+            return
+        if kind in KEPT:
+            check_share(state, link, size)
+        before = state.authoriser.meter.used
+        if kind in _FRAMES:
+            self._of_brokers[kind](link, message, turn)
+            return
+        try:
+            self._of_brokers[kind](link, message, turn)
+        finally:  # who is cut off for it has caused it all the same, and may come back
+            work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
+            state.broker_quota.owe(link.peer, turn.now, work)
+        read_later(state, link, turn)
+
+    def _from_client(self, link: Link, message: Message, turn: Turn) -> None:
+        """Answer a client; what is wrong with one request is said in the answer to it."""
+        state = self._state
+        before, said = state.authoriser.meter.used, turn.mark()
+        try:
+            if type(message) not in _FREE:
+                state.quota.spend(link.peer, turn.now, requests=_price(link, message))
+            if link.statements:
+                _receive_held_before(state, link, message, turn)
+            self._of_clients[type(message)](link, message, turn)
+        except ProtocolViolation:
+            raise
+        except MaiaError as problem:
+            turn.drop(said)
+            forget_frames(problem)
+            asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
+            _refuse(state, link, message, problem, asked, turn)
+            turn.refused(problem, link.peer, link=link.id, **asked)
+        finally:
+            work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
+            if work > 0:
+                state.quota.owe(link.peer, turn.now, work // _WORK_FOR_A_REQUEST)
 
 
 def _price(link: Link, message: Message) -> int:
@@ -316,26 +362,6 @@ def _send_type(state: BrokerState, link: Link, message: TypeQuery, turn: Turn) -
     turn.send(link.id, TypeReply(message.id, told[::-1]))
 
 
-_OF_ANYBODY: Final[Mapping[type, Handler]] = {TypeQuery: _send_type}
-
-_OF_CLIENTS: Final[Mapping[type, Handler]] = {
-    Advertise: advertise,
-    Subscribe: subscribe,
-    SubscribeDurable: subscribe,
-    Seen: receive_seen,
-    ForgetDurable: forget_durable,
-    Unadvertise: unadvertise,
-    Unsubscribe: unsubscribe,
-    RenewAll: renew_all,
-    Show: show,
-    Identify: receive_identity,
-    Vouched: hear_vouched,
-    AskState: ask_state,
-    Publish: publish,
-    PublishSigned: publish,
-    PublishTo: publish,
-}
-
 _WORK_OF_A_REQUEST: Final = 1024
 """Steps that a request may cost when its certificates are met for the first time: its own price pays them."""
 _WORK_FOR_A_REQUEST: Final = 256
@@ -346,26 +372,3 @@ _FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
 
 _FRAMES: Final = frozenset({StateFrame, LogFetched})
 """What publishers said: brokers carry it as fast as it comes."""
-
-_OF_BROKERS: Final[Mapping[type, Handler]] = {
-    Carried: carry,
-    CarriedWithAuthor: carry,
-    Sealed: carry,
-    SealedWithAuthor: carry,
-    SealedWithPlaintext: carry,
-    SealedRights: receive_rights,
-    SealedDoubted: receive_doubted,
-    SpillReport: receive_spill_report,
-    SyncRoutes: receive_sync_routes,
-    RoutesSynced: receive_routes_synced,
-    FetchLog: receive_fetch_log,
-    LogFetched: receive_log_fetched,
-    LogAnswered: receive_log_answered,
-    StateQuery: receive_state_query,
-    StateFrame: receive_state_frame,
-    StateDone: receive_state_done,
-    StateGone: receive_state_gone,
-    Identify: receive_identity_of_broker,
-    Accepted: receive_identity_answer,
-    Failed: receive_identity_answer,
-}

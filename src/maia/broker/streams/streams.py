@@ -155,6 +155,19 @@ class Streams:
         run.contents = contents
         take(stream, run, turn)
 
+    def publish_one(self, link: Link, message: Publish, turn: Turn) -> None:
+        """Take on a publisher's frame that comes alone, or that waited."""
+        self.publish(link, (message,), (), turn)
+
+    def carry_one(
+        self, link: Link, message: Carried | Sealed | SealedWithPlaintext, turn: Turn, data: bytes = b""
+    ) -> None:
+        """Take on a neighbour's frame that comes alone; `data` is how it came."""
+        if isinstance(message, SealedWithPlaintext):
+            self.carry(link, (message.frame,), (), turn, message.contents)
+        else:
+            self.carry(link, (message,), (data,) if data else (), turn)
+
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""
         stream, opening = self._of_sealed(run.link, run.sealed[0].type_id, 0)
@@ -447,22 +460,3 @@ class Streams:
 def _one_by_one(run: Run, _turn: Turn) -> None:
     if run.count > 1:
         raise Apart
-
-
-def publish(state: BrokerState, link: Link, message: Publish, turn: Turn) -> None:
-    """Take on a publisher's frame that comes alone, or that waited."""
-    state.streams.publish(link, (message,), (), turn)
-
-
-def carry(
-    state: BrokerState,
-    link: Link,
-    message: Carried | Sealed | SealedWithPlaintext,
-    turn: Turn,
-    data: bytes = b"",
-) -> None:
-    """Take on a neighbour's frame that comes alone; `data` is how it came."""
-    if isinstance(message, SealedWithPlaintext):
-        state.streams.carry(link, (message.frame,), (), turn, message.contents)
-    else:
-        state.streams.carry(link, (message,), (data,) if data else (), turn)

@@ -72,6 +72,11 @@ def next_frame(subscription: Subscription) -> Delivered | None:
     return subscription._take_frame() if subscription._frames else None
 
 
+def is_full(subscription: Subscription) -> bool:
+    """Say whether so much waits that the client stops reading, and hears of no end either."""
+    return not subscription._has_room
+
+
 def call_on_arrival(subscription: Subscription, call: Callable[[], None] | None) -> None:
     """Have something called when a frame has arrived, or the end; `next_frame` has it."""
     subscription._on_arrival = call

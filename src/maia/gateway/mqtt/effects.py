@@ -30,8 +30,9 @@ class MqttLimits:
     in_flight_bytes: int = 256 << 10
     """How many bytes these have; one message, however long, may always be under way."""
     unread_bytes: int = 16 << 20
-    """Bytes of events that wait for one MQTT client or HTTP stream that does not read: beyond them messages
-    with QoS 0 are skipped, and subscriptions with QoS 1 or 2 and streams end, unless they are durable."""
+    """Bytes of events that wait for one MQTT client or HTTP stream that does not read: beyond them
+    subscriptions with QoS 1 or 2 and streams end, unless they are durable; with QoS 0, beyond a quarter of
+    them messages are skipped."""
     topic_aliases: int = 64
     subscriptions: int = 64
     groups: int = 64

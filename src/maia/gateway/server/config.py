@@ -102,6 +102,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """MQTT connections at one time."""
     connections_before_connect: Positive = 256
     """Of these, connections whose client has not proved who it is."""
+    connections_while_busy: Positive = 20
+    """New connections a second, over MQTT and HTTP, while the gateway is behind with its work; networks that
+    they come from take turns."""
     connections_per_account: Positive = 256
     """MQTT connections and HTTP calls of one account at one time."""
     sessions: Positive = 16_384

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from functools import partial
 from typing import Final
 
 from maia.credentials import Principal
@@ -18,6 +19,8 @@ from maia.gateway.mqtt.session import refused_connection
 from maia.gateway.server.driver import Driver
 from maia.gateway.server.gateway import BadClientId, Gateway
 from maia.gateway.server.shares import AccountQuota
+from maia.net.addresses import keep_little_unsent
+from maia.net.doorman import Doorman
 from maia.net.tls import WrongTransport, principal_of_leaf
 from maia.net.tls_stream import SocketStream, TlsStream, open_stream
 
@@ -48,9 +51,12 @@ class PlainStream(SocketStream):
             self._owner.data_received(sealed)
 
 
-async def accept_clients(gateway: Gateway, listening: socket.socket, context: ssl.SSLContext | None) -> None:
+async def accept_clients(
+    gateway: Gateway, listening: socket.socket, context: ssl.SSLContext | None, doorman: Doorman
+) -> None:
     """Accept connections until cancelled; with TLS, if there is a context."""
     loop = asyncio.get_running_loop()
+    keep_little_unsent(listening)
     with listening:
         while True:
             try:
@@ -58,7 +64,8 @@ async def accept_clients(gateway: Gateway, listening: socket.socket, context: ss
             except OSError:  # no file descriptors left, for instance: others may close some
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
             else:
-                Connection(gateway, accepted, context, str(where[0]))
+                address = str(where[0])
+                doorman.take(accepted, address, partial(Connection, gateway, accepted, context, address))
 
 
 class Connection:

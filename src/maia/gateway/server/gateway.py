@@ -304,20 +304,24 @@ class Gateway:
         driver.let_go(forget=True)
 
     def keep(self, driver: Driver) -> None:
-        """Write a lasting session to disk, so that a gateway that was killed goes on with it."""
+        """Write a lasting session to disk, so that a gateway that was killed goes on with it.
+
+        Of a session without durable subscriptions nothing would be left, and nothing is written: clients that
+        come and go do not keep the others waiting for the disk (A116).
+        """
         session = driver.session
-        kept = _KeptSession(
-            driver.account,
-            session.client_id,
-            None if session.ends_at is None else int(session.ends_at),
-            {
-                one.filter: (one.granted, one.identifier)
-                for one in session.subscriptions.values()
-                if one.is_durable
-            },
-        )
         self.shares.keep(driver.account, session.client_id, session.ends_at)
+        durable = {
+            one.filter: (one.granted, one.identifier)
+            for one in session.subscriptions.values()
+            if one.is_durable
+        }
         path = self._file((driver.account, session.client_id))
+        if not durable:
+            path.unlink(missing_ok=True)
+            return
+        ends_at = None if session.ends_at is None else int(session.ends_at)
+        kept = _KeptSession(driver.account, session.client_id, ends_at, durable)
         beside = path.with_suffix(".new")
         with create_private(beside) as file:
             file.write(msgspec.json.encode(kept))

@@ -18,6 +18,7 @@ from maia.gateway.server.connections import accept_clients
 from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.upstream import Upstream
 from maia.net.addresses import bind
+from maia.net.doorman import Doorman
 from maia.net.observer import Records
 from maia.net.process import own_folder, until_told_to_stop, watched
 from maia.net.status_endpoint import StatusSource, answering
@@ -54,6 +55,8 @@ async def serve(
         stack.enter_context(own_folder(config.data))
         gateway = Gateway(prepared, telemetry)
         stack.push_async_callback(gateway.stop)
+        doorman = Doorman(config.connections_while_busy)
+        stack.callback(doorman.stop)
         http, address, door = None, "", None
         if config.http_listen is not None:
             from maia.gateway.server.http.application import HttpDoor
@@ -62,13 +65,17 @@ async def serve(
             door = HttpDoor(prepared, telemetry)
             http = await stack.enter_async_context(
                 listening(
-                    door.application(), context, config.http_listen, connections=config.http_connections
+                    door.application(),
+                    context,
+                    config.http_listen,
+                    connections=config.http_connections,
+                    doorman=doorman,
                 )
             )
             stack.push_async_callback(door.stop)  # before the listener waits for its streams to end
         if mqtt:
             taken, address = bind(config.listen)
-            accepting = asyncio.create_task(accept_clients(gateway, taken, context))
+            accepting = asyncio.create_task(accept_clients(gateway, taken, context, doorman))
             stack.callback(accepting.cancel)
         if door is None:  # what HTTP connections leave behind is not counted
             stack.enter_context(watched(lambda: (gateway.connections, gateway.ended)))

@@ -45,9 +45,9 @@ class Unread:
         if self.beside is not None:
             self.beside.add(size)
 
-    def problem(self) -> SlowReader | None:
-        """Return what is wrong if too many wait."""
-        if self.bytes > self.most:
+    def problem(self, *, share: int = 1) -> SlowReader | None:
+        """Return what is wrong if too many wait; of what one reader may have, this part counts."""
+        if self.bytes > self.most // share:
             return SlowReader(f"{self.bytes} bytes wait for a client that does not read them")
         if self.beside is not None and self.beside.bytes > self.beside.most:
             return SlowReader(f"{self.beside.bytes} bytes wait for clients of this account")

@@ -20,7 +20,7 @@ import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.client import Delivered
-from maia.client.api.by_frame import call_on_arrival, call_on_waiting, next_frame, stream_of
+from maia.client.api.by_frame import call_on_arrival, call_on_waiting, is_full, next_frame, stream_of
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
@@ -31,14 +31,18 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, Subscribed
 from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
-from maia.gateway.server.shares import Unread
+from maia.gateway.server.shares import SlowReader, Unread
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
-from maia.predicates import Predicate
+from maia.predicates import NEVER, Predicate
 from maia.types import SignedDefinition
 
 _EVENTS_AT_A_TIME: Final = 4096
 _CLOSE_S: Final = 5.0
 _LOOK_S: Final = 1.0
+_SKIPPED_FROM: Final = 4
+"""Messages with QoS 0 are skipped from this part of the bytes on that end a subscription with another."""
+_PAUSE_S: Final = 1.0
+"""How long a subscription is taken back at least whose reader does not read."""
 _PART_BYTES: Final = 256 << 10
 """How much is handed to a reader before it is asked whether it has room for more."""
 
@@ -137,6 +141,7 @@ class _Served:
 
     number: int
     subscribed: Subscribed
+    interest: Interest
     row: Row
     receiver: Receiver
     subscription: Subscription
@@ -154,6 +159,8 @@ class _Served:
     """How many more of them were handed to the session before a reconnection."""
     is_over: bool = False
     """True once it was ended here, for a reader that does not read."""
+    is_paused: bool = False
+    """True while it is taken back at the broker, until its reader reads again."""
 
 
 class Upstream:
@@ -298,7 +305,7 @@ class Upstream:
     ) -> tuple[MaiaError | None, ...]:
         """Subscribe to everything that a filter wants; return what was refused, interest by interest."""
         problems: list[MaiaError | None] = []
-        self._served[number] = []
+        opened = self._served[number] = []
         for interest in subscribed.interests:
             row = self._settings.table.rows[interest.row]
             name = (
@@ -320,14 +327,20 @@ class Upstream:
                 problems.append(problem)
                 continue
             problems.append(None)
+            if self._served.get(number) is not opened:  # its client has gone, or taken it back meanwhile
+                with suppress(MaiaError):
+                    await subscription.unsubscribe()
+                continue
             subscription.acknowledges_itself = False
             if progress is not None:
                 progress.subscription = subscription
             names = tuple((one.name, one.uid) for one in subscription.event_type.attributes)
             only = row.only_topic
             is_admitted = only is not None and matches(subscribed.levels, only.split("/"))
-            served = _Served(number, subscribed, row, receiver, subscription, names, is_admitted, progress)
-            self._served[number].append(served)
+            served = _Served(
+                number, subscribed, interest, row, receiver, subscription, names, is_admitted, progress
+            )
+            opened.append(served)
             self._spawn(number, self._serve(served, is_state=asks_state and name is None))
             if asks_state and name is not None:
                 self.query_state(number, subscribed, receiver)
@@ -444,23 +457,57 @@ class Upstream:
         served.is_handing_on = False
         self._hand_on(served)
 
-    @staticmethod
-    def _shed(served: _Served) -> None:
+    def _shed(self, served: _Served) -> None:
         """Let go of what waits for a reader that does not read, if it is too much or the right has ended.
 
-        What is durable stays otherwise: its broker sends `limits.durable_bytes_under_way` and no more.
+        What is durable stays otherwise: its broker sends `limits.durable_bytes_under_way` and no more. What
+        would be skipped (QoS 0) is not asked for until the reader reads again: it would be sent, decrypted
+        and decoded in vain, and others would have to wait for that (A116).
         """
         receiver, ended = served.receiver, served.subscription.problem
         problem = ended if ended is not None and not isinstance(ended, ClientClosed) else None
         if problem is None and served.progress is None:
-            problem = receiver.unread.problem()
+            problem = receiver.unread.problem(share=1 if served.subscribed.granted else _SKIPPED_FROM)
+            if problem is None and is_full(served.subscription):
+                problem = SlowReader(f"{served.subscription.waiting} events wait for a client")
         if problem is None and not served.is_over:
             return
         while (skipped := next_frame(served.subscription)) is not None:
             receiver.skipped(skipped.frame.rows)
-        if problem is not None and not served.is_over and (served.subscribed.granted or problem is ended):
+        if problem is None or served.is_over:
+            return
+        if served.subscribed.granted or problem is ended:
             served.is_over = True
             receiver.ended(served.number, problem)
+        elif not served.is_paused:
+            served.is_paused = True
+            self._spawn(served.number, self._pause(served))
+
+    async def _pause(self, served: _Served) -> None:
+        """Ask for no event until the reader reads, and for a moment at least; its right stays watched."""
+        try:
+            await self._ask_anew(served, NEVER)
+            await asyncio.sleep(_PAUSE_S)
+            await served.receiver.until_room()
+            await self._ask_anew(served, served.interest.predicate)
+        except MaiaError as problem:
+            served.receiver.ended(served.number, problem)
+        served.is_paused = False
+
+    async def _ask_anew(self, served: _Served, predicate: Predicate) -> None:
+        """Put a subscription with another filter in the place of this one; what waits in it is skipped."""
+        left = served.subscription
+        served.subscription = await self.subscribe(served.row, predicate, durable=None, state=False)
+        served.subscription.acknowledges_itself = False
+        call_on_waiting(served.subscription, served.receiver.unread.add)
+        call_on_arrival(served.subscription, partial(self._hand_on, served))
+        call_on_arrival(left, None)
+        with suppress(MaiaError):
+            await left.unsubscribe()
+        while (skipped := next_frame(left)) is not None:
+            served.receiver.skipped(skipped.frame.rows)
+        call_on_waiting(left, None)
+        self._hand_on(served)
 
     def _begin(self, served: _Served, delivered: Delivered) -> _Frame:
         frame, progress, position = delivered.frame, served.progress, delivered.position
