@@ -53,8 +53,6 @@ _HOLE: Final = "a publisher's numbers leave something out: its broker refused it
 class CatchUp:
     """The rounds in which a recording broker compares its log with those of others."""
 
-    __slots__ = ("_blinded", "_durable", "_log", "_random", "_requests", "_router", "_timers")
-
     def __init__(
         self,
         log: Recording,
@@ -70,7 +68,16 @@ class CatchUp:
         self._log, self._durable, self._requests = log, durable, requests
         self._router, self._blinded, self._timers, self._random = router, blinded, timers, random
 
+    @property
+    def is_changed(self) -> bool:
+        """Say whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
+        return self._log.is_changed
+
     # ------------------------------------------------------------ what arrives by itself
+
+    def records(self, type_id: bytes) -> bool:
+        """Say whether what arrives of a type is recorded."""
+        return self._log.records(type_id)
 
     def record_arrived(self, frame: Recorded, turn: Turn) -> None:
         """Record a frame that came from another broker, behind what was missed before it."""

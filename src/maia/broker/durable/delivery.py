@@ -31,7 +31,6 @@ from maia.broker.refusals import (
     LogGap,
     LogRemoved,
     LogUnreadable,
-    NotRecorded,
     TooManyCursors,
 )
 from maia.broker.sessions.links import Link, Subscription
@@ -43,7 +42,6 @@ from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import Instant, seconds_after
-from maia.wire import messages
 from maia.wire.codec import encode_known, sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import DeliverLogged, DeliverLoggedWithAuthor, Missed, SubscribeDurable
@@ -60,22 +58,6 @@ class PutOnRecord(Protocol):
 
 class DurableSubscriptions:
     """The cursors of one broker, and how they are served."""
-
-    __slots__ = (
-        "_attached",
-        "_audiences",
-        "_cursors",
-        "_frames",
-        "_identities",
-        "_limits",
-        "_links",
-        "_log",
-        "_put_on_record",
-        "_random",
-        "_reads",
-        "_tally",
-        "_timers",
-    )
 
     def __init__(
         self,
@@ -104,8 +86,6 @@ class DurableSubscriptions:
     def cursor_for(self, link: Link, message: SubscribeDurable, type_id: bytes, turn: Turn) -> Cursor:
         """Return the cursor that a permitted request names, a new one at the end of the log if there is none."""
         log, limits, name = self._log, self._limits, (link.peer.key, message.name)
-        if not log.records(type_id):
-            raise not_recorded()
         known = self._cursors.get(name)
         seen = None if known is None or message.seen is None else known.opened(message.seen)
         if message.seen is not None and (seen is None or seen > log.upto):
@@ -132,6 +112,10 @@ class DurableSubscriptions:
         del self._cursors[cursor.owner, cursor.name]
         turn.keep(cursor.forgotten())
 
+    def records(self, type_id: bytes) -> bool:
+        """Say whether there is something to be served of a type."""
+        return self._log.records(type_id)
+
     def types(self) -> set[bytes]:
         """Return the types that cursors are of."""
         return {cursor.type_id for cursor in self._cursors.values()}
@@ -157,9 +141,10 @@ class DurableSubscriptions:
                 turn.add(cursor.kept())
 
     def status(self) -> dict[str, object]:
-        """Return how many there are, and how far behind."""
+        """Return what an operator asks for: how far the log is, and how far behind they are."""
         cursors = self._cursors.values()
         return {
+            **self._log.status(),
             "cursors": len(cursors),
             "cursors_attached": sum(cursor.is_attached for cursor in cursors),
             "farthest_behind": max((max(0, self._log.upto - cursor.seen) for cursor in cursors), default=0),
@@ -167,8 +152,9 @@ class DurableSubscriptions:
 
     # ------------------------------------------------------------ what happens
 
-    def receive_recorded(self, turn: Turn) -> None:
-        """Let durable subscriptions have what is safe now."""
+    def receive_recorded(self, upto: int, turn: Turn) -> None:
+        """Answer publishers whose frames are safe now, and let durable subscriptions have these."""
+        self._log.made_safe(upto, turn)
         for cursor in self._cursors.values():
             self.advance(cursor, turn)
 
@@ -194,15 +180,18 @@ class DurableSubscriptions:
             # What waits is tried again in a while; to read it again at once would never end.
             self.advance(cursor, turn)
 
-    def receive_seen(self, link: Link, message: messages.Seen, turn: Turn) -> None:
+    def acknowledge(self, cursor: Cursor, sealed: bytes, turn: Turn) -> None:
         """Move a cursor up to what its owner has had, and deliver what there is room for now."""
-        entry = link.subscriptions.get(message.ref)
-        if entry is None or entry.cursor is None:
-            return  # it has ended meanwhile, or has none to move
-        position = entry.cursor.opened(message.position)
-        if position is not None and entry.cursor.acknowledge(position):
-            turn.keep(entry.cursor.kept())
-        self.advance(entry.cursor, turn)
+        position = cursor.opened(sealed)
+        if position is not None and cursor.acknowledge(position):
+            turn.keep(cursor.kept())
+        self.advance(cursor, turn)
+
+    def go_on(self, cursor: Cursor, holder: tuple[LinkId, int], seen: bytes | None, turn: Turn) -> None:
+        """Let the owner of a cursor go on where it was."""
+        if cursor.holder != holder:
+            cursor.attach(holder, arrived=None if seen is None else cursor.opened(seen))
+        self.advance(cursor, turn)
 
     def note_gap(self, type_id: bytes, problem: MaiaError, turn: Turn) -> None:
         """Have every subscription of a type get a gap notice where the log is now."""
@@ -308,7 +297,9 @@ class DurableSubscriptions:
         """Send what the owner's View of now shows of a frame; return why it misses something, if it does."""
         transit = found.transit
         unseen = unseen_by(cursor.rows, transit)
-        is_late = not cursor.order.admit(transit.publisher.key, transit.stream, transit.sequence, found.signer)
+        is_late = not cursor.order.admit(
+            transit.publisher.key, transit.stream, transit.sequence, found.signer
+        )
         if is_late:
             turn.count("maia_late_frames_total")
         if not self._identities.admits(transit.requires, entry.link, turn.now):
@@ -336,10 +327,6 @@ class DurableSubscriptions:
         self._tally.rows += seen.rows
         turn.send_bytes(entry.link, data)
         return None
-
-
-def not_recorded() -> NotRecorded:
-    return NotRecorded("this broker does not record the type, so nothing of it could be delivered later")
 
 
 def _tell_gaps_before(entry: Subscription, cursor: Cursor, position: int, turn: Turn) -> None:

@@ -2,37 +2,51 @@
 
 `FetchLog` goes where interests go, from broker to broker, whether these record or not. Each one
 that records the type answers with frames of its log as they travelled, as far as the asker's
-interest in them is registered on the link (`wanted.py`). Answers come back as frames come: from
+interest in them is registered on the link: what a right of today does not open is not sent (A109). Answers come back as frames come: from
 expected sources, proved, and each once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from maia.bounded_map import BoundedMap
+from maia.broker.access.known_types import KnownTypes
 from maia.broker.durable.progress import Asker, FetchRequest, StreamKey, identity_of
 from maia.broker.durable.recorded_frames import RecordedFrames
 from maia.broker.durable.recording import OWN_LINK, Recording
-from maia.broker.durable.wanted import WantedBehind
 from maia.broker.publication.authors import check_signature
 from maia.broker.publication.retained import book_keys
-from maia.broker.publication.transit import Transit
+from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import FrameUnasked, PlainOfSealed, SealedTooWeakly
+from maia.broker.routing.outbox import Proof
+from maia.broker.routing.proofs import Proved
 from maia.broker.routing.router import Router
+from maia.broker.routing.routes import Routes
 from maia.broker.sealed.blinded import BlindedIds
 from maia.broker.sessions.links import Link
 from maia.broker.timers import FetchMissed, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
-from maia.errors import BrokenCredential, ProtocolViolation
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant, seconds_after
+from maia.predicates import ALWAYS, Predicate, verdict
 from maia.sessions.admission import RequestQuota
 from maia.types import TransitKindMismatch
-from maia.wire.codec import decode, decode_recorded, encode
+from maia.wire.codec import decode, decode_recorded, encode, encode_known
 from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
-from maia.wire.messages import Carried, FetchLog, LogAnswered, LogFetched, LogPlace, Recorded, RecordedRun, Sealed
+from maia.wire.messages import (
+    Carried,
+    FetchLog,
+    LogAnswered,
+    LogFetched,
+    LogPlace,
+    Recorded,
+    RecordedRun,
+    Sealed,
+    Unblinded,
+)
 
 ANSWERED_WITHIN_S: Final = 5.0
 PAGE_BYTES: Final = 1 << 20
@@ -42,6 +56,7 @@ _ANSWER_BYTES_MAX: Final = 32 << 20
 _READ_FRAMES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _REQUESTS_OF_A_LINK: Final = 1024
+_INTERESTS_MAX: Final = 256
 _KNOWN_MAX: Final = 4096
 _PUBLISHED_REMEMBERED: Final = 4096
 
@@ -52,26 +67,60 @@ class NotFetched(ProtocolViolation):
     code = "PROTOCOL-CATCH-UP"
 
 
+class WantedBehind:
+    """The interests behind neighbours, for those who ask for the past."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        types: KnownTypes,
+        *,
+        prove: Callable[[bytes, Proof, Predicate, Instant], Proved],
+    ) -> None:
+        """`prove` returns the part of an interest that its proof entitles to, or raises what is wrong."""
+        self._routes, self._types, self._prove = routes, types, prove
+
+    def interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[Predicate] | None:
+        """Return what is wanted of a type behind a link, as far as it is proved at this moment; None for nothing.
+
+        Sealed frames are for whoever has their keys, so an interest in these is not limited.
+        """
+        book, link_to = self._routes.book, self._routes.link_to
+        plain, sealed = book_keys(type_id)
+        found: list[Predicate] = []
+        hops = [hop for hop in book.hops(plain) if link_to(hop) == link]
+        entries = [entry for hop in hops for entry in book.entries(hop, plain)]
+        for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
+            wanted = entry.predicate
+            if isinstance(entry.baggage, Proof):
+                try:
+                    wanted = self._prove(type_id, entry.baggage, wanted, now).filter
+                except MaiaError:
+                    continue  # its right has ended, and the neighbour has not taken it back yet (A109)
+            found.append(wanted)
+            if wanted == ALWAYS:
+                break
+        if any(book.wanted(hop, sealed) for hop in book.hops(sealed) if link_to(hop) == link):
+            found.append(ALWAYS)
+        return found or None
+
+    def admitted(self, frame: Recorded, interests: Sequence[Predicate]) -> tuple[bytes | None, bool]:
+        """Return what interests admit of a frame, as it travels, None for nothing; and whether it is less."""
+        if isinstance(frame, Sealed):
+            return (None, True) if isinstance(frame, Unblinded) else (encode_known(frame), False)
+        if self._types.sealing(frame.type_id) is not None:
+            return None, True
+        if ALWAYS in interests:
+            return encode_known(frame), False
+        transit = from_carried(frame, {})
+        events = enumerate(transit.matched.events())
+        rows = [row for row, event in events if any(verdict(one, event) is True for one in interests)]
+        data = encode_known(transit.cut(rows).as_carried()) if rows else None
+        return data, len(rows) < transit.frame.rows
+
+
 class LogRequests:
     """The requests that are under way, this broker's own and those of its neighbours."""
-
-    __slots__ = (
-        "_blinded",
-        "_catch_up_s",
-        "_frames",
-        "_key",
-        "_known",
-        "_links",
-        "_log",
-        "_passed_on",
-        "_published",
-        "_quota",
-        "_reads",
-        "_requests",
-        "_router",
-        "_timers",
-        "_wanted",
-    )
 
     def __init__(
         self,

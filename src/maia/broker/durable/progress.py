@@ -104,7 +104,9 @@ class Round:
 
     def lacks_rest_of(self, frame: Recorded, progress: Progress) -> bool:
         """Say whether a broker with more of a frame has not answered: all of a sealed one is at its signer."""
-        is_answered = frame.signer in self.request.places if isinstance(frame, Sealed) else not self.is_refused
+        is_answered = (
+            frame.signer in self.request.places if isinstance(frame, Sealed) else not self.is_refused
+        )
         return not is_answered and progress.lacks_rest_of(frame)
 
 
@@ -176,7 +178,9 @@ class Progress:
 
     def hold(self, frame: Recorded, now: Instant, bytes_max: int) -> bool:
         """Hold a frame, if there is room."""
-        size = 256 + sum(len(one.sealed if isinstance(one, SealedColumn) else one.data) for one in frame.columns)
+        size = 256 + sum(
+            len(one.sealed if isinstance(one, SealedColumn) else one.data) for one in frame.columns
+        )
         self.is_over = self.is_over or self.held_bytes + size > bytes_max
         if not self.is_over:
             self.held.append(frame)

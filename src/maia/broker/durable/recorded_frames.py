@@ -58,8 +58,6 @@ Outcome: TypeAlias = Readable | Awaited | MaiaError
 class RecordedFrames:
     """The reader of frames that were recorded."""
 
-    __slots__ = ("_keys", "_learn", "_log", "_seals", "_types", "_writers")
-
     def __init__(
         self,
         types: KnownTypes,
@@ -115,14 +113,18 @@ class RecordedFrames:
         if found is not None:
             return found
         if self._keys.awaits_past(type_id, epoch):
-            return Awaited(epoch, LogKeysGone("its keys are not held any more, and their manager does not answer"))
+            return Awaited(
+                epoch, LogKeysGone("its keys are not held any more, and their manager does not answer")
+            )
         past, recorded_at = self._keys.member.past.opening(type_id, epoch), int(at)
         if self._log is not None and self._log.was_fetched(logged.position):
             # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
             recorded_at = min(recorded_at, frame.published_at)
         if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
             found = self._read(frame, past.keys, logged)
-        return found or LogKeysGone("the keys of the time at which it was published are not to be had any more")
+        return found or LogKeysGone(
+            "the keys of the time at which it was published are not to be had any more"
+        )
 
     def _read(self, frame: Sealed, keys: EpochKeys, logged: Logged) -> Outcome | None:
         """Open a frame and prove it; None if these keys open nothing of it."""

@@ -44,16 +44,6 @@ from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
 from maia.wire.messages import Recorded, Sealed, Unblinded
 
-__all__ = [
-    "KEPT_POSITION",
-    "NO_LOG",
-    "OWN_LINK",
-    "LogAtStart",
-    "Recording",
-    "first_to_reread",
-    "new_recording",
-]
-
 KEPT_POSITION: Final = "log-position"
 OWN_LINK: Final = LinkId(-2)
 """In place of a client's link: this broker's own subscriptions to what it records."""
