@@ -23,7 +23,7 @@ from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.impairment import log_full, warn_of_impairments
 from maia.broker.durable.catch_up import CatchUp
 from maia.broker.durable.delivery import DurableSubscriptions
-from maia.broker.durable.log_requests import LogRequests, WantedBehind
+from maia.broker.durable.log_requests import LogRequests
 from maia.broker.durable.recorded_frames import RecordedFrames
 from maia.broker.durable.recording import NO_LOG, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
@@ -102,50 +102,49 @@ def new_router(state: BrokerState) -> Router:
 
 def open_log(state: BrokerState) -> None:
     """Make the owners of the event log, as far as a broker keeps one, and of what others ask of theirs."""
-    log = state.recording = new_recording(state.principal, state.settings, state.types)
-    state.recorded_frames = frames = RecordedFrames(
-        state.types,
-        state.seals,
-        state.keys,
-        state.writers,
-        learn=partial(learn_what_is_at_hand, state),
-        log=log,
+    settings, timers = state.settings, state.timers
+    log = state.recording = new_recording(state.principal, settings, state.types)
+    state.recorded_frames = RecordedFrames(
+        state.types, state.seals, state.keys, state.writers, partial(learn_what_is_at_hand, state), log
     )
     state.log_requests = LogRequests(
-        state.principal.key,
-        log,
-        frames,
-        WantedBehind(state.routes, state.types, prove=partial(proved_filter, state)),
+        key=state.principal.key,
+        log=log,
+        frames=state.recorded_frames,
         router=state.router,
+        routes=state.routes,
+        prove=partial(proved_filter, state),
+        types=state.types,
         blinded=state.blinded,
         links=state.links,
         quota=state.broker_quota,
-        timers=state.timers,
-        catch_up_s=state.settings.limits.catch_up_s,
+        timers=timers,
+        catch_up_s=settings.limits.catch_up_s,
     )
-    if log is not None:
-        state.durable = DurableSubscriptions(
-            log,
-            frames,
-            links=state.links,
-            audiences=state.audiences,
-            identities=state.identities,
-            attached=state.attached,
-            put_on_record=partial(put_on_record, state),
-            tally=state.delivered,
-            limits=state.settings.limits,
-            timers=state.timers,
-            random=state.random,
-        )
-        state.catch_up = CatchUp(
-            log,
-            state.durable,
-            state.log_requests,
-            router=state.router,
-            blinded=state.blinded,
-            timers=state.timers,
-            random=state.random,
-        )
+    if log is None:
+        return
+    state.durable = DurableSubscriptions(
+        log=log,
+        frames=state.recorded_frames,
+        links=state.links,
+        audiences=state.audiences,
+        identities=state.identities,
+        attached=state.attached,
+        put_on_record=partial(put_on_record, state),
+        tally=state.delivered,
+        limits=settings.limits,
+        timers=timers,
+        random=state.random,
+    )
+    state.catch_up = CatchUp(
+        log=log,
+        durable=state.durable,
+        requests=state.log_requests,
+        router=state.router,
+        blinded=state.blinded,
+        timers=timers,
+        random=state.random,
+    )
 
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}

@@ -121,7 +121,7 @@ def run_expired_timers(state: BrokerState, turn: Turn) -> None:
         _run(state, timer, turn)
 
 
-def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:
+def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:  # noqa: PLR0912 - a case for each
     match timer:
         case Upkeep():
             _do_upkeep(state, turn)
@@ -134,9 +134,9 @@ def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:
         case SyncOverdue():
             end_overdue_syncs(state, turn)
         case FetchMissed():
-            state.log_requests.forget_overdue(turn.now)
+            state.log_requests.forget_overdue(turn)
             if state.catch_up is not None:
-                state.catch_up.look_at_rounds(turn)
+                state.catch_up.begin_due(turn)
         case AnnounceWaiting():
             announce_waiting(state, turn)
         case MergeAnnounced():

@@ -12,19 +12,14 @@ See `docs/decisions/catching-up.md`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from maia.broker.durable.delivery import DurableSubscriptions
 from maia.broker.durable.log_requests import LogRequests
-from maia.broker.durable.progress import (
-    PLACES_MAX,
-    FetchRequest,
-    Progress,
-    Round,
-    StreamKey,
-    identity_of,
-)
+from maia.broker.durable.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamKey, identity_of
 from maia.broker.durable.recording import Recording
 from maia.broker.refusals import LogGap, LogNotFetched
 from maia.broker.routing.router import Router
@@ -50,38 +45,32 @@ _BLINDED: Final = "this broker was cut off, and events of a blinded type are not
 _HOLE: Final = "a publisher's numbers leave something out: its broker refused it, or it was lost on the way"
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class CatchUp:
     """The rounds in which a recording broker compares its log with those of others."""
 
-    def __init__(
-        self,
-        log: Recording,
-        durable: DurableSubscriptions,
-        requests: LogRequests,
-        *,
-        router: Router,
-        blinded: BlindedIds,
-        timers: TimerWheel,
-        random: Callable[[int], bytes],
-    ) -> None:
-        """Begin with no round."""
-        self._log, self._durable, self._requests = log, durable, requests
-        self._router, self._blinded, self._timers, self._random = router, blinded, timers, random
+    log: Recording
+    durable: DurableSubscriptions
+    requests: LogRequests
+    router: Router
+    blinded: BlindedIds
+    timers: TimerWheel
+    random: Callable[[int], bytes]
 
     @property
     def is_changed(self) -> bool:
         """Say whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
-        return self._log.is_changed
+        return self.log.is_changed
 
     # ------------------------------------------------------------ what arrives by itself
 
     def records(self, type_id: bytes) -> bool:
         """Say whether what arrives of a type is recorded."""
-        return self._log.records(type_id)
+        return self.log.records(type_id)
 
     def record_arrived(self, frame: Recorded, turn: Turn) -> None:
         """Record a frame that came from another broker, behind what was missed before it."""
-        log, type_id = self._log, frame.type_id
+        log, type_id = self.log, frame.type_id
         if not log.records(type_id):
             return
         progress = log.progress_of(type_id, turn.now)
@@ -101,8 +90,8 @@ class CatchUp:
         A broker that was cut off carries for others before it is sent all that it wants itself.
         """
         if isinstance(frame, Sealed) and progress.lacks_rest_of(frame):
-            return progress.is_cut or self._log.takes_all(frame.type_id)
-        return progress.follows_gap(frame) and self._log.takes_all(frame.type_id)
+            return progress.is_cut or self.log.takes_all(frame.type_id)
+        return progress.follows_gap(frame) and self.log.takes_all(frame.type_id)
 
     def _look_for_gap(self, type_id: bytes, progress: Progress, turn: Turn) -> None:
         """Look for what is missing before a frame, unless that was in vain a moment ago."""
@@ -115,54 +104,51 @@ class CatchUp:
 
     def _record(self, progress: Progress, frame: Recorded, turn: Turn, *, is_less: bool = False) -> bool:
         """Record a frame, and take note of what is missing before it or, if so, in it."""
-        if (is_less or progress.leaves_hole(frame)) and self._log.takes_all(frame.type_id):
+        if (is_less or progress.leaves_hole(frame)) and self.log.takes_all(frame.type_id):
             progress.has_hole = True
-        return self._log.record(frame, turn)
+        return self.log.record(frame, turn)
 
     # ------------------------------------------------------------ rounds
 
     def follow(self, turn: Turn) -> None:
         """Begin the rounds that there is a new reason for, and send new gap notices."""
-        log = self._log
+        log = self.log
         fresh, log.fresh = log.fresh, set()
         for type_id in sorted(fresh & self._of_interest()):
             self._begin(type_id, turn, is_fresh=True)
         log.is_changed = False
-        self._durable.tell_gaps(turn)
+        self.durable.tell_gaps(turn)
 
     def ask_again_behind(self, link: LinkId) -> None:
         """Take note of a neighbour to which interests spread without being sent one by one."""
         for type_id in self._of_interest():
-            self._log.interest_sent(type_id, link)
+            self.log.interest_sent(type_id, link)
 
-    def look_at_rounds(self, turn: Turn) -> None:
-        """Give up what was not answered in time, and begin the rounds that are due."""
+    def begin_due(self, turn: Turn) -> None:
+        """Begin the rounds that are due."""
         of_interest = self._of_interest()
-        for type_id, progress in list(self._log.progress.items()):
-            under_way, next_at = progress.round, progress.next_at
-            if under_way is None:
-                if next_at is not None and next_at <= turn.now and type_id in of_interest:
-                    self._begin(type_id, turn)
-            elif under_way.resumes_at is None and under_way.request.until <= turn.now:
-                self._requests.forget(under_way.request)
-                self.give_up(under_way.request, turn)
+        for type_id, progress in list(self.log.progress.items()):
+            at = progress.next_at
+            if progress.round is None and at is not None and at <= turn.now and type_id in of_interest:
+                self._begin(type_id, turn)
 
     def go_on(self, turn: Turn) -> None:
         """Ask for more once what was fetched is safe: the disk says how fast a broker catches up."""
-        for type_id, progress in self._log.progress.items():
+        for type_id, progress in self.log.progress.items():
             under_way = progress.round
-            if under_way is not None and under_way.resumes_at is not None:
-                if under_way.resumes_at <= self._log.upto:
-                    under_way.resumes_at = None
-                    under_way.request = self._ask(type_id, progress, turn)
-                    self._requests.answer_if_all_have(under_way.request, turn)
+            at = None if under_way is None else under_way.resumes_at
+            if under_way is not None and at is not None and at <= self.log.upto:
+                before, under_way.resumes_at = under_way.request, None
+                under_way.request = again = self._ask(type_id, progress, turn)
+                again.is_whole, again.is_refused = before.is_whole, before.is_refused
+                self.requests.answer_if_all_have(again, turn)
 
     def _of_interest(self) -> set[bytes]:
-        return self._log.own_types() | self._durable.types()
+        return self.log.own_types() | self.durable.types()
 
     def _begin(self, type_id: bytes, turn: Turn, *, is_fresh: bool = False) -> None:
         """Compare what is recorded of a type with the logs of the brokers that it comes from."""
-        log, now = self._log, turn.now
+        log, now = self.log, turn.now
         if not log.records(type_id):
             return
         is_new = type_id not in log.progress
@@ -174,30 +160,30 @@ class CatchUp:
             progress.round.is_repeated = True
             return
         progress.next_at = None
-        if self._blinded.is_blinded(type_id):
+        if self.blinded.is_blinded(type_id):
             # What travels in an envelope is not handed out again.
             was_cut, progress.is_cut = progress.is_cut, False
             if was_cut:
                 self._report_missed(type_id, LogNotFetched(_BLINDED), turn)
-        elif not self._requests.targets(type_id):
+        elif not self.requests.targets(type_id):
             self._record_held(type_id, progress, turn, is_patient=True)
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         else:
             progress.round = Round(self._ask(type_id, progress, turn))
-            if is_fresh and (wait_s := self._router.question_wait_s):
+            if is_fresh and (wait_s := self.router.question_wait_s):
                 # Where interests take a while to spread, those that do not know of it yet are asked again.
                 progress.round.again_at = seconds_after(now, wait_s)
 
     def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
         places = list(progress.places.values())[-PLACES_MAX:]
-        message = FetchLog(self._random(16), type_id, int(progress.since), places, progress.runs())
-        return self._requests.ask(message, self, turn)
+        message = FetchLog(self.random(16), type_id, int(progress.since), places, progress.runs())
+        return self.requests.ask(message, self, turn)
 
     def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
         """Record what came in answer to one request, and ask for more if there is more."""
-        log, type_id = self._log, request.message.type_id
+        log, type_id = self.log, request.message.type_id
         progress = log.progress[type_id]
-        under_way = self._taken_in(progress, request)
+        under_way = self._round_of(request, progress)
         if _lacks_rest(progress, under_way, request.frames, turn.now):
             self._end_round(type_id, progress, under_way, turn, is_answered=False)
             return
@@ -206,42 +192,39 @@ class CatchUp:
             if self._record(progress, frame, turn, is_less=under_way.lacks_rest_of(frame, progress)):
                 turn.count("maia_catch_up_frames_total")
         log.note_fetched(first)
-        under_way.is_whole = under_way.is_whole and request.is_whole
-        if under_way.is_refused or not progress.follow(request.places):
-            self._end_round(type_id, progress, under_way, turn, is_answered=True)
+        if request.is_refused or not progress.follow(request.places):
+            self._end_round(type_id, progress, under_way, turn, is_answered=not request.is_refused)
         else:
             under_way.resumes_at = log.next_position - 1  # the disk takes as long as it takes
             self.go_on(turn)
 
     def give_up(self, request: FetchRequest, turn: Turn) -> None:
         """End a round without an answer: there will be another one."""
-        progress = self._log.progress[request.message.type_id]
-        under_way, progress.is_cut = self._taken_in(progress, request), True
+        progress = self.log.progress[request.message.type_id]
+        under_way, progress.is_cut = self._round_of(request, progress), True
         self._end_round(request.message.type_id, progress, under_way, turn, is_answered=False)
 
-    def _taken_in(self, progress: Progress, request: FetchRequest) -> Round:
-        """Return the round that a request was for, with what is known of its answers."""
-        under_way, is_cut = progress.round, request.is_cut
-        assert under_way is not None  # noqa: S101 - it ends with its last request
-        is_less = is_cut and self._log.takes_all(request.message.type_id)
-        under_way.is_refused = under_way.is_refused or request.is_refused or is_less
-        return under_way
+    def _round_of(self, request: FetchRequest, progress: Progress) -> Round:
+        """Return the round of a request: one that takes all is not content with less."""
+        assert progress.round is not None  # noqa: S101 - it ends with its last request
+        is_less = request.is_cut and self.log.takes_all(request.message.type_id)
+        request.is_refused = request.is_refused or is_less
+        return progress.round
 
     def _end_round(
         self, type_id: bytes, progress: Progress, under_way: Round, turn: Turn, *, is_answered: bool
     ) -> None:
-        """Record what waited for a round, and report what no broker has; or let it wait for the next round."""
+        """Record what waited for a round, and report what no broker has; or let it wait for the next."""
         progress.round, now, places = None, turn.now, under_way.request.places
-        is_answered = is_answered and not under_way.is_refused
         # A recorder that was there before, or any, has to answer before a gap counts as one.
         is_silent = bool(progress.places.keys() - places.keys()) or not places
         if is_answered:
-            if progress.is_cut and not under_way.is_whole and not progress.has_hole:
+            if progress.is_cut and not under_way.request.is_whole and not progress.has_hole:
                 self._report_missed(type_id, LogNotFetched(_UNRECORDED), turn)
             progress.is_cut = is_silent and bool(progress.places)
         is_patient = (
             not is_answered
-            or (is_silent and self._log.takes_all(type_id) and progress.holds_gap())
+            or (is_silent and self.log.takes_all(type_id) and progress.holds_gap())
             or _lacks_rest(progress, under_way, progress.held, now)
         )
         self._record_held(type_id, progress, turn, is_patient=is_patient)
@@ -272,11 +255,11 @@ class CatchUp:
     def _due(self, progress: Progress, at: Instant) -> None:
         if progress.next_at is None or progress.next_at > at:
             progress.next_at = at
-            self._timers.add(FetchMissed(), at)
+            self.timers.add(FetchMissed(), at)
 
     def _report_missed(self, type_id: bytes, problem: MaiaError, turn: Turn) -> None:
         """Report at every durable subscription of a type what no broker has."""
-        self._durable.note_gap(type_id, problem, turn)
+        self.durable.note_gap(type_id, problem, turn)
         turn.note("events-missed", type=type_id.hex(), code=problem.code)
         turn.count("maia_catch_up_missed_total", code=problem.code)
 
@@ -298,12 +281,7 @@ def _in_order(frames: list[Recorded]) -> list[Recorded]:
 
     Of several copies, one that is whole comes first: then nothing of the others is new.
     """
-    streams: dict[StreamKey, list[Recorded]] = {}
-    for frame in frames:
-        streams.setdefault(identity_of(frame)[0], []).append(frame)
-
-    def place(frame: Recorded) -> tuple[int, bool]:
-        return frame.sequence, identity_of(frame)[2] != ALL_ROWS
-
-    sorted_ = {key: iter(sorted(found, key=place)) for key, found in streams.items()}
-    return [next(sorted_[identity_of(frame)[0]]) for frame in frames]
+    streams: dict[StreamKey, deque[Recorded]] = {}
+    for frame in sorted(frames, key=lambda one: (one.sequence, identity_of(one)[2] != ALL_ROWS)):
+        streams.setdefault(identity_of(frame)[0], deque()).append(frame)
+    return [streams[identity_of(frame)[0]].popleft() for frame in frames]

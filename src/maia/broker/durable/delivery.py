@@ -16,7 +16,8 @@ what was acknowledged never comes again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final
 
 from maia.broker.durable.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
 from maia.broker.durable.recorded_frames import Awaited, Readable, RecordedFrames
@@ -50,42 +51,32 @@ _READ_BYTES: Final = 4 << 20
 _LOOK_AGAIN_S: Final = 0.5
 
 
-class PutOnRecord(Protocol):
-    """Put a delivery on record, or raise LedgerRequired."""
-
-    def __call__(self, entry: Subscription, transit: Transit, seen: Seen, now: Instant, /) -> None: ...
-
-
+@dataclass(slots=True, eq=False, kw_only=True)
 class DurableSubscriptions:
     """The cursors of one broker, and how they are served."""
 
-    def __init__(
-        self,
-        log: Recording,
-        frames: RecordedFrames,
-        *,
-        links: Mapping[LinkId, Link],
-        audiences: Mapping[bytes, LocalSubscribers],
-        identities: LinkIdentities,
-        attached: AttachedStatements,
-        put_on_record: PutOnRecord,
-        tally: DeliveryTally,
-        limits: BrokerLimits,
-        timers: TimerWheel,
-        random: Callable[[int], bytes],
-    ) -> None:
-        """Begin with no cursor."""
-        self._log, self._frames, self._links, self._audiences = log, frames, links, audiences
-        self._identities, self._attached, self._put_on_record = identities, attached, put_on_record
-        self._tally, self._limits, self._timers, self._random = tally, limits, timers, random
-        self._cursors: dict[tuple[bytes, str], Cursor] = {}  # by principal's key and name
-        self._reads: dict[int, Cursor] = {}  # which one waits for which reading of the log
+    log: Recording
+    frames: RecordedFrames
+    links: Mapping[LinkId, Link]
+    audiences: Mapping[bytes, LocalSubscribers]
+    identities: LinkIdentities
+    attached: AttachedStatements
+    put_on_record: Callable[[Subscription, Transit, Seen, Instant], None]
+    """Put a delivery on record, or raise LedgerRequired."""
+    tally: DeliveryTally
+    limits: BrokerLimits
+    timers: TimerWheel
+    random: Callable[[int], bytes]
+    _cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict)
+    """By principal's key and name."""
+    _reads: dict[int, Cursor] = field(default_factory=dict)
+    """Which one waits for which reading of the log."""
 
     # ------------------------------------------------------------ cursors
 
     def cursor_for(self, link: Link, message: SubscribeDurable, type_id: bytes, turn: Turn) -> Cursor:
-        """Return the cursor that a permitted request names, a new one at the end of the log if there is none."""
-        log, limits, name = self._log, self._limits, (link.peer.key, message.name)
+        """Return the cursor that a permitted request names, a new one at the end of the log if need be."""
+        log, limits, name = self.log, self.limits, (link.peer.key, message.name)
         known = self._cursors.get(name)
         seen = None if known is None or message.seen is None else known.opened(message.seen)
         if message.seen is not None and (seen is None or seen > log.upto):
@@ -99,7 +90,7 @@ class DurableSubscriptions:
             if len(self._cursors) >= limits.durable_names:
                 raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
-            known = Cursor(*name, type_id, self._random(CURSOR_KEY_BYTES), log.upto)
+            known = Cursor(*name, type_id, self.random(CURSOR_KEY_BYTES), log.upto)
             self._cursors[name] = known
             turn.keep(known.kept())
             log.look_for(type_id)
@@ -114,7 +105,7 @@ class DurableSubscriptions:
 
     def records(self, type_id: bytes) -> bool:
         """Say whether there is something to be served of a type."""
-        return self._log.records(type_id)
+        return self.log.records(type_id)
 
     def types(self) -> set[bytes]:
         """Return the types that cursors are of."""
@@ -122,7 +113,7 @@ class DurableSubscriptions:
 
     def reload(self, kept_before: Mapping[str, bytes], turn: Turn) -> None:
         """Go on with the cursors that were kept."""
-        upto = self._log.upto
+        upto = self.log.upto
         for name, data in kept_before.items():
             if not name.startswith(KEPT_CURSOR):
                 continue
@@ -144,17 +135,17 @@ class DurableSubscriptions:
         """Return what an operator asks for: how far the log is, and how far behind they are."""
         cursors = self._cursors.values()
         return {
-            **self._log.status(),
+            **self.log.status(),
             "cursors": len(cursors),
             "cursors_attached": sum(cursor.is_attached for cursor in cursors),
-            "farthest_behind": max((max(0, self._log.upto - cursor.seen) for cursor in cursors), default=0),
+            "farthest_behind": max((max(0, self.log.upto - cursor.seen) for cursor in cursors), default=0),
         }
 
     # ------------------------------------------------------------ what happens
 
     def receive_recorded(self, upto: int, turn: Turn) -> None:
         """Answer publishers whose frames are safe now, and let durable subscriptions have these."""
-        self._log.made_safe(upto, turn)
+        self.log.made_safe(upto, turn)
         for cursor in self._cursors.values():
             self.advance(cursor, turn)
 
@@ -197,9 +188,9 @@ class DurableSubscriptions:
         """Have every subscription of a type get a gap notice where the log is now."""
         for cursor in self._cursors.values():
             if cursor.type_id == type_id:
-                cursor.note_gap(self._log.next_position - 1, problem.code, problem.message)
+                cursor.note_gap(self.log.next_position - 1, problem.code, problem.message)
                 turn.keep(cursor.kept())
-                self._log.is_changed = True
+                self.log.is_changed = True
 
     def tell_gaps(self, turn: Turn) -> None:
         """Send gap notices that were added to those that have come so far."""
@@ -214,7 +205,7 @@ class DurableSubscriptions:
                 self.advance(cursor, turn)
 
     def advance(self, cursor: Cursor, turn: Turn) -> None:
-        """Deliver what is safe and not delivered yet, as far as there is room; ask the disk for what is older."""
+        """Deliver what is safe and not delivered yet, as far as there is room; read what is older."""
         entry = self._holder(cursor)
         if entry is not None and cursor.reading is None and not cursor.is_stuck:
             self._take_next(cursor, entry, turn)
@@ -226,11 +217,11 @@ class DurableSubscriptions:
         if cursor.holder is None:
             return None
         number, ref = cursor.holder
-        link = self._links.get(number)
+        link = self.links.get(number)
         return None if link is None else link.subscriptions.get(ref)
 
     def _has_room(self, cursor: Cursor) -> bool:
-        limits, under_way = self._limits, cursor.under_way
+        limits, under_way = self.limits, cursor.under_way
         # One frame may always be under way, however long it is.
         return not under_way or (
             len(under_way) < limits.durable_frames_under_way
@@ -238,12 +229,12 @@ class DurableSubscriptions:
         )
 
     def _take_next(self, cursor: Cursor, entry: Subscription, turn: Turn) -> None:
-        log, type_id = self._log, cursor.type_id
+        log, type_id = self.log, cursor.type_id
         if cursor.next > log.upto:
             # Keys of the past are destroyed once no cursor that is attached here is behind.
             here = (one for one in self._cursors.values() if one.is_attached and one.type_id == type_id)
             if all(one.next > log.upto for one in here):
-                self._frames.forget_past(type_id)
+                self.frames.forget_past(type_id)
         elif not self._has_room(cursor):
             return
         elif (frames := log.in_memory(type_id, cursor.next)) is not None:
@@ -251,7 +242,7 @@ class DurableSubscriptions:
         else:
             cursor.reading = log.next_read()
             self._reads[cursor.reading] = cursor
-            room = self._limits.durable_frames_under_way - len(cursor.under_way)
+            room = self.limits.durable_frames_under_way - len(cursor.under_way)
             turn.add(ReadLog(cursor.reading, type_id, cursor.next, log.upto, room, _READ_BYTES))
 
     def _take_all(
@@ -270,13 +261,13 @@ class DurableSubscriptions:
 
     def _take(self, cursor: Cursor, entry: Subscription, logged: Logged, turn: Turn) -> bool:
         """Deliver one frame, if there is something in it for its reader; False if it waits where it is."""
-        found, now = self._frames.read(logged), turn.now
+        found, now = self.frames.read(logged), turn.now
         if isinstance(found, Awaited):
             if cursor.waits_since is None:
                 cursor.waits_since = now
-            if seconds_after(cursor.waits_since, self._limits.wait_for_keys_s) >= now:
-                self._frames.ask_for(cursor.type_id, found, turn)
-                self._timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
+            if seconds_after(cursor.waits_since, self.limits.wait_for_keys_s) >= now:
+                found.ask(turn)
+                self.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
                 return False
             found = found.in_vain
         _tell_gaps_before(entry, cursor, logged.position, turn)
@@ -302,21 +293,21 @@ class DurableSubscriptions:
         )
         if is_late:
             turn.count("maia_late_frames_total")
-        if not self._identities.admits(transit.requires, entry.link, turn.now):
+        if not self.identities.admits(transit.requires, entry.link, turn.now):
             turn.count("maia_requirements_unmet_total")  # by the statement of this moment
             return None
         if unseen is None:
             return None
-        view_class = self._audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
         # What its publisher's provider said when it was recorded: the statement has expired since.
-        transit = vouched_for(self._attached, unseen, logged.recorded_at)
+        transit = vouched_for(self.attached, unseen, logged.recorded_at)
         seen = view_class.seen_of(transit, found.missing)
         if seen is None:
             return None
         if is_late:
             return LogGap("an event came behind a later one of its publisher, and was left out")
         try:
-            self._put_on_record(entry, transit, seen, turn.now)
+            self.put_on_record(entry, transit, seen, turn.now)
         except LedgerRequired as refused:
             return refused
         about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
@@ -324,7 +315,7 @@ class DurableSubscriptions:
             DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
         )
         cursor.delivered(logged.position, len(data))
-        self._tally.rows += seen.rows
+        self.tally.rows += seen.rows
         turn.send_bytes(entry.link, data)
         return None
 

@@ -2,13 +2,14 @@
 
 `FetchLog` goes where interests go, from broker to broker, whether these record or not. Each one
 that records the type answers with frames of its log as they travelled, as far as the asker's
-interest in them is registered on the link: what a right of today does not open is not sent (A109). Answers come back as frames come: from
-expected sources, proved, and each once.
+interest in them is registered on the link: what a right of today does not open is not sent (A109).
+Answers come back as frames come: from expected sources, proved, and each once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from maia.bounded_map import BoundedMap
@@ -57,8 +58,7 @@ _READ_FRAMES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _REQUESTS_OF_A_LINK: Final = 1024
 _INTERESTS_MAX: Final = 256
-_KNOWN_MAX: Final = 4096
-_PUBLISHED_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 4096
 
 
 class NotFetched(ProtocolViolation):
@@ -67,84 +67,34 @@ class NotFetched(ProtocolViolation):
     code = "PROTOCOL-CATCH-UP"
 
 
-class WantedBehind:
-    """The interests behind neighbours, for those who ask for the past."""
-
-    def __init__(
-        self,
-        routes: Routes,
-        types: KnownTypes,
-        *,
-        prove: Callable[[bytes, Proof, Predicate, Instant], Proved],
-    ) -> None:
-        """`prove` returns the part of an interest that its proof entitles to, or raises what is wrong."""
-        self._routes, self._types, self._prove = routes, types, prove
-
-    def interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[Predicate] | None:
-        """Return what is wanted of a type behind a link, as far as it is proved at this moment; None for nothing.
-
-        Sealed frames are for whoever has their keys, so an interest in these is not limited.
-        """
-        book, link_to = self._routes.book, self._routes.link_to
-        plain, sealed = book_keys(type_id)
-        found: list[Predicate] = []
-        hops = [hop for hop in book.hops(plain) if link_to(hop) == link]
-        entries = [entry for hop in hops for entry in book.entries(hop, plain)]
-        for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
-            wanted = entry.predicate
-            if isinstance(entry.baggage, Proof):
-                try:
-                    wanted = self._prove(type_id, entry.baggage, wanted, now).filter
-                except MaiaError:
-                    continue  # its right has ended, and the neighbour has not taken it back yet (A109)
-            found.append(wanted)
-            if wanted == ALWAYS:
-                break
-        if any(book.wanted(hop, sealed) for hop in book.hops(sealed) if link_to(hop) == link):
-            found.append(ALWAYS)
-        return found or None
-
-    def admitted(self, frame: Recorded, interests: Sequence[Predicate]) -> tuple[bytes | None, bool]:
-        """Return what interests admit of a frame, as it travels, None for nothing; and whether it is less."""
-        if isinstance(frame, Sealed):
-            return (None, True) if isinstance(frame, Unblinded) else (encode_known(frame), False)
-        if self._types.sealing(frame.type_id) is not None:
-            return None, True
-        if ALWAYS in interests:
-            return encode_known(frame), False
-        transit = from_carried(frame, {})
-        events = enumerate(transit.matched.events())
-        rows = [row for row, event in events if any(verdict(one, event) is True for one in interests)]
-        data = encode_known(transit.cut(rows).as_carried()) if rows else None
-        return data, len(rows) < transit.frame.rows
-
-
+@dataclass(slots=True, eq=False, kw_only=True)
 class LogRequests:
     """The requests that are under way, this broker's own and those of its neighbours."""
 
-    def __init__(
-        self,
-        key: bytes,
-        log: Recording | None,
-        frames: RecordedFrames,
-        wanted: WantedBehind,
-        *,
-        router: Router,
-        blinded: BlindedIds,
-        links: Mapping[LinkId, Link],
-        quota: RequestQuota,
-        timers: TimerWheel,
-        catch_up_s: int,
-    ) -> None:
-        """Begin with none; `key` is this broker's, and what is older than `catch_up_s` is not sent."""
-        self._key, self._log, self._frames, self._wanted = key, log, frames, wanted
-        self._router, self._blinded, self._links, self._quota = router, blinded, links, quota
-        self._timers, self._catch_up_s = timers, catch_up_s
-        self._requests: dict[tuple[bytes, LinkId], FetchRequest] = {}
-        self._passed_on: dict[bytes, FetchRequest] = {}  # whose answers come from other brokers
-        self._known: BoundedMap[bytes, bool] = BoundedMap(_KNOWN_MAX)  # and whether the log was read for them
-        self._reads: dict[int, FetchRequest] = {}  # which one waits for which reading of the log
-        self._published: BoundedMap[bytes, None] = BoundedMap(_PUBLISHED_REMEMBERED)
+    key: bytes
+    """This broker's."""
+    log: Recording | None
+    frames: RecordedFrames
+    router: Router
+    routes: Routes
+    prove: Callable[[bytes, Proof, Predicate, Instant], Proved]
+    """Return the part of an interest that its proof entitles to, or raise what is wrong."""
+    types: KnownTypes
+    blinded: BlindedIds
+    links: Mapping[LinkId, Link]
+    quota: RequestQuota
+    timers: TimerWheel
+    catch_up_s: int
+    """What is older is not sent."""
+    _requests: dict[tuple[bytes, LinkId], FetchRequest] = field(default_factory=dict)
+    _passed_on: dict[bytes, FetchRequest] = field(default_factory=dict)
+    """Those whose answers come from other brokers."""
+    _known: BoundedMap[bytes, bool] = field(default_factory=lambda: BoundedMap(_REMEMBERED))
+    """Those that were passed on, and whether this broker has read its log for them."""
+    _reads: dict[int, tuple[FetchRequest, LogPlace | None, int]] = field(default_factory=dict)
+    """What the own log is read for: where the asker was with it before, and since when it may be recorded."""
+    _published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_REMEMBERED))
+    """Types that were advertised here."""
 
     def __len__(self) -> int:
         """Return how many are under way."""
@@ -156,7 +106,7 @@ class LogRequests:
 
     def targets(self, type_id: bytes, besides: LinkId | None = None) -> list[LinkId]:
         """Return the neighbours that a type comes from."""
-        return sorted({one for one in self._router.towards_publishers(book_keys(type_id)) if one != besides})
+        return sorted({one for one in self.router.towards_publishers(book_keys(type_id)) if one != besides})
 
     def ask(self, message: FetchLog, own: Asker, turn: Turn) -> FetchRequest:
         """Ask other brokers for the sake of this one."""
@@ -167,37 +117,39 @@ class LogRequests:
     def _placed(self, message: FetchLog, asker: LinkId, links: list[LinkId], turn: Turn) -> FetchRequest:
         request = FetchRequest(message, asker, set(links), seconds_after(turn.now, ANSWERED_WITHIN_S))
         self._requests[request.key] = request
-        self._timers.add(FetchMissed(), request.until)
+        self.timers.add(FetchMissed(), request.until)
         data = encode(message)
         for link in links:
             turn.send_bytes(link, data)
         return request
 
-    def forget(self, request: FetchRequest) -> None:
-        """Expect no answer to a request any more."""
+    def _forget(self, request: FetchRequest) -> None:
         self._requests.pop(request.key, None)
         if self._passed_on.get(request.message.id) is request:
             del self._passed_on[request.message.id]
 
-    def forget_overdue(self, now: Instant) -> None:
-        """Forget the requests of neighbours that were not answered in time: these give up, too, and ask again."""
+    def forget_overdue(self, turn: Turn) -> None:
+        """Give up the requests that were not answered in time: neighbours give up, too, and ask again."""
         for request in list(self._requests.values()):
-            if request.until <= now and request.own is None:
-                self.forget(request)
+            if request.until <= turn.now:
+                self._give_up(request, turn)
 
     def link_gone(self, link: LinkId, turn: Turn) -> None:
         """Expect no answer from a link that is gone, and answer nothing to it."""
         for request in list(self._requests.values()):
             if request.asker == link or link in request.waits_for:
-                self.forget(request)
-                if request.own is not None:
-                    request.own.give_up(request, turn)
+                self._give_up(request, turn)
+
+    def _give_up(self, request: FetchRequest, turn: Turn) -> None:
+        self._forget(request)
+        if request.own is not None:
+            request.own.give_up(request, turn)
 
     def answer_if_all_have(self, request: FetchRequest, turn: Turn) -> None:
         """Answer a request to which nothing is to come any more."""
-        if request.waits_for or request.is_read:
+        if request.waits_for:
             return
-        self.forget(request)
+        self._forget(request)
         if request.own is None:
             turn.send(request.asker, LogAnswered(request.message.id, request.is_whole))
         else:
@@ -207,14 +159,14 @@ class LogRequests:
 
     def receive(self, link: Link, message: FetchLog, turn: Turn) -> None:
         """Answer a neighbour with what is recorded here and behind this broker, as far as it may have it."""
-        type_id, log = message.type_id, self._log
+        type_id, log = message.type_id, self.log
         if (message.id, link.id) in self._requests or (message.id, OWN_LINK) in self._requests:
             turn.send(link.id, LogAnswered(message.id, is_whole=True))  # it came round in a circle
             return
         if sum(asker == link.id for _, asker in self._requests) >= _REQUESTS_OF_A_LINK:
             turn.count("maia_catch_up_dropped_total")  # it asks again in a while
             return
-        if self._blinded.is_blinded(type_id):
+        if self.blinded.is_blinded(type_id):
             turn.send(link.id, LogAnswered(message.id, is_whole=False))
             return
         is_first = message.id not in self._known
@@ -225,50 +177,52 @@ class LogRequests:
             self._known.put(message.id, False)
         if log is None or not log.records(type_id):
             request.is_whole = type_id not in self._published
-        elif not self._known.get(message.id) and self._wanted.interests(link.id, type_id, turn.now):
+        elif not self._known.get(message.id) and self._interests(link.id, type_id, turn.now):
             self._known.put(message.id, True)
             self._read_for(request, log, turn)
         self.answer_if_all_have(request, turn)
 
     def _read_for(self, request: FetchRequest, log: Recording, turn: Turn) -> None:
-        own = (one for one in request.message.places if one.broker == self._key)
-        place = next((one for one in own if one.log == log.id), None)
-        oldest = seconds_after(turn.now, -self._catch_up_s)
-        request.is_read, request.has_place = True, place is not None
-        request.first = 1 if place is None else place.position + 1
-        request.since = oldest if place is not None else max(oldest, request.message.since)
-        number, since = log.next_read(), INSTANT_MIN if place is not None else request.since
-        self._reads[number] = request
+        ours = (one for one in request.message.places if one.broker == self.key)
+        place = next((one for one in ours if one.log == log.id), None)
+        oldest, number = seconds_after(turn.now, -self.catch_up_s), log.next_read()
+        since = oldest if place is not None else max(oldest, request.message.since)
+        request.waits_for.add(OWN_LINK)
+        self._reads[number] = request, place, since
         # What was published before the asker's interest came may be on its way to the disk.
-        about = request.message.type_id, request.first, log.next_position - 1
-        log.once_safe(ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, int(since)), turn)
+        about = request.message.type_id, 1 if place is None else place.position + 1, log.next_position - 1
+        first = int(since) if place is None else INSTANT_MIN
+        log.once_safe(ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, first), turn)
 
     def receive_log_read(self, found: LogRead, turn: Turn) -> None:
-        """Send a neighbour what was read for it, if it was: frames as they travelled, at most a page of them."""
-        request, log = self._reads.pop(found.read, None), self._log
-        if log is None or request is None or self._requests.get(request.key) is not request:
+        """Send a neighbour what was read for it: frames as they travelled, at most a page of them."""
+        if self.log is None or found.read not in self._reads:
             return
-        request.is_read, asker, type_id = False, request.asker, request.message.type_id
-        interests = self._wanted.interests(asker, type_id, turn.now)
+        (request, place, since), log = self._reads.pop(found.read), self.log
+        if self._requests.get(request.key) is not request:
+            return  # it was given up
+        asker, type_id = request.asker, request.message.type_id
+        request.waits_for.discard(OWN_LINK)
+        interests = self._interests(asker, type_id, turn.now)
         if interests is None:
             self.answer_if_all_have(request, turn)  # not any more
             return
         work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
-        self._quota.owe(self._links[asker].peer, turn.now, work)
+        self.quota.owe(self.links[asker].peer, turn.now, work)
         had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
         frames: list[bytes] = []
         size, upto, is_cut = 0, found.upto, False
         # What a publisher's broker, or one that is sent everything, has no more of does not exist.
         has_parts = type_id not in self._published and not log.takes_all(type_id)
-        is_whole = found.problem is None and not (request.has_place and found.removed_upto >= request.first)
+        is_whole = found.problem is None and (place is None or found.removed_upto <= place.position)
         for logged in found.frames:
-            if logged.recorded_at < request.since:
-                is_whole = is_whole and not request.has_place
+            if logged.recorded_at < since:
+                is_whole = is_whole and place is None
                 continue
             frame = _lacked(logged, had)
             if frame is None:
                 continue
-            data, is_less = self._wanted.admitted(frame, interests)
+            data, is_less = self._admitted(frame, interests)
             is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
             if data is None:
                 continue
@@ -278,10 +232,50 @@ class LogRequests:
             frames.append(data)
             size += len(data)
         end = upto if found.problem is not None else log.upto
-        place = LogPlace(self._key, log.id, upto)
-        turn.send(asker, LogFetched(request.message.id, place, max(upto, end), is_whole, is_cut, frames))
+        about = request.message.id, LogPlace(self.key, log.id, upto), max(upto, end)
+        turn.send(asker, LogFetched(*about, is_whole, is_cut, frames))
         turn.count("maia_catch_up_served_total", len(frames))
         self.answer_if_all_have(request, turn)
+
+    # ------------------------------------------------------------ what a neighbour may have
+
+    def _interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[Predicate] | None:
+        """Return what is wanted of a type behind a link, as far as it is proved now; None for nothing.
+
+        Sealed frames are for whoever has their keys, so an interest in these is not limited.
+        """
+        book, link_to = self.routes.book, self.routes.link_to
+        plain, sealed = book_keys(type_id)
+        found: list[Predicate] = []
+        hops = [hop for hop in book.hops(plain) if link_to(hop) == link]
+        entries = [entry for hop in hops for entry in book.entries(hop, plain)]
+        for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
+            wanted = entry.predicate
+            if isinstance(entry.baggage, Proof):
+                try:
+                    wanted = self.prove(type_id, entry.baggage, wanted, now).filter
+                except MaiaError:
+                    continue  # its right has ended, and the neighbour has not taken it back yet (A109)
+            found.append(wanted)
+            if wanted == ALWAYS:
+                break
+        if any(book.wanted(hop, sealed) for hop in book.hops(sealed) if link_to(hop) == link):
+            found.append(ALWAYS)
+        return found or None
+
+    def _admitted(self, frame: Recorded, interests: Sequence[Predicate]) -> tuple[bytes | None, bool]:
+        """Return what interests admit of a frame, as it travels, None for nothing; and whether it is less."""
+        if isinstance(frame, Sealed):
+            return (None, True) if isinstance(frame, Unblinded) else (encode_known(frame), False)
+        if self.types.sealing(frame.type_id) is not None:
+            return None, True
+        if ALWAYS in interests:
+            return encode_known(frame), False
+        transit = from_carried(frame, {})
+        events = enumerate(transit.matched.events())
+        rows = [row for row, event in events if any(verdict(one, event) is True for one in interests)]
+        data = encode_known(transit.cut(rows).as_carried()) if rows else None
+        return data, len(rows) < transit.frame.rows
 
     # ------------------------------------------------------------ answers
 
@@ -299,55 +293,53 @@ class LogRequests:
         if request.size > _ANSWER_BYTES_MAX:
             raise NotFetched("the answers to one request for recorded frames are too long")
         request.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
-        self._timers.add(FetchMissed(), request.until)
-        type_id = request.message.type_id
-        frames, is_whole, is_expected = self._checked(link, type_id, message.frames, turn)
-        request.is_whole = request.is_whole and message.is_whole and is_whole
+        self.timers.add(FetchMissed(), request.until)
+        frames = self._checked(link, request, message.frames, turn)
+        request.is_whole = request.is_whole and message.is_whole
         if request.own is not None:
-            request.is_refused = request.is_refused or not is_expected
+            request.is_refused = request.is_refused or frames is None
             request.is_cut = request.is_cut or message.is_cut
-            request.frames += frames
+            request.frames += frames or ()
             request.places[message.place.broker] = (message.place, message.end)
             return
-        interests = self._wanted.interests(request.asker, type_id, turn.now)
-        if not is_expected or interests is None:
+        interests = self._interests(request.asker, request.message.type_id, turn.now)
+        if frames is None or interests is None:
             return
-        admitted = [self._wanted.admitted(frame, interests) for frame in frames]
+        admitted = [self._admitted(frame, interests) for frame in frames]
         data = [one for one, _ in admitted if one is not None]
         is_cut = message.is_cut or any(is_less for _, is_less in admitted)
         about = message.id, message.place, message.end, message.is_whole
         turn.send(request.asker, LogFetched(*about, is_cut, data))
 
     def _checked(
-        self, link: Link, type_id: bytes, frames: Iterable[bytes], turn: Turn
-    ) -> tuple[list[Recorded], bool, bool]:
-        """Return what may be recorded or passed on, whether that is all, and whether it was expected at all.
+        self, link: Link, request: FetchRequest, frames: Iterable[bytes], turn: Turn
+    ) -> list[Recorded] | None:
+        """Return what may be recorded or passed on; None for what was not expected from a neighbour.
 
         The checks are those of frames that come by themselves.
         """
         checked: list[Recorded] = []
-        is_whole, is_expected = True, True
-        plain, sealed = book_keys(type_id)
+        is_expected, (plain, sealed) = True, book_keys(request.message.type_id)
         for data in frames:
             frame = decode(data)
-            if not isinstance(frame, Carried | Sealed) or frame.type_id != type_id:
+            if not isinstance(frame, Carried | Sealed) or frame.type_id != request.message.type_id:
                 raise NotFetched("a request for recorded frames was answered with something else")
-            if not self._router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
-                is_expected = False
+            if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
+                is_expected = request.is_whole = False
                 continue
             try:
-                found = self._frames.check(frame)
+                found = self.frames.check(frame)
                 if isinstance(found, Transit):
                     check_signature(found)
             except (BrokenCredential, PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:
-                is_whole = False
+                request.is_whole = False
                 turn.count("maia_frames_refused_total", code=problem.code)
             else:
                 checked.append(frame)
-        if not is_expected:
-            turn.count("maia_frames_refused_total", code=FrameUnasked.code)
-            return [], False, False
-        return checked, is_whole, True
+        if is_expected:
+            return checked
+        turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+        return None
 
     def receive_answered(self, link: Link, message: LogAnswered, turn: Turn) -> None:
         """Take note that a neighbour, and those behind it, have sent all they have."""

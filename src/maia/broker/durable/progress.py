@@ -17,7 +17,7 @@ import msgspec
 
 from maia.broker.turn import Turn
 from maia.errors import BadInput
-from maia.events import INSTANT_MIN, Instant, seconds_after
+from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
 from maia.sealing import closed_frame
 from maia.wire.effects import LinkId
@@ -61,20 +61,16 @@ class FetchRequest:
     asker: LinkId
     """The neighbour, or `OWN_LINK`."""
     waits_for: set[LinkId]
+    """The neighbours that have not answered; `OWN_LINK` while this broker's own log is read for it."""
     until: Instant
     """When it is given up, unless an answer comes."""
     own: Asker | None = None
-    is_read: bool = False
-    """Whether this broker's own log is being read for it."""
     is_whole: bool = True
     is_refused: bool = False
-    """Whether something came from a broker that may not send it now."""
+    """Whether something came from a broker that may not send it now: its place stays where it was."""
     is_cut: bool = False
-    """Whether a broker has left out what it was not sure that the asker may have."""
+    """Whether a broker has not sent all of what it has."""
     size: int = 0
-    first: int = 1
-    since: int = INSTANT_MIN
-    has_place: bool = False
     frames: list[Recorded] = field(default_factory=list, repr=False)
     """What came in answer to this broker's own."""
     places: dict[bytes, tuple[LogPlace, int]] = field(default_factory=dict)
@@ -95,18 +91,14 @@ class Round:
     again_at: Instant | None = None
     """When there is reason for another round, if no other is due before."""
     resumes_at: int | None = None
-    """The position up to which the own log has to be safe before more is asked for; None for an open request."""
-    is_whole: bool = True
-    is_refused: bool = False
-    """Whether something came from a broker that may not send it now: its place stays where it was."""
+    """The position up to which the own log has to be safe before more is asked for."""
     is_repeated: bool = False
     """Whether there is reason for another round as soon as this one ends."""
 
     def lacks_rest_of(self, frame: Recorded, progress: Progress) -> bool:
-        """Say whether a broker with more of a frame has not answered: all of a sealed one is at its signer."""
-        is_answered = (
-            frame.signer in self.request.places if isinstance(frame, Sealed) else not self.is_refused
-        )
+        """Say whether a broker with more of a frame has not answered: a sealed one is whole at its signer."""
+        asked = self.request
+        is_answered = frame.signer in asked.places if isinstance(frame, Sealed) else not asked.is_refused
         return not is_answered and progress.lacks_rest_of(frame)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from maia.broker.access.known_types import KnownTypes
@@ -45,9 +46,10 @@ class Readable:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """Nothing can be said of a frame before this signer's certificates, or the keys of this epoch, are known."""
+    """Nothing can be said of a frame before its signer's certificates, or its epoch's keys, are known."""
 
-    wanted: Principal | int
+    ask: Callable[[Turn], None]
+    """Ask the type's key manager for these."""
     in_vain: MaiaError
     """What became of the frame if they do not come."""
 
@@ -55,69 +57,56 @@ class Awaited:
 Outcome: TypeAlias = Readable | Awaited | MaiaError
 
 
+@dataclass(slots=True, eq=False)
 class RecordedFrames:
     """The reader of frames that were recorded."""
 
-    def __init__(
-        self,
-        types: KnownTypes,
-        seals: SealingKeys,
-        keys: KeyRequests,
-        writers: PublisherRights,
-        *,
-        learn: Callable[[bytes, Principal], None],
-        log: Recording | None,
-    ) -> None:
-        """`learn` takes a signer's certificates from what is at hand."""
-        self._types, self._seals, self._keys, self._writers = types, seals, keys, writers
-        self._learn, self._log = learn, log
+    types: KnownTypes
+    seals: SealingKeys
+    keys: KeyRequests
+    writers: PublisherRights
+    learn: Callable[[bytes, Principal], None]
+    """Take a signer's certificates from what is at hand."""
+    log: Recording | None
 
     def read(self, logged: Logged) -> Outcome:
         """Return what can be read of a frame, or why nothing can."""
         try:
             message = decode_recorded(logged.data)
             if isinstance(message, Carried):
-                return Readable(from_carried(message, self._types.kinds(message.type_id)))
+                return Readable(from_carried(message, self.types.kinds(message.type_id)))
             return self._opened(message, logged)
         except MaiaError as problem:
             return problem
 
-    def ask_for(self, type_id: bytes, awaited: Awaited, turn: Turn) -> None:
-        """Ask the key manager of a type for what is awaited."""
-        if isinstance(awaited.wanted, Principal):
-            self._keys.ask_for_writer(type_id, awaited.wanted, turn)
-        else:
-            self._keys.ask_for_past(type_id, awaited.wanted, turn)
-
     def forget_past(self, type_id: bytes) -> None:
         """Destroy the keys of epochs of a type that are over."""
-        self._keys.member.past.forget(type_id)
+        self.keys.member.past.forget(type_id)
 
     def check(self, frame: Carried | Sealed) -> Transit | Sealed:
         """Return a frame that another broker has kept, if it is sealed as its type asks for, and proved."""
-        sealing = self._types.sealing(frame.type_id)
+        sealing = self.types.sealing(frame.type_id)
         if isinstance(frame, Sealed):
             closed = closed_frame(frame)  # one that contradicts itself ends the link
             if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
                 raise SealedTooWeakly("a frame is sealed less than its type asks for")
-            verify_frame(closed, None, self._seals.checks)  # before it is remembered or passed on (A90)
+            verify_frame(closed, None, self.seals.checks)  # before it is remembered or passed on (A90)
             return frame
         if sealing is not None:
             raise PlainOfSealed("the owner of this type wants it sealed")
-        return from_carried(frame, self._types.kinds(frame.type_id))
+        return from_carried(frame, self.types.kinds(frame.type_id))
 
     def _opened(self, frame: Sealed, logged: Logged) -> Outcome:
-        type_id, epoch, at = frame.type_id, frame.epoch, logged.recorded_at
-        keys = self._seals.keys(type_id, epoch)
+        type_id, epoch = frame.type_id, frame.epoch
+        keys = self.seals.keys(type_id, epoch)
         found = None if keys is None else self._read(frame, keys, logged)
         if found is not None:
             return found
-        if self._keys.awaits_past(type_id, epoch):
-            return Awaited(
-                epoch, LogKeysGone("its keys are not held any more, and their manager does not answer")
-            )
-        past, recorded_at = self._keys.member.past.opening(type_id, epoch), int(at)
-        if self._log is not None and self._log.was_fetched(logged.position):
+        if self.keys.awaits_past(type_id, epoch):
+            gone = LogKeysGone("its keys are not held any more, and their manager does not answer")
+            return Awaited(partial(self.keys.ask_for_past, type_id, epoch), gone)
+        past, recorded_at = self.keys.member.past.opening(type_id, epoch), int(logged.recorded_at)
+        if self.log is not None and self.log.was_fetched(logged.position):
             # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
             recorded_at = min(recorded_at, frame.published_at)
         if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
@@ -134,14 +123,15 @@ class RecordedFrames:
         opened = open_frame(travelled, keys)
         if not opened.parts:
             return None
-        part, missing = opened_part(opened, self._types.kinds(type_id))
-        signer = verify_frame(opened, keys, self._seals.checks).signer
-        if not self._writers.knows(type_id, signer):
-            self._learn(type_id, signer)
-        uids = spoken_of(self._seals, type_id, missing.union(part.frame.columns))
-        may = self._writers.might_write(signer, self._types.versions(type_id), uids, logged.recorded_at)
+        part, missing = opened_part(opened, self.types.kinds(type_id))
+        signer = verify_frame(opened, keys, self.seals.checks).signer
+        if not self.writers.knows(type_id, signer):
+            self.learn(type_id, signer)
+        uids = spoken_of(self.seals, type_id, missing.union(part.frame.columns))
+        may = self.writers.might_write(signer, self.types.versions(type_id), uids, logged.recorded_at)
         if may is None:
-            return Awaited(signer, LogUnreadable("its signer is not known, so it was not delivered"))
+            unknown = LogUnreadable("its signer is not known, so it was not delivered")
+            return Awaited(partial(self.keys.ask_for_writer, type_id, signer), unknown)
         if not may:
             return SignerNotEntitled("a frame was signed by a principal that could not publish what is in it")
         said = reveal(part, type_id) if isinstance(frame, Unblinded) else part
