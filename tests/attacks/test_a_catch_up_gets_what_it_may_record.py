@@ -212,6 +212,14 @@ def test_what_was_published_where_no_broker_records_is_reported_once(town: Town)
     assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
 
 
+def test_behind_a_page_with_nothing_to_record_the_next_one_is_asked_for(town: Town) -> None:
+    """A109: a broker whose log is empty waits for its disk only if something is on its way there."""
+    source = town.neighbour()
+    town.answer(source, town.offer(source), upto=5, end=9)
+    town.answer(source, source.last(FetchLog), 0, 1)
+    assert town.recorded() == [0, 1]
+
+
 def test_what_no_broker_asked_for_is_no_answer(town: Town) -> None:
     """A109, A66: made-up numbers of requests, another neighbour's, and answers after the answer."""
     liar, other = town.neighbour(), town.neighbour()
