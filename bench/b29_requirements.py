@@ -22,7 +22,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import LinkId, Received, Send
-from maia.wire.messages import Identify, Publish, PublishTo
+from maia.wire.messages import Identify, Publish
 
 SUBSCRIBERS, CLASSES, ROWS, ATTRIBUTES = 1000, 8, 10, 4
 TARGET = 1.1
@@ -72,7 +72,7 @@ class Edge:
     def publish(self) -> int:
         """Publish a frame; return to how many subscribers it goes."""
         said = (REF, next(self.sequences), int(self.row.now), ROWS, self.columns)
-        message = PublishTo(*said, next(self.required)) if self.requires else Publish(*said)
+        message = Publish(*said, next(self.required)) if self.requires else Publish(*said)
         happened = Received(self.row.publisher_link, encode(message))
         effects = self.row.brokers[0].handle(happened, self.row.now)
         return sum(type(one) is Send and one.link != self.row.publisher_link for one in effects)

@@ -14,7 +14,7 @@ import type { Expression, Packed } from "./encoding.ts";
 
 const [GREETING, HELLO, WELCOME, BYE, PING, PONG] = [1, 2, 3, 4, 5, 6];
 const [ADVERTISE, SUBSCRIBE, ACCEPTED, FAILED, ENDED, RENEW_ALL] = [10, 11, 14, 15, 16, 17];
-const [PUBLISH, PUBLISHED, DELIVER, DELIVER_WITH_AUTHOR] = [20, 21, 22, 29];
+const [PUBLISH, PUBLISHED, DELIVER] = [20, 21, 22];
 const HANDSHAKE_BYTES = 256 << 10, MESSAGE_BYTES = 16 << 20, LABELS_REMEMBERED = 64;
 const KINDS = ["", "string", "int", "float", "bool", "timestamp", "bytes"];
 
@@ -140,7 +140,7 @@ export class Client {
   async advertise(type: EventType): Promise<Publisher> {
     const ref = ++this.#numbers;
     const publisher = new Publisher(type, (rows, sequence, columns) =>
-      this.#send([PUBLISH!, ref, sequence, Date.now() * 1000, rows, columns]));
+      this.#send([PUBLISH!, ref, sequence, Date.now() * 1000, rows, columns, null, null]));
     this.#publishers.set(ref, publisher);
     await this.#ask(ADVERTISE!, ref, "publish", type, expr("and"));
     return publisher;
@@ -163,7 +163,8 @@ export class Client {
     const signature = canonical(expr("signature", "ed25519", key.sign("request", body)));
     const request = Buffer.concat([Buffer.from("(6:signed"), body, signer, signature, Buffer.from(")")]);
     const accepted = this.#answer(ref);
-    this.#send([tag, ref, request, this.#certificates(), [type.signed]]);
+    const asked = [tag, ref, request, this.#certificates(), [type.signed]];
+    this.#send(tag === SUBSCRIBE ? [...asked, null, null] : asked); // not durable
     await accepted;
     this.#standing.set(ref, createHash("sha256").update(request).digest());
   }
@@ -241,7 +242,6 @@ export class Client {
         this.#publishers.get(fields[0])?.answered(fields[1], fields[2]);
         break;
       case DELIVER:
-      case DELIVER_WITH_AUTHOR:
         for (const ref of fields[0]) this.#subscriptions.get(ref)?.take(fields.slice(1));
         break;
       default: // what this client has not asked for, such as validity statements, means nothing to it

@@ -36,9 +36,8 @@ from maia.wire.messages import (
     Resync,
     Subscribe,
     TypeQuery,
-    Unadvertise,
-    Unsubscribe,
     Welcome,
+    Withdraw,
 )
 from maia.wire.names import network_to_bytes
 from support.broker import NOW, Net, connect_right, random_from, shown, sighting
@@ -61,9 +60,9 @@ BROKER_ONLY: list[Message] = [
 TOO_SOON: list[Message] = [
     Subscribe(1, b"", [], []),
     Advertise(1, b"", [], []),
-    Unsubscribe(1, 1),
+    Withdraw(1, 1),
     RenewAll(1, 0, DIGEST),
-    Unadvertise(1, 1),
+    Withdraw(1, 1, True),
     Publish(1, 1, int(NOW), 1, []),
     TypeQuery(1, b""),
     Ping(1),

@@ -21,7 +21,7 @@ from maia.api import responses as answers
 from maia.api.client import authorization, run_of
 from maia.clock import system_now
 from maia.credentials import certificate_to_bytes
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     RevocationList,
     sign_statement,
     statement_from_bytes,

@@ -7,7 +7,7 @@ from maia.credentials import Action, Validity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
-from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, SubscribeDurable
+from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe
 from support.broker import NOW, SECOND, Client, shown, sighting
 from support.recording import (
     EVERYTHING,
@@ -230,7 +230,7 @@ def test_a_request_signed_by_another_peer_names_no_cursor() -> None:
     request = office.request(Action.SUBSCRIBE)
     office.hang_up()
     thief = net.client("statistics office")
-    thief.say(SubscribeDurable(1, request, shown(thief.credentials), [], "nightly", None))
+    thief.say(Subscribe(1, request, shown(thief.credentials), [], "nightly", None))
     assert not thief.all_heard(DeliverLogged)
     assert thief.code_of(1) is not None or thief.bye is not None
 

@@ -303,5 +303,6 @@ def test_a_table_ends_with_its_grant(spark, tmp_path, level):
         desk.end_all()
         with pytest.raises(PythonException, match="the right behind this table was taken back"):
             table.count()
-    with pytest.raises(PythonException, match="the driver of this job does not answer"):
-        table.count()
+    if level is not None:  # a worker asks again for some seconds
+        with pytest.raises(PythonException, match="the driver of this job does not answer"):
+            table.count()

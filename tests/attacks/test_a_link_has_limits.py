@@ -22,8 +22,8 @@ from maia.wire import (
     Ping,
     Publish,
     Resync,
-    Unsubscribe,
     Welcome,
+    Withdraw,
     encode,
     framed,
 )
@@ -36,7 +36,7 @@ CAMERA, BILLING = "camera at Victoria", "billing office"
 BEFORE_THE_END: dict[str, Message] = {
     "publish": Publish(1, 0, 0, 1, []),
     "subscribe": subscribe_message(BILLING),
-    "unsubscribe": Unsubscribe(1, 1),
+    "unsubscribe": Withdraw(1, 1),
     "ping": Ping(1),
     "welcome": Welcome(60),
     "greeting": Greeting(1, b"", [], bytes(16)),

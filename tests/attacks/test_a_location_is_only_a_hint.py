@@ -17,7 +17,10 @@ from dataclasses import replace
 
 import pytest
 
+from maia.api import tester_calls as testers_calls
+from maia.api import testers
 from maia.api.client import DomainClient, DomainUnavailable
+from maia.api.testers import answer_one_time, ask_testers, lacking, with_fetched
 from maia.clock import system_now
 from maia.credentials import (
     OnlineTest,
@@ -28,18 +31,14 @@ from maia.credentials import (
     SigningKey,
     TestKind,
     Validity,
-    ValidityState,
     issue,
     period_from,
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.validity.one_time import OneTimeQuestion, answer_question
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.validity import fetch as testers
-from maia.validity import http as testers_calls
-from maia.validity.fetch import answer_one_time, ask_testers, lacking, with_fetched
+from maia.validity import Monitor, OneTimeQuestion, answer_question
 from support.fetching import fetch_statements
 from support.lying_location import Place, answer_of, page_of, place
 from support.statements import HOLDER, ISSUER, STRANGER, TESTER, certificate
@@ -73,10 +72,10 @@ def code_of(location: str, *others: str) -> str:
 
 
 def vouches(statements: tuple[SignedStatement, ...], right: SignedCertificate) -> bool:
-    heard = ValidityState()
+    heard = Monitor()
     for one in statements:
-        heard.hear(one, NOW)
-    return heard.problem_with(right, NOW) is None
+        heard.receive(one, NOW)
+    return heard.check(right, NOW) is None
 
 
 @pytest.fixture
@@ -176,13 +175,12 @@ def test_a_list_that_is_over_confirms_nothing():
 def test_an_older_list_that_still_holds_does_not_undo_what_was_received():
     """A39: who has received the revocation is shown the list before it."""
     right = demanding()
-    heard = ValidityState()
-    heard.hear(listed(2, right), NOW)
+    heard = Monitor()
+    heard.receive(listed(2, right), NOW)
     with place(page_of(listed(1)), key=TESTER) as met:
         for one in asyncio.run(fetch_statements([demanding(met.location)], now=NOW)):
-            with pytest.raises(MaiaError):
-                heard.hear(one, NOW)
-    problem = heard.problem_with(right, NOW)
+            assert isinstance(heard.receive(one, NOW).refused, MaiaError)
+    problem = heard.check(right, NOW)
     assert problem is not None
     assert problem.code == "CREDENTIAL-REVOKED"
 

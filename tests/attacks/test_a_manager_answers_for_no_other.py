@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.validity.one_time import question_from_bytes, question_to_bytes
 from maia.sealing.groups.manager_links import ManagerLink
 from maia.sealing.groups.members import keys_digest
 from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.sealing.keys.history import PastAnswer, pack_past, past_info
 from maia.sealing.member.settings import Challenged, KeysRefused, WriterReceived
+from maia.validity import question_from_bytes, question_to_bytes
 from maia.wire.codec import decode
 from maia.wire.effects import Effect, Send
 from maia.wire.messages import (

@@ -7,13 +7,14 @@ from shutil import copytree
 
 import pytest
 
-from maia.credentials import BadSignature, ValidityState, statement_from_bytes, statement_to_bytes
+from maia.credentials import BadSignature, statement_from_bytes, statement_to_bytes
 from maia.domain.storage.store import sqlite_store
 from maia.policy import Permit
+from maia.validity import Monitor
 from support.access_control import JONES, MET, SMITH, Station, court, later, listed, met, order, told, verdict
 
 
-def may(who, wallet, verifier: ValidityState, now) -> bool:
+def may(who, wallet, verifier: Monitor, now) -> bool:
     return isinstance(verdict(who.principal, wallet.chains, verifier, now), Permit)
 
 
@@ -31,13 +32,13 @@ def test_after_an_old_copy_was_put_back_nothing_revoked_comes_back_and_new_revoc
     copytree(data, old)
 
     station = Station(MET, sqlite_store(data / "domain.sqlite"))
-    verifier = ValidityState()
+    verifier = Monitor()
     for signed in station.current_statements(station.now):
-        verifier.hear(signed, station.now)
+        verifier.receive(signed, station.now)
     assert may(SMITH, smith, verifier, station.now)
     for right in smith.issued:
         last = station.revoke([right.id], "appeal").statement
-        verifier.hear(last, station.now)
+        verifier.receive(last, station.now)
     assert not may(SMITH, smith, verifier, station.now)
     station.store.close()
 
@@ -46,14 +47,14 @@ def test_after_an_old_copy_was_put_back_nothing_revoked_comes_back_and_new_revoc
     gone = again.receive_statement(statement_from_bytes(statement_to_bytes(last)))
     assert set(gone.ids) == {one.id for one in smith.issued}
     assert gone.statement.statement.sequence > last.statement.sequence
-    verifier.hear(gone.statement, again.now)
+    verifier.receive(gone.statement, again.now)
     taken = again.revoke([one.id for one in jones.issued], "appeal").statement
-    assert verifier.hear(taken, again.now).is_news
+    assert verifier.receive(taken, again.now).is_news
     assert listed(taken) >= {one.id for one in (*smith.issued, *jones.issued)}
     for seconds in (28, 56, 84):
         again.now = later(seconds)
         for signed in again.beat():
-            assert verifier.hear(signed, again.now).problem is None
+            assert verifier.receive(signed, again.now).problem is None
         assert not may(SMITH, smith, verifier, again.now)
         assert not may(JONES, jones, verifier, again.now)
     again.store.close()
@@ -85,15 +86,15 @@ def test_a_store_that_has_signed_lists_of_its_own_before_it_receives_what_it_sai
     told(station, courts)
     right = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")]).issued[0]
     lost = station.revoke([right.id], "appeal").statement
-    verifier = ValidityState()
-    verifier.hear(lost, station.now)
+    verifier = Monitor()
+    verifier.receive(lost, station.now)
     for number in range(lists_since):
         copy.now = later(28 * (number + 1))
         copy.beat()
     gone = copy.receive_statement(lost)
     assert right.id in gone.ids
     assert right.id in listed(gone.statement)
-    verifier.hear(gone.statement, copy.now)
+    verifier.receive(gone.statement, copy.now)
     assert right.id in verifier.revoked_by(MET.principal)
     audit = copy.access.audit_head()
     assert copy.receive_statement(lost).statement is None, "it is known now"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from maia.credentials import statement_to_bytes
-from maia.credentials.validity.statements import RevocationList
+from maia.credentials.statements import RevocationList
 from maia.domain.server.statement_stream import StatementStream, StreamSettings
 from support.access_control import MET, SMITH, Station, court, met, order, told
 from support.domain_server import RecordedNotes

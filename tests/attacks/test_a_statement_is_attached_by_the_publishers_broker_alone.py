@@ -29,7 +29,7 @@ from maia.wire.messages import (
     Message,
     Offer,
     Publish,
-    PublishSigned,
+    SignedByPublisher,
 )
 from support.broker import connect_right
 from support.live import BROKER, STORY, TYPE, Stranger, client, hello, settings, stranger
@@ -208,10 +208,8 @@ async def test_a_frame_with_a_signature_that_does_not_hold_ends_the_advertisemen
         camera = await stack.enter_async_context(client(CAMERA, address))
         cars = await camera.advertise(STORY.definition)
         session, entry = camera._session, cars._entry
-        plain = Publish(entry.ref, 0, int(system_now()), 1, frame_to_columns(frame("FORGED")))
-        forged = PublishSigned(
-            *[getattr(plain, name) for name in plain.__struct_fields__], b"x" * 64, b"s" * 32
-        )
+        columns, signed = frame_to_columns(frame("FORGED")), SignedByPublisher(b"x" * 64, b"s" * 32)
+        forged = Publish(entry.ref, 0, int(system_now()), 1, columns, None, signed)
         assert session.link is not None
         camera._perform([Send(session.link, encode(forged))])
         await until(lambda: cars._problem is not None, "the advertisement has ended")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials.validity.statements import AuditHead, RevocationList, statement_from_bytes
+from maia.credentials.statements import AuditHead, RevocationList, statement_from_bytes
 from maia.domain.access.audit import (
     AUDIT_START,
     AuditBroken,

@@ -24,7 +24,6 @@ from maia.credentials import (
     TestKind,
     TypePattern,
     Validity,
-    ValidityState,
     exact_name,
     issue,
 )
@@ -32,6 +31,7 @@ from maia.events import SECOND, AttributeUid, Instant
 from maia.postgres.views import InstalledViews, SchemaTaken
 from maia.predicates import parse_predicate
 from maia.types import sign_definition, verify_definition
+from maia.validity import Monitor
 from support.homecare import CARER, DOCTOR, HOSPITAL, PRESCRIBE
 from support.sql_views import Hospital, hospital, open_plans
 from support.statements import NOON, crl
@@ -277,13 +277,13 @@ def test_a_role_that_reads_the_table_gets_no_view(database: Hospital, how: str):
 def test_a_revoked_right_ends_inside_an_open_transaction(database: Hospital):
     """A93: an old snapshot and a lock on the view keep no right alive."""
     tested = right(validity=UNBOUNDED.with_tests(OnlineTest(TestKind.CRL, HOSPITAL.principal)))
-    standing = ValidityState()
-    standing.hear(crl(1, by=HOSPITAL), system_now())
+    standing = Monitor()
+    standing.receive(crl(1, by=HOSPITAL), system_now())
     assert database.renew((CARER, [tested]), standing=standing)[0].shows
     with database.role() as session:
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         assert len(session.execute(f"SELECT * FROM {database.view()}").fetchall()) == 3
-        standing.hear(crl(2, tested, by=HOSPITAL), system_now())
+        standing.receive(crl(2, tested, by=HOSPITAL), system_now())
         (outcome,) = database.renew((CARER, [tested]), standing=standing)
         assert outcome.problem is not None
         assert (outcome.what, outcome.problem.code) == ("ended", "POLICY-REVOKED")
@@ -316,11 +316,11 @@ def test_a_view_ends_by_the_clock_inside_an_open_transaction(database: Hospital)
 def test_a_view_ends_with_the_timed_list_that_its_right_depends_on(database: Hospital):
     """A93, S17: without the next list nobody knows what was revoked, whether or not the watcher runs."""
     tested = right(validity=UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, HOSPITAL.principal)))
-    now, standing = Instant(system_now() // SECOND * SECOND), ValidityState()
-    standing.hear(crl(1, since=(now - NOON) / SECOND - 20, lasting=30, by=HOSPITAL), now)
+    now, standing = Instant(system_now() // SECOND * SECOND), Monitor()
+    standing.receive(crl(1, since=(now - NOON) / SECOND - 20, lasting=30, by=HOSPITAL), now)
     (outcome,) = database.renew((CARER, [tested]), standing=standing, now=now)
     assert outcome.until == now + 10 * SECOND - 1
-    standing.hear(crl(2, since=(now - NOON) / SECOND + 10, lasting=30, by=HOSPITAL), now)
+    standing.receive(crl(2, since=(now - NOON) / SECOND + 10, lasting=30, by=HOSPITAL), now)
     (outcome,) = database.renew((CARER, [tested]), standing=standing, now=Instant(now + 11 * SECOND))
     assert outcome.until == now + 40 * SECOND - 1
 

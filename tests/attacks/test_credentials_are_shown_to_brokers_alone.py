@@ -17,7 +17,7 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.credentials.validity.statements import BadStatement
+from maia.credentials.statements import BadStatement
 from maia.net.tls import accepting_context
 from maia.wire import (
     PROTOCOL_VERSION,
@@ -28,8 +28,8 @@ from maia.wire import (
     Message,
     Splitter,
     Subscribe,
-    Unsubscribe,
     Welcome,
+    Withdraw,
     decode,
     encode,
     framed,
@@ -65,7 +65,7 @@ class Server:
                     self.heard.append(message)
                     if isinstance(message, Hello):
                         writer.write(framed(encode(Welcome(60))))
-                    if isinstance(message, Advertise | Subscribe | Unsubscribe):
+                    if isinstance(message, Advertise | Subscribe | Withdraw):
                         writer.write(framed(encode(Accepted(message.id, None))))
         writer.close()
 

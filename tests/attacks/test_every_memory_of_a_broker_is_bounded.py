@@ -125,7 +125,7 @@ def refused_certificates(**limits: int) -> Sizes:
     askers = [Client(net, fresh_key(number), ()) for number in range(STEPS)]
     rights = [right_to_read(owner, asker.principal) for asker in askers]
     revoked = RevocationList(owner.principal, 1, None, frozenset(right.id for right in rights))
-    state.statements.standing.hear(sign_statement(revoked, owner), net.now)
+    state.statements.monitor.receive(sign_statement(revoked, owner), net.now)
     for number, (asker, right) in enumerate(zip(askers, rights, strict=True)):
         proof = asker.request(Action.SUBSCRIBE, event_type=name)
         wanted = Wanted(b"%016d" % number, filter_to_bytes(ALWAYS), proof, shown([right]))

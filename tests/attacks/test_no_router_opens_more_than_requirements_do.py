@@ -21,9 +21,9 @@ from maia.wire.messages import (
     Column,
     Interest,
     Publish,
-    PublishSigned,
     Sealed,
     SealedWithAuthor,
+    SignedByPublisher,
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import NOW, SECOND
@@ -92,7 +92,9 @@ def signed(client, ref, plate, requires, *, is_default):
     about = Publishing(type_id, label, now, requires)
     sequence, client.next_sequence = client.next_sequence, client.next_sequence + 1
     signature = sign_as_author(frame, about, client.key, seed)
-    return PublishSigned(ref, sequence, now, 1, columns, signature, seed, None if is_default else requires)
+    return Publish(
+        ref, sequence, now, 1, columns, None if is_default else requires, SignedByPublisher(signature, seed)
+    )
 
 
 @pytest.mark.parametrize("is_default", [True, False])

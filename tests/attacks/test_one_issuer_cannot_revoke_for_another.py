@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.validity.statements import RevocationList, sign_statement
+from maia.credentials.statements import RevocationList, sign_statement
 from maia.policy import Permit
 from support.access_control import (
     DAY,

@@ -9,19 +9,15 @@ from maia.credentials import (
     BadSignature,
     OneTimeAnswer,
     OnlineTest,
-    OpenQuestions,
-    Revalidated,
     SignedKind,
     TestKind,
     Validity,
-    ValidityState,
-    answer_question,
     sign_statement,
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity.one_time import PATIENCE
 from maia.policy import NO_FACTS, Denial, GrantTestedOnce, Permit, decide, gather_evidence, request_digest
+from maia.validity import PATIENCE, Monitor, OpenQuestions, Revalidated, answer_question
 from support.policy import MALLORY, MET, NOON, PITO, SMITH, TIME, granted, request
 from support.statements import SECOND, moment
 
@@ -35,8 +31,9 @@ def asked(questions, signed=TO_SMITH, digest=DIGEST, nonce=b"n" * 32, at=0):
     return questions.ask(signed.id, MET.principal, request=digest, nonce=nonce, now=moment(at))
 
 
-def decided(*once, wanted=ASKED, pool=(TO_SMITH,)):
-    evidence = gather_evidence(wanted, pool, at=NOON, standing=ValidityState(), once=once)
+def decided(*proofs, wanted=ASKED, pool=(TO_SMITH,)):
+    once = {proof.spend(request_digest(wanted)) for proof in proofs}
+    evidence = gather_evidence(wanted, pool, at=NOON, standing=Monitor(), once=once)
     return decide(wanted, evidence, NO_FACTS, NOON)
 
 

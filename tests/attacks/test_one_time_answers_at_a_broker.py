@@ -26,10 +26,10 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.validity.one_time import answer_question
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.types import type_id
+from maia.validity import answer_question
 from maia.wire.messages import (
     Accepted,
     Challenge,

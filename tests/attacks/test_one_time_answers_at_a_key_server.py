@@ -25,13 +25,13 @@ from maia.credentials import (
     parse_name_pattern,
     statement_to_bytes,
 )
-from maia.credentials.validity.one_time import (
+from maia.events import AttributeUid
+from maia.validity import (
     OneTimeQuestion,
     answer_question,
     question_from_bytes,
     question_to_bytes,
 )
-from maia.events import AttributeUid
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Tick
 from maia.wire.messages import Challenge, JoinGroups, Vouched

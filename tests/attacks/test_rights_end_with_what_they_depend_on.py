@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import ValidityState
 from maia.credentials.chains.reduction import BrokenChain
-from maia.credentials.validity.statements import CertificateRevoked, StatementOld
+from maia.credentials.statements import CertificateRevoked, StatementOld
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Revoked
 from maia.policy import Permit
+from maia.validity import Monitor
 from support.access_control import (
     BROWN,
     MET,
@@ -84,8 +84,8 @@ def test_an_order_taken_back_in_one_domain_ends_rights_in_the_third():
     by_border = third.receive_statement(by_met.statement)
     assert [one.role for one in by_met.memberships] == ["np_tracker", "supervisor"]
     assert [one.role for one in by_border.memberships] == ["guest_tracker"]
-    verifier.hear(by_met.statement, station.now)
-    verifier.hear(by_border.statement, station.now)
+    verifier.receive(by_met.statement, station.now)
+    verifier.receive(by_border.statement, station.now)
     for certificates in (wallet.chains, guest.chains):
         assert not isinstance(verdict(SMITH.principal, certificates, verifier, station.now), Permit)
     for one in (courts, station, third):
@@ -121,13 +121,13 @@ def test_a_domain_that_receives_nothing_more_of_the_courts_lets_go_when_their_la
     assert len(station.memberships_of(SMITH.principal, station.now).rows) == 3
     assert station.access.next_due(station.now) == later(30)
     station.now = later(30)
-    verifier = ValidityState()
+    verifier = Monitor()
     for signed in station.beat():
-        verifier.hear(signed, station.now)
+        verifier.receive(signed, station.now)
     left = station.memberships_of(SMITH.principal, station.now).rows
     assert [one.membership.role for one in left] == ["detective_on_duty"]
     for right in wallet.issued:
-        assert isinstance(verifier.problem_with(right.certificate, station.now), CertificateRevoked)
+        assert isinstance(verifier.check(right.certificate, station.now), CertificateRevoked)
     check_consistent(station)
     told(station, courts)
     assert len(station.login(SMITH.principal, []).issued) == 2
@@ -175,10 +175,10 @@ def test_a_subscriber_who_was_away_finds_its_right_revoked_on_its_return():
         station.now = later(3600 * hours)
         station.beat()
     assert right.certificate.validity.contains(station.now)
-    assert isinstance(sleepy.problem_with(right, station.now), BrokenChain), "stale before it hears anything"
+    assert isinstance(sleepy.check(right, station.now), BrokenChain), "stale before it hears anything"
     for statement in station.current_statements(station.now):
-        sleepy.hear(statement, station.now)
-    assert isinstance(sleepy.problem_with(right, station.now), CertificateRevoked)
+        sleepy.receive(statement, station.now)
+    assert isinstance(sleepy.check(right, station.now), CertificateRevoked)
 
 
 def test_a_right_that_was_revoked_is_not_brought_back_by_a_new_one_that_says_the_same():

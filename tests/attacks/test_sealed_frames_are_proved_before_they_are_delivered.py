@@ -17,7 +17,7 @@ from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
-from maia.wire.messages import Author, Carried, DeliverWithAuthor, Identify, OpenContent, SealedWithPlaintext
+from maia.wire.messages import Author, Carried, Deliver, Identify, OpenContent, SealedWithPlaintext
 from support.broker import NOW, SECOND, random_from, sighting
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
@@ -274,7 +274,7 @@ def test_the_statement_of_a_sealed_frame_is_attached_and_signed_by_the_publisher
     camera.say(Identify(99, pack_identity(low)))
     camera.publish(camera.advertise(), sighting("AE05 XYZ"))
     assert plates(office) == ["AE05 XYZ"]
-    assert office.last(DeliverWithAuthor).author == Author(pack_identity(low), b"")
+    assert office.last(Deliver).author == Author(pack_identity(low), b"")
     genuine = Author(pack_identity(low), b"")
     frame = forged(net, signed_by="CCS broker", author=genuine)
     inject(net, met, replace(frame, author=Author(pack_identity(high), b"")))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.publication.state_query import ask_for_own
-from maia.credentials import Action, SigningKey, StatementOld, TestKind, ValidityState, statement_to_bytes
+from maia.broker.turn import Turn
+from maia.credentials import Action, SigningKey, StatementOld, TestKind, statement_to_bytes
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.sessions.statements import KEPT_STATEMENTS
 from maia.types import type_id
+from maia.validity import Monitor
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import (
@@ -184,9 +186,11 @@ def test_a_broker_asks_for_itself_once_at_a_time(net: Net) -> None:
     """A74: however many rights wait for one word, others are asked for it once."""
     asked_rogue(net)
     state, wanted = state_of(net.brokers[CCS]), the_type(net)
-    first, second = (ask_for_own(state, wanted, net.now) for _ in range(2))
-    assert first
-    assert not second
+    first, second = Turn(net.now), Turn(net.now)
+    for turn in (first, second):
+        ask_for_own(state, wanted, turn)
+    assert first.effects
+    assert not second.effects
 
 
 @pytest.mark.parametrize("at", [CCS, MET])
@@ -222,15 +226,14 @@ def test_no_peer_passes_the_statements_of_strangers_on_its_own_stream(net: Net) 
     before = {name for name in running.kept if name.startswith(KEPT_STATEMENTS)}
     issuer.state(*(one.list_now() for one in strangers(20)))
     assert {name for name in running.kept if name.startswith(KEPT_STATEMENTS)} == before
-    assert set(state_of(running).statements.standing) == {issuer.key.principal}
+    assert set(state_of(running).statements.monitor) == {issuer.key.principal}
 
 
 def test_an_old_list_for_a_distant_day_is_not_kept_for_it() -> None:
     """A27, A39: an issuer's slip, shown late, holds no more than if it had been shown in time."""
-    standing = ValidityState()
-    standing.hear(crl(5, since=0), moment(0))
-    with pytest.raises(StatementOld):
-        standing.hear(crl(4, since=40 * 86_400), moment(1))
+    standing = Monitor()
+    standing.receive(crl(5, since=0), moment(0))
+    assert isinstance(standing.receive(crl(4, since=40 * 86_400), moment(1)).refused, StatementOld)
     assert standing.fresh_until(crl(5).statement.by, moment(40 * 86_400)) is None
 
 

@@ -32,7 +32,7 @@ from support.consortium import (
     read_sql,
     settle,
 )
-from support.processes import until
+from support.processes import DEADLINE_S, until
 
 FIRST = 48_113
 WORLDS = max(1, int(os.environ.get("MAIA_AGREEMENT", "5")) // 50)
@@ -73,10 +73,13 @@ def compare_live(world: Consortium, publishers: dict[str, Any]) -> None:
 
 def compare_tables(world: Consortium, spark, postgres_server: str) -> None:
     counts = {stream: len(world.expected(stream)) for stream in world.shown}
-    for _ in range(30):  # until the brokers have written all of it to the files of their logs
-        time.sleep(1)
-        found = read_arrow(world)
-        if {stream: len(rows) for stream, rows in found.items()} == counts:
+    found: dict[Stream, list[Row]] = {}
+    deadline = time.monotonic() + DEADLINE_S
+    # Until the brokers have written all of it to the files of their logs.
+    while behind := {one[:2] for one, count in counts.items() if len(found.get(one, ())) != count}:
+        time.sleep(0.2)
+        found |= read_arrow(world, sorted(behind))
+        if time.monotonic() > deadline:
             break
     assert_same("Arrow", found, world)
     assert_same("Spark", read_spark(world, spark), world)

@@ -128,7 +128,9 @@ def cases(seed: int, *, views: int, events: int):
 @pytest.mark.parametrize("cases_max", [bulk_matching.CASES_MAX, 0], ids=["as columns", "in Arrow"])
 def test_who_receives_what_is_what_the_kernel_says(spark, monkeypatch, cases_max):
     monkeypatch.setattr(bulk_matching, "CASES_MAX", cases_max)
-    subscriptions, events, types = cases(20, views=80 if cases_max == 0 else 24, events=100)
+    subscriptions, events, types = cases(
+        20, views=80 if cases_max == 0 else 12, events=100 if cases_max == 0 else 200
+    )
     expected = by_definition(subscriptions, events, types)
     assert len(expected) > 250
     assert by_join(spark, subscriptions, data_frame(spark, events, types)) == expected
@@ -136,7 +138,7 @@ def test_who_receives_what_is_what_the_kernel_says(spark, monkeypatch, cases_max
 
 def test_events_of_a_sub_type_are_matched_as_the_super_type_too(spark):
     """As brokers publish them: with the attributes of the super-type, and nothing of the sub-type."""
-    subscriptions, events, types = cases(23, views=20, events=60)
+    subscriptions, events, types = cases(23, views=10, events=120)
     inherited = frozenset(list(STORED)[::2])
     seen = [(at, kind, event) for at, (event, kind) in enumerate(zip(events, types, strict=True))]
     seen += [
@@ -164,7 +166,7 @@ def test_events_of_a_sub_type_are_matched_as_the_super_type_too(spark):
 def test_requirements_of_both_sides_decide_as_they_do_live(spark):
     """I5: the subscriber's as columns of the publisher, the publisher's once for each class of statements."""
     random = Random(29)  # noqa: S311 - test cases, not secrets
-    subscriptions, events, types = cases(24, views=24, events=60)
+    subscriptions, events, types = cases(24, views=12, events=120)
     wants = [random_rule(random) if random.random() < 0.5 else reference.NOTHING for _ in subscriptions]
     readers = [random_attributes(random) for _ in subscriptions]
     publishers = [random_attributes(random) for _ in events]
@@ -207,7 +209,7 @@ def test_requirements_of_both_sides_decide_as_they_do_live(spark):
 
 
 def test_what_a_class_sees_of_an_event_is_what_the_kernel_shows(spark):
-    subscriptions, events, types = cases(21, views=16, events=40)
+    subscriptions, events, types = cases(26, views=8, events=80)
     matcher = BulkMatcher(spark, subscriptions, STORED)
     found = matcher.as_seen(data_frame(spark, events, types)).select(EVENT, "rights_class", *_exact_columns())
     views = {one.id: one.view for one in subscriptions}
@@ -276,7 +278,7 @@ def test_an_interest_is_asked_of_what_is_shown_and_of_nothing_else(spark):
 
 
 def test_keys_that_are_shuffled_find_what_keys_that_are_broadcast_find(spark, monkeypatch):
-    subscriptions, events, types = cases(23, views=20, events=60)
+    subscriptions, events, types = cases(23, views=10, events=120)
     frame = data_frame(spark, events, types)
     broadcast = by_join(spark, subscriptions, frame)
     monkeypatch.setattr(bulk_matching, "BROADCAST_ROWS_MAX", 0)

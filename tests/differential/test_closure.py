@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
-    ASSUMED_GOOD,
     UNBOUNDED,
     Action,
     AuthorisationCertificate,
@@ -29,6 +28,7 @@ from maia.predicates import admits, parse_predicate
 from maia.predicates.syntax import ALWAYS, Comparison, Exists, Not, Operator
 from maia.spark.closure.reach import Grant, Reach
 from maia.types import TypeDefinition, sign_definition, verify_definition
+from maia.validity import ASSUMED_GOOD
 from support.chains import EVENING, KEYS, MORNING, NOON, OWNER, PEOPLE, TODAY, TYPE, pools, types_of, uids
 
 A, B, C = (AttributeUid(name) for name in "abc")

@@ -27,7 +27,7 @@ from reference import pipeline_applications as by_hand
 
 ROWS = 6_000
 PER_DAY = 2_000
-FILES = 3
+FILES = 2
 
 
 class Events:

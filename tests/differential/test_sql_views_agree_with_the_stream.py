@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from maia.credentials import ValidityState
 from maia.events import Instant, Kind, Value
 from maia.policy import PolicyRefusal
 from maia.postgres.view_definitions import DeclaredTable, view_definition
 from maia.postgres.views import written
 from maia.predicates import ALWAYS
+from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES
 from maia.views.to_sql import quoted
 from maia.wire.codec import decode_recorded
@@ -75,7 +75,7 @@ def shown(session: psycopg.Connection, table: DeclaredTable, world: World, one: 
         columns=table.columns,
         published_at=table.published_at,
     )
-    found = view_definition(mine, world.reader_of(one), ValidityState(), world.net.now)
+    found = view_definition(mine, world.reader_of(one), Monitor(), world.net.now)
     attributes = found.columns
     columns = ", ".join(
         f"(extract(epoch from {quoted(a.name)}) * 1000000)::bigint"

@@ -25,7 +25,7 @@ from maia.api.client import DomainClient
 from maia.client.api.subscription import Subscription
 from maia.config.input_files import read_certificates, read_definition, read_principal
 from maia.credentials import NetworkName
-from maia.credentials.validity.statements import statement_from_bytes
+from maia.credentials.statements import statement_from_bytes
 from maia.errors import MaiaError
 from maia.keystore.key_files import load_signing_key
 from maia.keystore.wallet_folder import WalletFolder

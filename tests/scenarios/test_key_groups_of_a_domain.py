@@ -15,7 +15,7 @@ from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.clock import system_now
 from maia.config.input_files import read_certificates, read_definition, read_principal
-from maia.credentials import NetworkName, RevocationList, ValidityState
+from maia.credentials import NetworkName, RevocationList
 from maia.events import Instant
 from maia.keystore.key_files import load_signing_key
 from maia.keystore.wallet_folder import WalletFolder
@@ -23,6 +23,7 @@ from maia.net.node_runner import NodeRunner
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
 from maia.types import VerifiedType, verify_definition
+from maia.validity import Monitor, named_testers
 from support.met_process import client, issue, make_detective, make_met, serving
 from support.police_policy import police_policy
 from support.processes import maia
@@ -74,13 +75,13 @@ async def member_of(home: Path, address: str, who: str):
     key, wallet, standing = (
         load_signing_key(home / f"{who}.key"),
         WalletFolder(home / f"{who}-wallet"),
-        ValidityState(),
+        Monitor(),
     )
     kept = wallet.read()
     for one in kept.statements:
-        standing.hear(one, system_now())
+        standing.receive(one, system_now())
     shown = (*read_certificates([home / f"{who}-connect.cert"]), *kept.certificates)
-    assert ValidityState.testers(shown), "what a login gives must be vouched for"
+    assert named_testers(shown), "what a login gives must be vouched for"
     network = NetworkName(read_principal(str(home / "met.pub")), "Met")
     member = KeyMember(
         key, MemberSettings(network, shown, addresses=(address,)), random=os.urandom, standing=standing

@@ -32,7 +32,6 @@ from maia.credentials import (
     TestKind,
     TypeName,
     TypePattern,
-    ValidityState,
     exact_name,
     issue,
 )
@@ -55,6 +54,7 @@ from maia.types import (
     sign_definition,
     verify_definition,
 )
+from maia.validity import Monitor
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may
 from support.ports import free_port
@@ -200,9 +200,9 @@ async def test_a_reader_of_old_frames_is_confirmed_when_it_asks_for_keys(tmp_pat
         wallet = await here.wallet(READER)
         versions = [verify_definition(here.definition, at=system_now())]
         settings = MemberSettings(NETWORK, (may(READER.principal, Action.CONNECT), *wallet.chains))
-        heard = ValidityState()
+        heard = Monitor()
         for one in wallet.statements:
-            heard.hear(one, system_now())
+            heard.receive(one, system_now())
         asking = partial(
             fetch_reading_keys, READER, settings, versions, credentials=wallet.chains, standing=heard
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from maia.credentials import Action, Principal, SigningKey, Validity, ValidityState
+from maia.credentials import Action, Principal, SigningKey, Validity
 from maia.credentials.appointments import SignedAppointment
-from maia.credentials.validity.statements import RevocationList, SignedStatement, statement_from_bytes
+from maia.credentials.statements import RevocationList, SignedStatement, statement_from_bytes
 from maia.domain.access.audit import check_linked, record_from_bytes
 from maia.domain.access.memberships import membership_from_bytes, support_key
 from maia.domain.access.service import AccessControl
@@ -16,6 +16,7 @@ from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Decision, Facts, Request, decide, gather_evidence
 from maia.types import VerifiedType
+from maia.validity import Monitor
 from support.policy import MET, NOON, NUMBERPLATE, PITO, SMITH, granted, key
 
 COURT, JONES, BROWN = key(30), key(31), key(32)
@@ -182,7 +183,7 @@ def listed(statement: SignedStatement | None) -> frozenset[bytes]:
 def verdict(
     who: Principal,
     certificates,
-    standing: ValidityState,
+    standing: Monitor,
     now: Instant,
     event_type: VerifiedType = NUMBERPLATE,
 ) -> Decision:
@@ -192,13 +193,13 @@ def verdict(
     return decide(request, evidence, Facts(), now)
 
 
-def broker(now: Instant, *stations: Station) -> ValidityState:
+def broker(now: Instant, *stations: Station) -> Monitor:
     """A verifier that has heard everything that these domains say now."""
-    standing = ValidityState()
+    standing = Monitor()
     for station in stations:
         station.access.due(now)
         for statement in station.current_statements(now):
-            standing.hear(statement, now)
+            standing.receive(statement, now)
     return standing
 
 

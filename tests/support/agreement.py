@@ -70,7 +70,7 @@ from maia.types import (
 from maia.types.definition import TOPIC, topic_attributes
 from maia.wire.codec import decode_recorded
 from maia.wire.columns import columns_to_frame, frame_label, frame_to_columns
-from maia.wire.messages import Deliver, Identify, PublishTo
+from maia.wire.messages import Deliver, Identify, Publish
 from support.broker import NOW, SECOND, Client, Running, connect_right
 from support.coalition import TRUST, random_attributes, random_requirement, statement
 from support.recording import RecordingNet
@@ -496,7 +496,7 @@ class Identities:
         sequence, camera.next_sequence = camera.next_sequence, camera.next_sequence + 1
         required = requirement_to_bytes(self._requirement())
         said = (ref, sequence, int(camera.net.now), frame.rows, frame_to_columns(frame))
-        camera.say(PublishTo(*said, required))
+        camera.say(Publish(*said, required))
 
     def of_reader(self, key: SigningKey) -> ReaderIdentity | None:
         if self.trust is None:

@@ -68,8 +68,7 @@ from maia.wire.messages import (
     Publish,
     RenewAll,
     Subscribe,
-    Unadvertise,
-    Unsubscribe,
+    Withdraw,
 )
 from maia.wire.names import network_to_bytes
 from maia.wire.requests import (
@@ -205,10 +204,10 @@ class Client:
         return number
 
     def unsubscribe(self, ref: int) -> Client:
-        return self.say(Unsubscribe(1000 + ref, ref))
+        return self.say(Withdraw(1000 + ref, ref))
 
     def unadvertise(self, ref: int) -> Client:
-        return self.say(Unadvertise(1000 + ref, ref))
+        return self.say(Withdraw(1000 + ref, ref))
 
     def publish(self, ref: int, *events: Mapping[AttributeUid, Value], **changes: Any) -> int:
         kinds = changes.pop("kinds", NUMBERPLATE_KINDS)

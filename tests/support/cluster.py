@@ -16,6 +16,7 @@ from signal import SIGKILL
 import pyspark
 
 from maia.spark.session.java_home import find_class_archive, find_java_home
+from support.nursery import spark_python
 from support.ports import free_port
 
 __all__ = ["DEADLINE_S", "RunningCluster", "java_options", "running_cluster", "until"]
@@ -42,6 +43,7 @@ class RunningCluster:
             "MAIA_SPARK_MASTER": self.master,
             "MAIA_SPARK_SECRET_FILE": str(self.secret_file),
             "MAIA_SPARK_EXECUTOR_MIB": "512",
+            "MAIA_SPARK_PYTHON": str(spark_python(has_maia=False)),
         }
 
     def executors(self) -> list[int]:

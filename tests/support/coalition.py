@@ -30,7 +30,7 @@ from maia.types import type_id
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import LinkId, Received
-from maia.wire.messages import Deliver, DeliverLogged, Identify, Message, Publish, PublishTo
+from maia.wire.messages import Deliver, DeliverLogged, Identify, Message, Publish
 from reference import requirements as reference
 from support.broker import NOW, SECOND, Client, Net, connect_right
 
@@ -145,7 +145,7 @@ def publish(client: Client, ref: int, plate: str, requires: str | None = None) -
     if requires is None:
         client.say(Publish(*said))
     else:
-        client.say(PublishTo(*said, requirement_to_bytes(parse_requirement(requires))))
+        client.say(Publish(*said, requirement_to_bytes(parse_requirement(requires))))
 
 
 def plates(client: Client) -> list[str]:

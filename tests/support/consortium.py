@@ -31,16 +31,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 import maia
+from maia.api.testers import with_fetched
 from maia.client.api.connection import signing_key
 from maia.clock import system_now
-from maia.credentials import ValidityState
 from maia.events import Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.postgres.view_definitions import DeclaredTable, view_definition
 from maia.postgres.views import written
 from maia.profile import read_profile
 from maia.spark.governed.reader import Reader
-from maia.validity.fetch import with_fetched
+from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES
 from support.nursery import Forked
 from support.processes import DEADLINE_S, running_maia, until
@@ -53,6 +53,8 @@ ATTRIBUTES = {
 }  # fmt: skip
 AREAS, CARGOES = ("north", "south", "west"), ("oil", "grain", None)
 READERS = ("clerk", "trainee")
+PROBES = 9
+"""As many as there are combinations of area and cargo."""
 
 Row = dict[str, Any]
 Stream = tuple[str, str, str]
@@ -413,12 +415,12 @@ def follow_http(world: Consortium, stack: ExitStack) -> Inboxes:
 
 def settle(world: Consortium, publishers: Mapping[str, Any], *inboxes: Inboxes) -> None:
     """Publish probes until each reader that may see one has got one in each way."""
-    probes = rows(-90, 90)
+    probes = rows(-PROBES, PROBES)
     awaited = [one for one, shown in world.shown.items() if any(shown(each) for each in probes)]
     deadline = time.monotonic() + DEADLINE_S
     while waiting := [one for each in inboxes for one in awaited if not each.found[one]]:
         assert time.monotonic() < deadline, f"nothing reached {waiting}"
-        world.publish(publishers, ORGANISATIONS, -90, 90)
+        world.publish(publishers, ORGANISATIONS, -PROBES, PROBES)
         time.sleep(0.3)
 
 
@@ -481,14 +483,14 @@ def _read_spark(world: Consortium, spark: SparkSession) -> dict[Stream, list[Row
     return found
 
 
-def read_arrow(world: Consortium) -> dict[Stream, list[Row]]:
-    """Return the same tables without Spark.
+def read_arrow(world: Consortium, of: Sequence[tuple[str, str]] | None = None) -> dict[Stream, list[Row]]:
+    """Return the same tables without Spark, of all readers or of some.
 
     A restriction of a trainee alone on sealed attributes that it does not see is answered from the moment on
     at which the key server has met the trainee: so everyone looks once before anything is published.
     """
     found: dict[Stream, list[Row]] = {}
-    for organisation, reader in world.tokens:
+    for organisation, reader in world.tokens if of is None else of:
         with maia.open_log(profile=world.profile(organisation, reader)) as log:
             for stream in world.streams_of(organisation, reader):
                 read = log.table(stream[2]).to_arrow().to_pylist()
@@ -513,11 +515,11 @@ def read_sql(world: Consortium, session: psycopg.Connection) -> dict[Stream, lis
         profile, now, standing = (
             read_profile(world.profile(organisation, reader)),
             system_now(),
-            ValidityState(),
+            Monitor(),
         )
         held = profile.certificates()
         for statement in asyncio.run(with_fetched(held, now=now)):
-            standing.hear(statement, now)
+            standing.receive(statement, now)
         for stream in world.streams_of(organisation, reader):
             versions = profile.lineage(stream[2], at=now)
             columns = {one.uid: one.name for one in versions[-1].attributes}

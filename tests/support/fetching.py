@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from maia.api.testers import ask_testers
 from maia.credentials import SignedCertificate, SignedStatement
 from maia.events import Instant
-from maia.validity.fetch import ask_testers
 
 
 async def fetch_statements(

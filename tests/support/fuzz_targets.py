@@ -32,9 +32,7 @@ from maia.credentials.chains.quorum import evidence_from_bytes
 from maia.credentials.encoding.certificates import certificate_from_bytes, read_certificate_in_full
 from maia.credentials.identity import identity_from_bytes, unpack_identity
 from maia.credentials.requirements import parse_requirement, requirement_from_bytes
-from maia.credentials.validity.one_time import question_from_bytes
-from maia.credentials.validity.statements import statement_from_bytes
-from maia.credentials.validity.validity_state import series_from_bytes
+from maia.credentials.statements import statement_from_bytes
 from maia.domain.http.application import _decoded as decoded_body
 from maia.errors import MaiaError
 from maia.events import Attribute, AttributeUid, Instant, Kind
@@ -64,6 +62,8 @@ from maia.sealing.keys.history import unpack_past
 from maia.sealing.tree.rekey import read_path, read_rekey
 from maia.types import TypeDefinition, definition_from_bytes, sign_definition, verify_definition
 from maia.types.foreign_schemas import schema_from_text
+from maia.validity import question_from_bytes
+from maia.validity.records import series_from_bytes
 from maia.wire import filter_from_bytes, request_from_bytes, type_from_bytes
 from maia.wire.api_requests import api_request_from_bytes
 from maia.wire.codec import decode, decode_recorded

@@ -33,8 +33,8 @@ import pytest
 SPARK = "spark"
 QUICK = ("tests/unit/", "tests/laws/", "tests/vectors/")
 NOT_QUICK = "tests/unit/project/"
-NICER = 4
-"""By how much: a lane with a session has two shares of a processor, where the others have one."""
+NICER = 10
+"""By how much: a lane with a session has almost a processor, and the others share what is left."""
 END_S: Final = 60.0
 LOOK_S: Final = 5.0
 _FORK: Final = multiprocessing.get_context("fork")

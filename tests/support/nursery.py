@@ -46,8 +46,8 @@ __all__ = [
     "module_command",
     "receive_command",
     "send_numbers",
+    "spark_python",
     "start_nursery",
-    "stream_python",
 ]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
@@ -83,8 +83,17 @@ _LOADED: Final = (
     *("maia.log.disk.event_log", "maia.postgres.process", "maia.roles"),
 )
 """What commands load when they need it."""
-_STREAM: Final = "pyspark.sql.streaming.python_streaming_source_runner"
-_LOADED_BY_STREAMS: Final = (_STREAM, "maia.spark.source.data_source", "maia.spark.governed.table")
+_SPARK_PROGRAMS: Final = ("pyspark.sql.streaming.python_streaming_source_runner", "pyspark.daemon")
+"""What Spark starts with `python -m`: the process beside a stream, and the parent of its workers."""
+_LOADED_BY_SPARK: Final = (
+    *_SPARK_PROGRAMS,
+    *("pyspark.worker", "pyspark.sql.worker.plan_data_source_read", "pandas", "pyarrow.parquet"),
+)
+_LOADED_BY_WORKERS: Final = (
+    "maia.spark.source.data_source",
+    "maia.spark.governed.table",
+    "maia.views.to_spark",
+)
 
 
 class Forked:
@@ -188,13 +197,13 @@ COMMAND: Final = """\
 # What is asked for runs in a copy of the nursery, which is sent the signals. Nothing is imported that takes
 # longer than the command: `signal` and `socket` alone double the time.
 import _signal, _socket, marshal, os, sys
-path = {path!r}
+path, module = {path!r}, {module!r}
 {first}
 link = _socket.socket(_socket.AF_UNIX)
 link.connect(path)
 passed_on = {passed_on!r}
 ignored = [one for one in passed_on if _signal.getsignal(one) == _signal.SIG_IGN]
-request = marshal.dumps({{"module": {module!r}, "words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
+request = marshal.dumps({{"module": module, "words": sys.argv[1:], "cwd": os.getcwd(), "ignored": ignored,
                          "nice": os.nice(0), "environment": dict(os.environ)}})
 descriptors = b"".join(one.to_bytes(4, sys.byteorder) for one in (0, 1, 2))
 rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)
@@ -241,15 +250,21 @@ def maia_python() -> Path:
 
 
 @cache
-def stream_python() -> Path:
-    """Return a Python for Spark, in which the process beside a stream has loaded everything already.
+def spark_python(*, has_maia: bool = True) -> Path:
+    """Return a Python for Spark, whose processes beside streams, and workers, have loaded everything already.
 
-    Such a process computes for a second or two before it answers, and Spark gives it up after ten.
+    Each would compute for a second or two before it answers, and Spark gives a stream's up after ten.
+    On a cluster, the package comes with the job.
     """
     first = (
-        f"if sys.argv[1:3] != ['-m', {_STREAM!r}]: os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        f"if sys.argv[1] != '-m' or sys.argv[2] not in {_SPARK_PROGRAMS!r}:\n"
+        "    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        "module = sys.argv[2]\n"
+        "del sys.argv[1:3]"
     )
-    return _program("python", nursery(*_LOADED_BY_STREAMS), _STREAM, first)
+    return _program(
+        "python", nursery(*_LOADED_BY_SPARK, *(_LOADED_BY_WORKERS if has_maia else ())), "", first
+    )
 
 
 def _program(name: str, path: Path, module: str, first: str) -> Path:
@@ -407,7 +422,7 @@ def _be(asked: Mapping[str, object]) -> int:
         signal.signal(number, signal.SIG_IGN)
     sys.argv = ["maia", *asked["words"]]
     module = str(asked.get("module", "maia.cli"))
-    if module == _STREAM:
+    if module in _SPARK_PROGRAMS:
         del sys.modules[module]  # it is run and not imported
     try:
         runpy.run_module(module, run_name="__main__")

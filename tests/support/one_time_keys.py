@@ -12,14 +12,13 @@ from maia.credentials import (
     SignedStatement,
     SigningKey,
     TestKind,
-    ValidityState,
     issue,
     sign_statement,
 )
-from maia.credentials.validity.one_time import OneTimeQuestion, answer_question
 from maia.events import AttributeUid
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import Challenged, MemberSettings
+from maia.validity import Monitor, OneTimeQuestion, answer_question
 from maia.wire.codec import decode
 from maia.wire.effects import Effect
 from maia.wire.messages import Challenge
@@ -72,13 +71,13 @@ class OneTimeNet(KeyNet):
         """Every answer that was ever given."""
         self.holds_back = False
         """Whether a test brings the answers itself, or not at all."""
-        self.heard: dict[str, ValidityState] = {}
+        self.heard: dict[str, Monitor] = {}
         super().__init__(**settings)  # type: ignore[arg-type]
 
     def _node(self, name, key, pool, kept, start) -> KeyMember:  # type: ignore[no-untyped-def]
         settings = MemberSettings(NETWORK, (connects(key), *pool))
         random = random_from(self.seed + name.encode() + bytes([start]))
-        standing = self.heard.setdefault(name, ValidityState())
+        standing = self.heard.setdefault(name, Monitor())
         return KeyMember(key, settings, random=random, kept=dict(kept), standing=standing)
 
     def _perform_member(self, member: Member, effects: list[Effect]) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from maia.credentials import Action, TypePattern, Validity, ValidityState, exact_name
+from maia.credentials import Action, TypePattern, Validity, exact_name
 from maia.credentials.appointments import BadArgument, argument_kind, verify_appointment
-from maia.credentials.validity.statements import CertificateRevoked
+from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.policy_store import read_policy
 from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Activated, EntryKind, Revoked
@@ -22,6 +22,7 @@ from maia.domain.access.settings import AccessSettings
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import RoleMembership, certificate_support, fact_support, membership_support
+from maia.validity import Monitor
 from reference import oasis
 from support.access_control import Station, check_consistent, quick_store, told
 from support.policy import granted
@@ -119,7 +120,7 @@ class DomainBeside:
     def __post_init__(self) -> None:
         policy = self.dice.policy()
         self.model = oasis.Model(policy, int(NOON))
-        self.store, self.broker = CutStore(), ValidityState()
+        self.store, self.broker = CutStore(), Monitor()
         settings = AccessSettings(period_s=30, lead_s=5, right_s=RIGHT_S)
         self.station = Station(DOMAIN, self.store, settings)
         self.courts = {one.principal: Station(one) for one in (COURT, HIGH_COURT)}
@@ -148,14 +149,14 @@ class DomainBeside:
         gone = self.act(work)
         assert isinstance(gone, Revoked)
         if gone.statement is not None:
-            self.broker.hear(gone.statement, self.station.now)
+            self.broker.receive(gone.statement, self.station.now)
 
     def tick(self) -> None:
         """Let everybody hear what is said now."""
         self.station.now = Instant(self.model.now)
         told(self.station, *self.courts.values())
         for signed in self.act(lambda: self.station.due(self.station.now)):
-            self.broker.hear(signed, self.station.now)
+            self.broker.receive(signed, self.station.now)
 
     # ------------------------------------------------------------ policies
 
@@ -412,7 +413,7 @@ class DomainBeside:
             # Of several ways to one right the service has chosen one; which, the model does not know.
             assert identifier not in standing or (is_good and left)
             assert identifier in standing or not (is_good and right.is_whole)
-            problem = self.broker.problem_with(right.certificate, now)
+            problem = self.broker.check(right.certificate, now)
             assert isinstance(problem, CertificateRevoked) == (
                 identifier not in standing and right.until >= now
             ) or (right.until < now)

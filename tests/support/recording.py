@@ -29,7 +29,7 @@ from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes
 from maia.wire.columns import columns_to_frame
 from maia.wire.effects import Effect, LogAtStart, Logged, LogRead, ReadLog, Record, Recorded
-from maia.wire.messages import DeliverLogged, ForgetDurable, Seen, SubscribeDurable
+from maia.wire.messages import DeliverLogged, Seen, Subscribe, Withdraw
 from support.broker import Client, Net, Running, connect_right, random_from, shown
 from support.sealed_publications import PublishingNet
 
@@ -127,7 +127,7 @@ def durable(
     request = changes.pop("request", None) or client.request(Action.SUBSCRIBE, filter, **changes)
     definitions = [definition_to_bytes(client.net.story.definition)]
     sealed = None if seen is None else _sealed(client, seen, name)
-    client.say(SubscribeDurable(ref, request, shown(client.credentials), definitions, name, sealed))
+    client.say(Subscribe(ref, request, shown(client.credentials), definitions, name, sealed))
     return ref
 
 
@@ -170,7 +170,7 @@ def acknowledge(client: Client, ref: int, position: int) -> None:
 
 
 def forget(client: Client, ref: int) -> int:
-    client.say(ForgetDurable(900 + ref, ref))
+    client.say(Withdraw(900 + ref, ref, True))
     return 900 + ref
 
 

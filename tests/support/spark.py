@@ -11,7 +11,7 @@ import pytest
 
 from maia.spark.session import session as sessions
 from maia.spark.session.session import spark_session
-from support.nursery import stream_python
+from support.nursery import spark_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,8 @@ MEMORY_MIB: Final = 3072
 LAST_WORDS: Final = 4_000
 # A plan that is changed while it runs is run in several jobs, which cost more than a few rows gain.
 SETTINGS: Final = {
+    # Hundreds of plans are compiled: with less room Java keeps looking for code and objects to throw away.
+    "spark.driver.defaultJavaOptions": "-XX:ReservedCodeCacheSize=240m -Xms1536m -Xmn768m",
     "spark.sql.adaptive.enabled": "false",
     # The usual one starts several processes for each file of a checkpoint, to set modes and to follow links.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -46,7 +48,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A quiet local session in UTC with ANSI mode on."""
     with spark_session("maia-tests", memory_mib=MEMORY_MIB, settings=SETTINGS) as session:
         pytestconfig.stash[JAVA_LOG] = Path(session.conf.get("spark.local.dir")) / "java.log"
-        session.sparkContext.pythonExec = str(stream_python())
+        session.sparkContext.pythonExec = str(spark_python())
         yield session
 
 

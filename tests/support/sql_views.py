@@ -11,13 +11,14 @@ from typing import Any
 import psycopg
 
 from maia.clock import system_now
-from maia.credentials import SignedCertificate, SigningKey, ValidityState
+from maia.credentials import SignedCertificate, SigningKey
 from maia.events import Instant, Value
 from maia.postgres.view_definitions import DeclaredTable, ViewLedger
 from maia.postgres.view_settings import PreparedViews, ViewReader, ViewsConfig
 from maia.postgres.views import InstalledViews, Outcome
 from maia.spark.governed.reader import Reader
 from maia.types import verify_definition
+from maia.validity import Monitor
 from support.homecare import AUTHORISED, PRESCRIBE
 
 _NUMBERS = count()
@@ -60,7 +61,7 @@ class Hospital:
     def renew(
         self,
         *readers: tuple[SigningKey, Sequence[SignedCertificate]],
-        standing: ValidityState | None = None,
+        standing: Monitor | None = None,
         now: Instant | None = None,
         ledger: ViewLedger | None = None,
         **how: Any,
@@ -68,7 +69,7 @@ class Hospital:
         """Decide these readers' rights, and no others."""
         at = system_now() if now is None else now
         prepared = self.prepared(*readers, **how)
-        return self.views.renew(self.owner, prepared, standing or ValidityState(), at, ledger)
+        return self.views.renew(self.owner, prepared, standing or Monitor(), at, ledger)
 
     def shown(self, number: int = 0, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
         """Return what a role sees, in a session of its own."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from maia.client import ClientSettings, Delivered, Notice, known_version
 from maia.credentials import (
-    ASSUMED_GOOD,
     Action,
     AuthorisationCertificate,
     OnlineTest,
@@ -20,6 +19,7 @@ from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
 from maia.testing.simulation import BEGINNING
 from maia.types import validity_definition
 from maia.types.verified import statement_to_event
+from maia.validity import ASSUMED_GOOD
 from support.revoking import Statements
 from support.simulated_city import SECOND, City, Office, Violation
 

@@ -14,16 +14,13 @@ from maia.credentials import (
     Revalidation,
     RevocationList,
     SigningKey,
-    ValidityState,
-    answer_question,
     check_statement,
-    question_from_bytes,
-    question_to_bytes,
     sign_statement,
     statement_from_bytes,
     statement_to_bytes,
 )
 from maia.events import Instant
+from maia.validity import Monitor, answer_question, question_from_bytes, question_to_bytes
 
 FOLDER = Path(__file__).parent / "statements"
 VECTORS = json.loads((FOLDER / "statements.json").read_text())
@@ -62,7 +59,7 @@ def test_a_one_time_question_and_its_answer():
 def test_what_a_verifier_wrote_down_is_read_again():
     """A82: an update of the software must not make a verifier forget."""
     record = bytes.fromhex((FOLDER / "standing.hex").read_text())
-    standing = ValidityState.reloaded([record])
+    standing = Monitor.reloaded([record])
     assert standing.exported() == (record,)
     (by,) = standing
     assert standing.sequence_of(by) == 8

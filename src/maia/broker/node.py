@@ -31,8 +31,8 @@ from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
+    begin_validity,
     certificates_without_statement,
-    meet_own_certificates,
     receive_fetched,
     subscribe_to_issuers,
 )
@@ -54,7 +54,7 @@ from maia.broker.state import BrokerState, new_state
 from maia.broker.status import status_of
 from maia.broker.streams.run import Apart, Frames, gathered
 from maia.broker.streams.streams import Streams
-from maia.broker.subscriptions.route_sync import go_on_with_syncs
+from maia.broker.subscriptions.route_sync import RouteSyncs, table_names
 from maia.broker.turn import Turn
 from maia.broker.upkeep import (
     adopt_constitutions,
@@ -172,11 +172,20 @@ class Broker:
         `process_id` changes where a process is forked: a child never seals
         under its parent's keys.
         """
-        self._state: BrokerState = new_state(key, settings, random=random, process_id=process_id, kept=kept)
-        self._state.router, self._state.streams = new_router(self._state), Streams(self._state)
-        open_log(self._state)
-        self._state.dispatch = Dispatch(self._state)
-        self._sessions = BrokerSessions(self._state)
+        state = self._state = new_state(key, settings, random=random, process_id=process_id, kept=kept)
+        state.router, state.streams = new_router(state), Streams(state)
+        open_log(state)
+        state.syncs = RouteSyncs(
+            key.principal.key,
+            state.router,
+            state.routes.node_of,
+            state.links,
+            state.timers,
+            random=random,
+            names=partial(table_names, state.types, state.blinded, state.sealed),
+        )
+        state.dispatch = Dispatch(state)
+        self._sessions = BrokerSessions(state)
         self._kept, self._log = dict(kept), log
 
     def start(self, now: Instant) -> list[Effect]:
@@ -187,7 +196,7 @@ class Broker:
         state, kept = self._state, self._kept
         log, self._kept, self._log = self._log, {}, NO_LOG
         turn.note("started", principal=str(state.principal), address=state.settings.address)
-        meet_own_certificates(state)
+        begin_validity(state, turn.now)
         reload_kept(state, kept, turn)
         look_for_keys(state, list(state.types.sealed()), turn)
         if state.recording is not None and state.durable is not None:
@@ -354,7 +363,7 @@ class Broker:
         if state.impairments.changed:
             warn_of_impairments(state, turn)
         if state.syncs.next or state.syncs.not_received:
-            go_on_with_syncs(state, turn)
+            state.syncs.go_on(turn)
         if state.catch_up is not None and state.catch_up.is_changed:
             state.catch_up.follow(turn)
         routes = state.routes
@@ -413,9 +422,9 @@ class Broker:
         """Show this statement about the broker from now on, as when it was renewed."""
         return self._do(partial(show_own_identity, self._state, identity, self._state.links.values()), now)
 
-    def not_vouched_for(self) -> tuple[SignedCertificate, ...]:
+    def not_vouched_for(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return certificates in use here that demand a statement which is not at hand."""
-        return certificates_without_statement(self._state)
+        return certificates_without_statement(self._state, now)
 
     def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Accept statements that were fetched for this broker."""

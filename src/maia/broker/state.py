@@ -31,7 +31,6 @@ from maia.broker.sessions.links import Held, Link, RepeatedNotes
 from maia.broker.settings import BrokerSettings
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import LocalSubscribers
-from maia.broker.subscriptions.route_sync import RouteSyncs
 from maia.broker.timers import TimerWheel
 from maia.credentials import (
     AuthorisationCertificate,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from maia.broker.durable.recorded_frames import RecordedFrames
     from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
+    from maia.broker.subscriptions.route_sync import RouteSyncs
 
 __all__ = [
     "ROUTE",
@@ -151,7 +151,7 @@ class BrokerState:
     """The last frames of publishers, for subscribers that ask for the present state."""
     questions: dict[bytes, Question] = field(default_factory=dict)
     """State queries that were not answered by all neighbours yet, by their numbers."""
-    syncs: RouteSyncs = field(default_factory=RouteSyncs)
+    syncs: RouteSyncs = field(init=False, repr=False)
     """Clients that are answered when other brokers know what they ask for."""
     own_identity: bytes = field(default=b"", repr=False)
     """The short form of this broker's own identity statement, if it has one."""
@@ -202,7 +202,7 @@ def new_state(
     authoriser = Authoriser(settings, certificates, statements)
     types = KnownTypes(settings, certificates, authoriser.meter)
     keys = KeyRequests(
-        key, settings, types=types, random=random, kept=kept, cache=certificates, standing=statements.standing
+        key, settings, types=types, random=random, kept=kept, cache=certificates, standing=statements.monitor
     )
     blinded = BlindedIds(keys.ring_of, types, random)
     seals = SealingKeys(

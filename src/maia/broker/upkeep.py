@@ -44,7 +44,6 @@ from maia.broker.sessions.identities import expire_identity
 from maia.broker.sessions.links import Link, Role, Stage, ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.state import BrokerState, just_after, seconds_after, shown_to_every_peer
 from maia.broker.subscriptions.registry import recheck_entries, recheck_entry
-from maia.broker.subscriptions.route_sync import end_overdue_syncs
 from maia.broker.timers import (
     AnnounceWaiting,
     CatchUp,
@@ -132,7 +131,7 @@ def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:  # noqa: PLR0912
             verify_doubted(state, turn)
             overdue(state, turn)
         case SyncOverdue():
-            end_overdue_syncs(state, turn)
+            state.syncs.end_overdue(turn)
         case FetchMissed():
             state.log_requests.forget_overdue(turn)
             if state.catch_up is not None:

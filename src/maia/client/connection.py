@@ -30,12 +30,12 @@ from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, certificate_from_bytes
 from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant, just_after, seconds_after
 from maia.policy import Request
 from maia.sessions.challenges import CONNECTION, NotVouchedFor
 from maia.sessions.session import ROUNDS_IN_A_LEASE, Endpoint, Established, PeerSilent, Session, Stage
+from maia.validity import VouchedFor
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
@@ -147,7 +147,7 @@ class Connection(Endpoint[Session]):
 
     def own_statements(self, now: Instant) -> list[bytes]:
         """Return the statements that these demand."""
-        statements = self._wallet.statements_for(self.own_credentials(now))
+        statements = self._wallet.statements_for(now, self.own_credentials(now))
         # What is too long to be shown now was no use: the broker knows such statements by itself, or never.
         return statements if sum(map(len, statements)) < HANDSHAKE_BYTES_MAX // 2 else []
 

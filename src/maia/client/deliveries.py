@@ -19,7 +19,7 @@ from maia.events import Instant
 from maia.sealing.frames.authorship import Publishing
 from maia.types import VerifiedType
 from maia.wire.columns import columns_to_frame
-from maia.wire.messages import Deliver, DeliverLogged, DeliverLoggedWithAuthor, DeliverWithAuthor
+from maia.wire.messages import Deliver, DeliverLogged
 from maia.wire.messages import Missed as MissedMessage
 
 _VALUE_BYTES: Final = 64
@@ -83,7 +83,7 @@ def _read(
     publisher = principal_from_bytes(message.publisher)
     frame = columns_to_frame(message.columns, message.rows, version.kinds)
     by = None
-    if isinstance(message, DeliverWithAuthor | DeliverLoggedWithAuthor):
+    if message.author is not None:
         about = Publishing(version.type_id, message.label, message.published_at, message.author.requires)
         by = authors.read(publisher, message.author, about, frame)
     columns, at = message.columns, Instant(message.published_at)

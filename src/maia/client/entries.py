@@ -23,7 +23,7 @@ from maia.policy import Request
 from maia.predicates import Predicate
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes, verify_definition
 from maia.wire.columns import is_published_late
-from maia.wire.messages import Advertise, Subscribe, SubscribeDurable
+from maia.wire.messages import Advertise, Subscribe
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 # ------------------------------------------------------------ types
@@ -238,7 +238,7 @@ class Advertised(RequestEntry):
 # support it and no other certificate.
 def message_asking_for(
     entry: RequestEntry, *, key: SigningKey, network: NetworkName, wallet: Wallet, nonce: bytes, now: Instant
-) -> Advertise | Subscribe | SubscribeDurable:
+) -> Advertise | Subscribe:
     """Return the message that asks for an entry, or for its renewal; raise if nothing speaks for it."""
     version = entry.known.event_type
     request = Request(key.principal, entry.action, version.name, version, entry.filter)
@@ -253,6 +253,6 @@ def message_asking_for(
         definitions += entry.written.definitions
     if isinstance(entry, Subscribed) and entry.durable is not None:
         # Acknowledged or not, what the application has had is not to be sent to this client again.
-        return SubscribeDurable(entry.ref, signed, shown, definitions, entry.durable, entry.arrived)
+        return Subscribe(entry.ref, signed, shown, definitions, entry.durable, entry.arrived)
     kind = Advertise if entry.action is Action.PUBLISH else Subscribe
     return kind(entry.ref, signed, shown, definitions)

@@ -30,10 +30,9 @@ from maia.wire.messages import (
     Challenge,
     Identify,
     Publish,
-    PublishSigned,
-    PublishTo,
     Seen,
     Show,
+    SignedByPublisher,
     TypeQuery,
 )
 from maia.wire.messages import Column as WireColumn
@@ -156,26 +155,23 @@ class Book:
         # The plus makes an int of an Instant.
         said = (entry.ref, sequence, +now, rows, columns)
         required = None if requires is None else requirement_to_bytes(requires)
-        message = Publish(*said) if required is None else PublishTo(*said, required)
+        message = Publish(*said, required)
         if entry.signs:
-            data = encode(self._signed(entry, message, required))
-        else:
-            data = encode_known(message) if rows and required is None else encode(message)
+            message = Publish(*said, required, self._signed(entry, message))
+        data = encode_known(message) if rows and message.is_bare else encode(message)
         entry.next_sequence += 1
         entry.under_way[sequence] = data
         self._wanted.bytes_under_way += len(data)
         return data if entry.stage is EntryStage.ACCEPTED else None
 
-    def _signed(self, entry: Advertised, message: Publish, required: bytes | None) -> PublishSigned:
+    def _signed(self, entry: Advertised, message: Publish) -> SignedByPublisher:
         version = entry.known.event_type
         frame = columns_to_frame(message.columns, message.rows, entry.written_type.kinds)
-        requires = requirement_to_bytes(entry.requires) if required is None else required
+        requires = requirement_to_bytes(entry.requires) if message.requires is None else message.requires
         label = frame_label(self._key.principal.key, entry.stream, message.sequence)
         about = Publishing(version.type_id, label, message.published_at, requires)
         seed = self._random(SEED_BYTES)
-        signature = sign_as_author(frame, about, self._key, seed)
-        said = (message.ref, message.sequence, message.published_at, message.rows, message.columns)
-        return PublishSigned(*said, signature, seed, required)
+        return SignedByPublisher(sign_as_author(frame, about, self._key, seed), seed)
 
     # -------------------------------------------------------- links come and go
 
@@ -186,7 +182,7 @@ class Book:
         if is_another_broker:
             self._forget_positions()
         self._renewing.begin(lease_s, now)
-        statements = self._wallet.statements_for()
+        statements = self._wallet.statements_for(now)
         asking = [encode(Show(self.next_number(), [], statements))] if statements else []
         asking += self._answering.questions.values()
         for entry in list(self._wanted.entries.values()):

@@ -22,7 +22,7 @@ from maia.errors import MaiaError
 from maia.events import Instant, seconds_after
 from maia.sessions.challenges import OwnChallenges
 from maia.wire.codec import encode
-from maia.wire.messages import ForgetDurable, RenewAll, Unadvertise, Unsubscribe
+from maia.wire.messages import RenewAll, Withdraw
 from maia.wire.requests import digest_of_request, digest_of_standing
 
 # What does a client have to look at next, and when?
@@ -114,10 +114,8 @@ class Wanted:
         """Return what takes an entry back; `forget` takes a durable subscription's cursor along."""
         number = self.next_number()
         self._withdrawals[number] = entry.ref
-        if forget and isinstance(entry, Subscribed) and entry.durable is not None:
-            return encode(ForgetDurable(number, entry.ref))
-        kind = Unadvertise if isinstance(entry, Advertised) else Unsubscribe
-        return encode(kind(number, entry.ref))
+        is_durable = isinstance(entry, Subscribed) and entry.durable is not None
+        return encode(Withdraw(number, entry.ref, forget and is_durable))
 
     def take_answer(self, number: int) -> bool:
         """End the withdrawal that an answer is about, whatever the answer is; say whether there was one."""

@@ -11,33 +11,28 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from maia.credentials import (
-    ASSUMED_GOOD,
     Action,
     Principal,
     ResourceName,
     SignedCertificate,
     SignedStatement,
-    Tester,
     Validity,
-    ValidityState,
     VerificationCache,
     VerifiedConstitution,
     certificate_to_bytes,
     statement_to_bytes,
     steady_period,
 )
-from maia.credentials.validity.statements import OneTimeAnswer
-from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Denial, Evidence, GrantsLeftOut, Reason, Request, decide, gather_evidence
 from maia.policy.decide import left_out
 from maia.policy.view import Window
 from maia.sessions.admission import right_to_connect
+from maia.validity import ASSUMED_GOOD, Monitor, Tester, speakers
 
 _ANSWERS_MAX: Final = 1024
 _STATEMENTS_MAX: Final = 1024
@@ -54,8 +49,8 @@ class Wallet:
         "_cache",
         "_certificates",
         "_constitutions",
-        "_standing",
-        "_statements",
+        "_given",
+        "_monitor",
         "_views",
     )
 
@@ -68,8 +63,8 @@ class Wallet:
         self._cache = VerificationCache()
         self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes], Reason | None]] = OrderedDict()
         self._views: OrderedDict[_Asked, tuple[Validity, tuple[Window, ...]]] = OrderedDict()
-        self._standing = ValidityState()
-        self._statements: OrderedDict[tuple[Principal, type, bool], SignedStatement] = OrderedDict()
+        self._monitor = Monitor()
+        self._given: list[SignedStatement] = []
 
     def add(self, certificates: Iterable[SignedCertificate]) -> None:
         """Hold more certificates."""
@@ -89,30 +84,26 @@ class Wallet:
         return next((signed for signed in self._certificates if signed.id == certificate), None)
 
     def add_statements(self, statements: Iterable[SignedStatement]) -> None:
-        """Hold statements on the validity of certificates, of each issuer and kind the newest one."""
-        for signed in statements:
-            said = signed.statement
-            if isinstance(said, OneTimeAnswer):
-                continue  # of use only to the verifier that asked for it
-            # A list without a period is in force at once, and says nothing about time: both are needed.
-            about = (said.by, type(said), said.period is None)
-            known = self._statements.get(about)
-            if known is None or said.sequence > _sequence(known):
-                self._statements[about] = signed
-        while len(self._statements) > _STATEMENTS_MAX:
-            self._statements.popitem(last=False)
+        """Hold statements on the validity of certificates."""
+        self._given = [*self._given, *statements][-_STATEMENTS_MAX:]
 
-    def statements_for(self, shown: Iterable[bytes] | None = None) -> list[bytes]:
+    def statements_for(self, now: Instant, shown: Iterable[bytes] | None = None) -> list[bytes]:
         """Return statements by those who test, or issued, these certificates; None for all that are held."""
         wanted = None if shown is None else set(shown)
-        asked = {
-            by
-            for signed in self._certificates
-            if wanted is None or certificate_to_bytes(signed) in wanted
-            for by in _vouching(signed)
-        }
-        found = [signed for (by, _, _), signed in self._statements.items() if by in asked]
+        held = self._certificates
+        asked = [one for one in held if wanted is None or certificate_to_bytes(one) in wanted]
+        monitor = self._validity(now)
+        issuers = sorted({by for one in asked for by in speakers(one)}, key=lambda by: by.key)
+        found = [signed for by in issuers for signed in monitor.statements(by, now)]
         return [statement_to_bytes(signed) for signed in found[-_SHOWN_MAX:]]
+
+    def _validity(self, now: Instant) -> Monitor:
+        """Return what follows at this moment from the statements that were given."""
+        given, self._given = self._given, []
+        for signed in given:
+            self._monitor.receive(signed, now)
+        self._monitor.advance(now)
+        return self._monitor
 
     def needed_for(self, request: Request, now: Instant) -> list[bytes]:
         """Return what to show with a request; raise the kernel's refusal if nothing here speaks for it."""
@@ -174,14 +165,13 @@ class Wallet:
 
         Statements count that are by the testers or issuers of what was shown.
         """
-        pool = tuple(shown)
-        concerned = {by for signed in pool for by in _vouching(signed)}
-        for said in (*self._statements.values(), *statements):
+        pool, monitor = tuple(shown), self._validity(now)
+        concerned = {by for signed in pool for by in speakers(signed)}
+        for said in statements:
             if said.statement.by in concerned:
-                with suppress(MaiaError):  # an old one, for instance: what is known counts
-                    self._standing.hear(said, now)
+                monitor.receive(said, now)
         right_to_connect(
-            request, pool, now, tester=self._standing, cache=self._cache, constitutions=self._constitutions
+            request, pool, now, tester=monitor, cache=self._cache, constitutions=self._constitutions
         )
 
     def _evidence(
@@ -206,14 +196,3 @@ class Wallet:
         decision = decide(request, replace(evidence, bounds=()), NO_FACTS, now)
         if isinstance(decision, Denial):
             raise decision.as_refusal()
-
-
-def _sequence(signed: SignedStatement) -> int:
-    said = signed.statement
-    return 0 if isinstance(said, OneTimeAnswer) else said.sequence
-
-
-def _vouching(signed: SignedCertificate) -> frozenset[Principal]:
-    """Return who may say that a certificate does not count any more."""
-    certificate = signed.certificate
-    return frozenset({certificate.issuer, *(test.by for test in certificate.validity.tests)})

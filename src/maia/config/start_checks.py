@@ -11,18 +11,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from maia.config.settings import BadConfig, ServerConfig
-from maia.credentials import (
-    ASSUMED_GOOD,
-    Action,
-    NetworkName,
-    SignedCertificate,
-    SigningKey,
-    VerifiedConstitution,
-)
+from maia.credentials import Action, NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
 from maia.private_files import exposure, make_private_folder
+from maia.validity import ASSUMED_GOOD
 
 _Read = TypeVar("_Read")
 

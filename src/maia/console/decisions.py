@@ -24,8 +24,7 @@ from maia.credentials import (
 )
 from maia.credentials.authority import EVENT_ACTIONS, covers_request
 from maia.credentials.chains.reduction import BrokenChain
-from maia.credentials.validity.statements import CertificateRevoked
-from maia.credentials.validity.validity_state import Once
+from maia.credentials.statements import CertificateRevoked
 from maia.events import AttributeUid, Instant
 from maia.policy import (
     NO_FACTS,
@@ -40,6 +39,7 @@ from maia.policy import (
 from maia.policy.view import Window, keeps, shows
 from maia.predicates import format_predicate
 from maia.types import VerifiedType
+from maia.validity import Once
 
 DECISIONS_MAX: Final = 2000
 """How many questions one preview asks the kernel; it says how many it left out."""
@@ -53,7 +53,7 @@ class _Register:
         listed = (one.signed.id for one in entries if one.problem == "revoked" and one.revoked_at is None)
         self._without = {*without, *listed}  # since when is not known here
 
-    def problem_with(
+    def check(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         since = self._revoked.get(signed.id)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,25 +17,19 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from maia.api.client import DomainClient
 from maia.api.responses import ActsAnswer, EntryPage, TypePage
+from maia.api.testers import BEGIN_S, ask_testers
 from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.config.input_files import read_certificates, read_principal
 from maia.config.type_folder import in_order_of_making, verified_lineage
-from maia.credentials import (
-    Principal,
-    SignedCertificate,
-    ValidityState,
-    VerificationCache,
-    certificate_from_bytes,
-)
-from maia.credentials.validity.statements import CertificateRevoked, Revalidation, RevocationList
-from maia.credentials.validity.validity_state import one_time_tests
+from maia.credentials import Principal, SignedCertificate, VerificationCache, certificate_from_bytes
+from maia.credentials.statements import CertificateRevoked, Revalidation, RevocationList
 from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
 from maia.private_files import own_folder
 from maia.profile.address_book import AddressBook, load_book
 from maia.types import SignedDefinition, VerifiedType, definition_from_bytes
-from maia.validity.fetch import BEGIN_S, ask_testers
+from maia.validity import Monitor, one_time_tests, speakers
 
 if TYPE_CHECKING:
     from maia.console.config import Held
@@ -98,7 +91,7 @@ class Acting:
     _entries: tuple[Instant, bool, list[Entry]] | None = None
     _types: tuple[Instant, bool, dict[bytes, VerifiedType]] | None = None
     _book: tuple[Instant, AddressBook] | None = None
-    _heard: tuple[Instant, ValidityState] | None = None
+    _heard: tuple[Instant, Monitor] | None = None
 
     @property
     def principal(self) -> Principal:
@@ -162,15 +155,15 @@ class Acting:
         heard, now = await self._validity(files), system_now()
         return [judged(one, heard, now) for one in found.values()]
 
-    async def _validity(self, certificates: Sequence[SignedCertificate]) -> ValidityState:
+    async def _validity(self, certificates: Sequence[SignedCertificate]) -> Monitor:
         """Return what the testers state that the certificates in files name; strangers choose no address."""
         now = system_now()
         if self._heard is None or self._heard[0] < now - _LISTS_FRESH:
-            state = ValidityState() if self._heard is None else self._heard[1]
+            monitor = Monitor() if self._heard is None else self._heard[1]
             for signed in (await ask_testers(certificates, now=now, within_s=BEGIN_S)).statements:
-                with suppress(MaiaError):  # known, or older than what is known
-                    state.hear(signed, now)
-            self._heard = (now, state)
+                monitor.receive(signed, now)
+            self._heard = (now, monitor)
+        self._heard[1].advance(now)
         return self._heard[1]
 
     async def book(self) -> AddressBook:
@@ -234,15 +227,10 @@ class Acting:
             self._client = None
 
 
-def judged(entry: Entry, heard: ValidityState, now: Instant) -> Entry:
+def judged(entry: Entry, monitor: Monitor, now: Instant) -> Entry:
     """Return a certificate with what is stated of it, and since when."""
-    said = entry.signed.certificate
-    problem = heard.problem_with(entry.signed, now, once=one_time_tests(entry.signed))
-    states = [
-        one.statement
-        for by in {said.issuer, *(test.by for test in said.validity.tests)}
-        for one in heard.statements(by, now)
-    ]
+    problem = monitor.check(entry.signed, now, once=one_time_tests(entry.signed))
+    states = [one.statement for by in speakers(entry.signed) for one in monitor.statements(by, now)]
     begun = [
         one.period.not_before
         for one in states

@@ -137,15 +137,7 @@ from maia.credentials.names import (
     exact_name,
     parse_name_pattern,
 )
-from maia.credentials.validity.one_time import (
-    OneTimeQuestion,
-    OpenQuestions,
-    Revalidated,
-    answer_question,
-    question_from_bytes,
-    question_to_bytes,
-)
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     AnswerNotAsked,
     AuditHead,
     BadStatement,
@@ -170,13 +162,11 @@ from maia.credentials.validity.statements import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity.validity_state import ASSUMED_GOOD, Heard, Tester, ValidityState, Witness
 
 __all__ = [
     "ALL_ACTIONS",
     "ALL_ATTRIBUTES",
     "ANY_NAME",
-    "ASSUMED_GOOD",
     "FIRST_VERSION",
     "MANAGE_ACTIONS",
     "UNBOUNDED",
@@ -216,7 +206,6 @@ __all__ = [
     "FactList",
     "FiveTuple",
     "FlowLimits",
-    "Heard",
     "LeftOut",
     "LocalName",
     "LoopNotClosed",
@@ -231,9 +220,7 @@ __all__ = [
     "NotTheIssuer",
     "NothingInCommon",
     "OneTimeAnswer",
-    "OneTimeQuestion",
     "OnlineTest",
-    "OpenQuestions",
     "Owner",
     "PatternTooComplex",
     "Principal",
@@ -243,7 +230,6 @@ __all__ = [
     "QuorumNotReached",
     "ResourceName",
     "ResourcePattern",
-    "Revalidated",
     "Revalidation",
     "RevocationList",
     "SearchTooLarge",
@@ -253,7 +239,6 @@ __all__ = [
     "SignedStatement",
     "SigningKey",
     "StaleConstitution",
-    "ValidityState",
     "StandingFull",
     "StatementConflict",
     "StatementOld",
@@ -262,7 +247,6 @@ __all__ = [
     "Subject",
     "SuperfluousCertificate",
     "TestKind",
-    "Tester",
     "Threshold",
     "TopicName",
     "TopicPattern",
@@ -277,10 +261,8 @@ __all__ = [
     "VerifiedChain",
     "VerifiedConstitution",
     "Version",
-    "Witness",
     "WrongRoot",
     "actions_from_words",
-    "answer_question",
     "authority_from_expression",
     "authority_to_expression",
     "certificate_from_bytes",
@@ -312,8 +294,6 @@ __all__ = [
     "principal_from_bytes",
     "principal_from_text",
     "propose_change",
-    "question_from_bytes",
-    "question_to_bytes",
     "quorum_of",
     "reasons_against_handover",
     "reduce_chain",

@@ -9,7 +9,7 @@ When does a certificate hold?
 Both bounds must be stated. A certificate that leaves one out is refused
 (dissertation 6.2.1 reads an absent bound as unbounded, which is open by
 default); an issuer that means "for ever" writes it. Beside its period a certificate
-may demand tests, which `validity/validity_state.py` makes.
+may demand tests, which `validity/monitor.py` makes.
 """
 
 from __future__ import annotations

@@ -18,12 +18,10 @@ from typing import Final
 from maia.clock import system_now
 from maia.credentials import (
     ALL_ATTRIBUTES,
-    ASSUMED_GOOD,
     Action,
     AuthorisationCertificate,
     Principal,
     SignedCertificate,
-    ValidityState,
     issue,
     verify_chain,
 )
@@ -49,6 +47,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.policy import Audience, Denial, GrantRevoked
 from maia.predicates import Comparison, Operator
+from maia.validity import ASSUMED_GOOD, Monitor
 
 # What happens to those who try for more than they were given?
 
@@ -277,7 +276,7 @@ class Stage:
     killed: str = ""
     ready_s: float = 0.0
     repaired_s: float = 0.0
-    standing: ValidityState = field(default_factory=ValidityState)
+    standing: Monitor = field(default_factory=Monitor)
     """The validity statements that the kernel has received, from the Met alone."""
     desk: MetDesk | None = None
     right: DetectivesRight | None = None
@@ -310,7 +309,7 @@ async def the_detective_logs_in(stage: Stage) -> None:
     stage.right = right = await asyncio.to_thread(stage.desk.log_in, system_now())
     stage.story, stage.now = with_certificates(stage.story, right.certificates), system_now()
     for statement in right.statements:
-        stage.standing.hear(statement, stage.now)
+        stage.standing.receive(statement, stage.now)
     stage.say(f"with a court order, {DETECTIVE} becomes {right.role}")
     await stage.network.join(DETECTIVE, credentials=right.certificates, statements=right.statements)
     await stage.network.settle()
@@ -364,7 +363,7 @@ async def the_court_order_is_revoked(stage: Stage) -> None:
     if statement is None or ending is None:
         raise NotRevoked("the court order was revoked, and the detective's subscription goes on")
     stage.now = system_now()
-    stage.standing.hear(statement, stage.now)
+    stage.standing.receive(statement, stage.now)
     stage.right = replace(right, statements=(*right.statements, statement))
     stage.revocation = Revocation(
         delay_ms=round((ending.at - begun) * 1000, 1),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +23,6 @@ from maia.credentials import (
     RevocationList,
     SignedCertificate,
     SignedStatement,
-    ValidityState,
     certificate_from_bytes,
     statement_from_bytes,
 )
@@ -38,7 +36,7 @@ from maia.demo.numberplate import (
     ask,
     sealed_story,
 )
-from maia.errors import BrokenCredential, Refusal
+from maia.errors import Refusal
 from maia.events import Instant
 from maia.log.disk.reader import LogView
 from maia.policy import Denial
@@ -47,6 +45,7 @@ from maia.sealing.member.settings import MemberSettings
 from maia.spark.governed.opened_log import ReadingKeys, fetch_reading_keys
 from maia.spark.governed.reader import Reader
 from maia.types import VerifiedType, verify_definition
+from maia.validity import Monitor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,11 +105,9 @@ class Lake:
 
     def why_not(self, office: str, refusal: Refusal) -> str:
         """Return the code of a refusal: what the kernel says of the present, else the table's own."""
-        now, standing = system_now(), ValidityState()
-        for one in self.statements:
-            with suppress(BrokenCredential):  # a list whose time is over says nothing any more
-                standing.hear(one, now)
-        decision = ask(self.story, office, Action.SUBSCRIBE, now=now, standing=standing)
+        now = system_now()
+        monitor = Monitor.of(self.statements, now)
+        decision = ask(self.story, office, Action.SUBSCRIBE, now=now, standing=monitor)
         return decision.code if isinstance(decision, Denial) else refusal.code
 
 

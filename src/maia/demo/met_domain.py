@@ -25,7 +25,7 @@ from maia.credentials import (
     certificate_to_text,
     exact_name,
 )
-from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
+from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.demo.numberplate import SUSPECT, NumberplateStory, SealedCast, is_about, key_of
 from maia.events import SECOND, Instant
 

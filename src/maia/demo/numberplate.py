@@ -31,7 +31,6 @@ from maia.credentials import (
     SignedCertificate,
     SigningKey,
     Subject,
-    Tester,
     TypeName,
     TypePattern,
     Validity,
@@ -67,6 +66,7 @@ from maia.types import (
     type_id,
     verify_definition,
 )
+from maia.validity import Tester
 
 # The uids of table 4.3.
 NUMBERPLATE: Final = attribute_uid("3265")

@@ -38,7 +38,7 @@ from maia.credentials.appointments import (
     appointment_from_text,
     appointment_to_text,
 )
-from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
+from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.errors import BadInput, BrokenCredential, MaiaError, Unavailable
 from maia.events import Instant
 from maia.private_files import make_private_folder

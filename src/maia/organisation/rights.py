@@ -20,7 +20,6 @@ from maia.config.grant_terms import condition_of, on_topics_of, transformed
 from maia.config.input_files import read_certificates
 from maia.credentials import (
     ALL_ATTRIBUTES,
-    ASSUMED_GOOD,
     Action,
     AuthorisationCertificate,
     Authority,
@@ -46,6 +45,7 @@ from maia.policy.grants import unread_in
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
 from maia.types.definition import TOPIC
+from maia.validity import ASSUMED_GOOD
 
 MEMBER_DAYS: Final = 90
 SERVER_DAYS: Final = 365

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from maia.credentials import Principal, SignedCertificate, ValidityState
-from maia.credentials.validity.statements import CertificateRevoked
-from maia.errors import MaiaError
+from maia.credentials import Principal, SignedCertificate
+from maia.credentials.statements import CertificateRevoked
 from maia.events import Instant
+from maia.validity import Monitor
 
 _ASK_S: Final = 3.0
 
@@ -33,16 +32,13 @@ def ask_standing(
     servers: Mapping[Principal, str | None] | None = None,
 ) -> Standing:
     """Ask where certificates say, and at these servers of issuers; what is not answered is not revoked."""
-    from maia.validity.fetch import ask_testers
+    from maia.api.testers import ask_testers
 
     pool = list(certificates)
     also = {by: f"https://{one}/v1/statements" for by, one in (servers or {}).items() if one is not None}
     with ThreadPoolExecutor(1) as beside:  # a program may call from its own event loop
         asking = ask_testers(pool, now=now, within_s=_ASK_S, also=also)
         fetched = beside.submit(asyncio.run, asking).result()
-    heard = ValidityState()
-    for one in fetched.statements:
-        with suppress(MaiaError):  # forged, or too old
-            heard.hear(one, now)
-    revoked = (one.id for one in pool if isinstance(heard.problem_with(one, now), CertificateRevoked))
+    monitor = Monitor.of(fetched.statements, now)
+    revoked = (one.id for one in pool if isinstance(monitor.check(one, now), CertificateRevoked))
     return Standing(frozenset(revoked), frozenset(fetched.problems))

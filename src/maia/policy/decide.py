@@ -19,7 +19,7 @@ from maia.credentials.certificate import Validity, steady_period
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.chains.reduction import BrokenChain, CertificateExpired, CertificateNotYetValid
 from maia.credentials.names import ResourceName
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     CertificateNotRevalidated,
     CertificateRevoked,
     CertificateStale,

@@ -17,7 +17,7 @@ each one that applies must hold (docs/decisions/views.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
@@ -37,11 +37,9 @@ from maia.credentials.chains.reduction import (
 )
 from maia.credentials.keys import Principal
 from maia.credentials.names import ResourceName
-from maia.credentials.validity.one_time import Revalidated
-from maia.credentials.validity.validity_state import Once, Tester, ValidityState
 from maia.errors import BadInput, BrokenCredential
 from maia.events import AttributeUid, Instant, Kinds
-from maia.policy.decision import Reason, Request, TooMuchToSearch, request_digest, resources_needed
+from maia.policy.decision import Reason, Request, TooMuchToSearch, resources_needed
 from maia.predicates.covering.covers import covers
 from maia.predicates.relations import (
     advertisement_covers_advertisement,
@@ -49,6 +47,7 @@ from maia.predicates.relations import (
     filter_strictly_covers_filter,
 )
 from maia.predicates.syntax import AllOf, AnyOf, Exists, Not, NotAConstraintFilter, Predicate, constraints_of
+from maia.validity import Monitor, Once, Tester
 
 Holder: TypeAlias = Principal | bytes
 """The holder of a bound: a principal, or every chain with the certificate of this id."""
@@ -197,7 +196,7 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     cache: VerificationCache | None = None,
     constitutions: Sequence[VerifiedConstitution] = (),
     standing: Tester | None = None,
-    once: Iterable[Revalidated] = (),
+    once: Collection[Once] = (),
     chains_max: int = CHAINS_COUNTED,
     doubtful: Iterable[bytes] = (),
     budget: Budget | None = None,
@@ -205,8 +204,8 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     """Return the verified chains in `pool` that support `request` at `at`, and why there are no more.
 
     `standing` knows what is revoked and whose statements hold; without one
-    no statement was received. `once` are answers to one-time questions about this
-    request (`request_digest` names it), which are spent here. No more than
+    no statement was received. `once` are the certificates that their testers have
+    confirmed for this very request (`request_digest` names it). No more than
     `chains_max` chains are counted; the evidence says how many were not. What
     others grant is found beside what certificates grant that are `doubtful`,
     by their ids, as it is beside those that bounds lie on. A server hands in
@@ -214,7 +213,7 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
     no further than a requester may know.
     """
     bounds = tuple(bounds)
-    tested = _Tested(pool, standing, at, _spent(once, request))
+    tested = _Tested(pool, standing, at, once)
     limits, hinges = _limits_of(request, chains_max), _bounded(bounds).union(doubtful)
     search = _Search(request, at, cache, constitutions, limits, hinges, budget)
     chains: dict[tuple[bytes, ...], VerifiedChain] = {}
@@ -249,7 +248,7 @@ class _Tested:
     __slots__ = ("good", "pool", "problems")
 
     def __init__(
-        self, pool: Sequence[SignedCertificate], standing: Tester | None, at: Instant, once: frozenset[Once]
+        self, pool: Sequence[SignedCertificate], standing: Tester | None, at: Instant, once: Collection[Once]
     ) -> None:
         self.pool = pool
         self.problems: dict[bytes, BrokenCredential] = {}
@@ -257,7 +256,7 @@ class _Tested:
         if standing is None:  # no list is known: only a certificate that demands a test can have a problem
             standing, asked = _NOTHING_HEARD, [one for one in pool if one.certificate.validity.tests]
         for signed in asked:
-            problem = standing.problem_with(signed, at, once=once)
+            problem = standing.check(signed, at, once=once)
             if problem is not None:
                 self.problems[signed.id] = problem
         self.good = [one for one in pool if one.id not in self.problems] if self.problems else pool
@@ -346,7 +345,7 @@ class _Search:
         return problem
 
 
-_NOTHING_HEARD: Final = ValidityState()
+_NOTHING_HEARD: Final = Monitor()
 _TOO_MUCH: Final = Reason(
     "limits", "among so many certificates no chain was found within the work for one answer: show fewer"
 )
@@ -372,17 +371,6 @@ def _with_room(chains: Iterable[VerifiedChain]) -> tuple[VerifiedChain, ...]:
             counted.append(chain)
             used = more
     return tuple(counted)
-
-
-def _spent(once: Iterable[Revalidated], request: Request) -> frozenset[Once]:
-    proofs = tuple(once)
-    if not proofs:
-        return _NO_ANSWERS
-    digest = request_digest(request)
-    return frozenset(proof.spend(digest) for proof in proofs)
-
-
-_NO_ANSWERS: Final[frozenset[Once]] = frozenset()
 
 
 def _about_time(

@@ -14,7 +14,7 @@ from typing import Final
 
 from maia.broker.refusals import LedgerRequired
 from maia.broker.subscriptions.local_subscribers import class_key
-from maia.credentials import Action, Principal, TypeName, ValidityState
+from maia.credentials import Action, Principal, TypeName
 from maia.credentials.certificate import UNBOUNDED
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.ledger.files import LedgerFiles
@@ -33,6 +33,7 @@ from maia.policy import Denial, Facts, Request, View, decide, gather_evidence
 from maia.policy.view import asks_of, converts_to, kinds_shown
 from maia.spark.governed.reader import FactPeriod, Reader, ShownAsAnother, Slice, UnknownTerms, slices_of
 from maia.types import VerifiedType
+from maia.validity import Monitor
 from maia.views import Query, TableName, to_sql
 from maia.views.to_sql import quoted
 from maia.wire.effects import Disclose
@@ -74,15 +75,15 @@ class ViewDefinition:
 
 
 def view_definition(
-    declared: DeclaredTable, reader: Reader, standing: ValidityState, now: Instant
+    declared: DeclaredTable, reader: Reader, monitor: Monitor, now: Instant
 ) -> ViewDefinition:
     """Decide what a reader may see of a table now; raise the kernel's refusal if it is nothing.
 
     Facts that an issuer has stated count as they are now, also for rows that were published before.
     """
     event_type = declared.versions[-1]
-    asserted = standing.facts_about(reader.principal, now)
-    reader = replace(reader.tested(standing, now), facts=(FactPeriod(UNBOUNDED, Facts(asserted=asserted)),))
+    asserted = monitor.facts_about(reader.principal, now)
+    reader = replace(reader.tested(monitor, now), facts=(FactPeriod(UNBOUNDED, Facts(asserted=asserted)),))
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type)
     evidence = gather_evidence(
         request,
@@ -90,7 +91,7 @@ def view_definition(
         at=now,
         bounds=reader.bounds,
         constitutions=reader.constitutions,
-        standing=standing,
+        standing=monitor,
         chains_max=reader.chains_max,
     )
     decision = decide(request, evidence, reader.facts_at(now), now)
@@ -100,8 +101,8 @@ def view_definition(
     ends = (
         decision.until,
         decision.stable.not_after,
-        standing.stale_after(used.values(), now),
-        standing.facts_until(reader.principal, now) if asserted else None,
+        monitor.steady_until(used.values(), now),
+        monitor.facts_until(reader.principal, now) if asserted else None,
     )
     until = min((one for one in ends if one is not None), default=None)
     slices: tuple[Slice, ...]

@@ -2,7 +2,7 @@
 
     views = InstalledViews("maia_views")
     views.install(connection)
-    outcomes = views.renew(connection, prepared, standing, now)
+    outcomes = views.renew(connection, prepared, monitor, now)
 
 Each reader and table has one view with `security_barrier`, and its role may select from that and from
 nothing else. By default the view is over a function that runs the query. What the View asks of rows is then
@@ -27,9 +27,10 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
+from maia.api.testers import ask_testers
 from maia.back_off import doubled
 from maia.config.input_files import read_principal
-from maia.credentials import Principal, ValidityState, principal_from_text
+from maia.credentials import Principal, principal_from_text
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
 from maia.ledger.files import LedgerFiles, LedgerUnavailable
@@ -48,7 +49,7 @@ from maia.postgres.view_settings import (
     read_views_config,
 )
 from maia.spark.governed.right_watch import read_statements
-from maia.validity.fetch import ask_testers
+from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES, Query
 from maia.views.plan import StoredMismatch
 from maia.views.to_sql import BadIdentifier, Operand, quoted
@@ -138,7 +139,7 @@ class _Asked:
     name: str
     reader: ViewReader
     table: DeclaredTable
-    standing: ValidityState
+    monitor: Monitor
     now: Instant
     ledger: ViewLedger | None
 
@@ -204,7 +205,7 @@ class InstalledViews:
         self,
         connection: psycopg.Connection[Any],
         prepared: PreparedViews,
-        standing: ValidityState,
+        monitor: Monitor,
         now: Instant,
         ledger: ViewLedger | None = None,
     ) -> list[Outcome]:
@@ -217,7 +218,7 @@ class InstalledViews:
         wanted: set[str] = set()
         for reader in prepared.readers:
             for table in reader.tables:
-                asked = _Asked(f"{reader.role}_{table.name}", reader, table, standing, now, ledger)
+                asked = _Asked(f"{reader.role}_{table.name}", reader, table, monitor, now, ledger)
                 wanted.add(asked.name)
                 try:
                     outcome = self._renewed(connection, asked, *before.get(asked.name, (None, "")))
@@ -258,7 +259,7 @@ class InstalledViews:
             with self._work(connection):
                 self._check_role(connection, role, table)
                 _check_columns(connection, table)
-            definition = view_definition(table, reader.reader, asked.standing, now)
+            definition = view_definition(table, reader.reader, asked.monitor, now)
             text = written(definition.query, connection)
         except DatabaseUnavailable:
             raise
@@ -542,7 +543,7 @@ class ViewWatch:
     def __init__(self, file: Path, clock: Callable[[], Instant]) -> None:
         """Begin without statements."""
         self._file, self._clock = file, clock
-        self._standing = ValidityState()
+        self._monitor = Monitor()
 
     def install(self) -> list[Outcome]:
         """Make the schema, and the views that readers have a right to."""
@@ -582,7 +583,7 @@ class ViewWatch:
             if install:
                 views.install(connection)
             # Decided as of a moment after everything was read: what is revoked then is gone from the views.
-            return views.renew(connection, prepared, self._standing, self._clock(), ledger)
+            return views.renew(connection, prepared, self._monitor, self._clock(), ledger)
 
     def _hear(self, prepared: PreparedViews) -> None:
         """Take in the statements in files, and what testers say; those that do not answer say nothing."""
@@ -591,7 +592,5 @@ class ViewWatch:
         received = read_statements((*folders, *prepared.config.statements))
         asked = asyncio.run(ask_testers(prepared.certificates, now=now, within_s=TESTERS_S))
         for signed in (*received, *asked.statements):
-            try:
-                self._standing.hear(signed, now)
-            except MaiaError:
-                continue  # forged or old: the right is decided without it
+            self._monitor.receive(signed, now)
+        self._monitor.advance(now)

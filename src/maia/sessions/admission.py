@@ -21,29 +21,24 @@ who have had most time (A74, A88).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
-from contextlib import suppress
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Generic, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import (
-    BrokenChain,
     Budget,
     Principal,
     SignedCertificate,
     SignedStatement,
-    Tester,
-    ValidityState,
     VerificationCache,
     VerifiedConstitution,
 )
-from maia.credentials.validity.statements import CertificateNotRevalidated, CertificateStale
-from maia.credentials.validity.validity_state import Once
-from maia.errors import MaiaError, Unavailable
+from maia.errors import Unavailable
 from maia.events import Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.validity import Monitor, Tester
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +70,12 @@ def right_to_connect(
     return ConnectRight(used, decision.stable.not_after)
 
 
-class WithShown:
-    """What a node has taken in on validity itself, and where that says nothing, what its peer has shown."""
-
-    __slots__ = ("_own", "_shown")
-
-    def __init__(self, own: Tester | None, shown: Iterable[SignedStatement], now: Instant) -> None:
-        """Take in what was shown for this one time."""
-        self._own: Tester = ValidityState() if own is None else own
-        self._shown = ValidityState()
-        for signed in shown:
-            with suppress(MaiaError):  # old, over or forged: it is no help
-                self._shown.hear(signed, now)
-
-    def problem_with(
-        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
-    ) -> BrokenChain | None:
-        """Return what speaks against a certificate."""
-        for test in (self._shown, self._own):
-            problem = test.problem_with(signed, at, once=once)
-            if problem is not None and not isinstance(problem, CertificateStale | CertificateNotRevalidated):
-                return problem
-        if self._own.problem_with(signed, at, once=once) is None:
-            return None
-        return self._shown.problem_with(signed, at, once=once)
+def with_shown(own: Monitor | None, shown: Iterable[SignedStatement], now: Instant) -> Monitor:
+    """Return what a node has taken in on validity itself, and for this one time what its peer has shown."""
+    tester = Monitor() if own is None else own.copy()
+    for signed in shown:
+        tester.receive(signed, now)
+    return tester
 
 
 _MINUTE: Final = 60_000_000

@@ -28,17 +28,18 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity.one_time import (
+from maia.credentials.statements import NONCE_BYTES, OneTimeAnswer
+from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
+from maia.events import INSTANT_MAX, Instant
+from maia.validity import (
+    Once,
     OneTimeQuestion,
     OpenQuestions,
     VouchedFor,
+    one_time_tests,
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.validity.statements import NONCE_BYTES, OneTimeAnswer
-from maia.credentials.validity.validity_state import Once, one_time_tests
-from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
-from maia.events import INSTANT_MAX, Instant
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Send
 from maia.wire.messages import Challenge, Vouched

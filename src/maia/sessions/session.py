@@ -31,17 +31,15 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     SignedStatement,
-    ValidityState,
-    Witness,
     statement_from_bytes,
     statement_to_bytes,
 )
 from maia.credentials.identity import VerifiedIdentity
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.policy import GrantTestedOnce
 from maia.sessions.challenges import Checked
+from maia.validity import Monitor, VouchedFor, named_testers
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
 from maia.wire.framing import HANDSHAKE_BYTES_MAX, BeyondShare
@@ -358,14 +356,14 @@ class Endpoint(ABC, Generic[_SessionT]):
         return [*sent, Send(session.id, encode(message))]
 
 
-def statements_for(own: Iterable[SignedCertificate], witness: Witness | None, now: Instant) -> list[bytes]:
+def statements_for(own: Iterable[SignedCertificate], monitor: Monitor | None, now: Instant) -> list[bytes]:
     """Return the statements that our own certificates demand, unless they are too long to be shown."""
-    if witness is None:
+    if monitor is None:
         return []
     found = [
         statement_to_bytes(signed)
-        for by in sorted(ValidityState.testers(own), key=lambda one: one.key)
-        for signed in witness.statements(by, now)
+        for by in sorted(named_testers(own), key=lambda one: one.key)
+        for signed in monitor.statements(by, now)
     ]
     is_too_long = len(found) > _STATEMENTS_SHOWN_MAX or sum(map(len, found)) > HANDSHAKE_BYTES_MAX // 2
     return [] if is_too_long else found

@@ -30,7 +30,7 @@ from maia.credentials.chains.quorum import VerifiedConstitution
 from maia.credentials.keys import Principal, SigningKey
 from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, Version, type_id
 from maia.credentials.proof import Proof
-from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
+from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.errors import BrokenCredential, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Event, Instant, Kind
 from maia.types.changes import Change, UidReused

@@ -71,11 +71,10 @@ from maia.wire.messages import (
     Subscribe,
     TypeQuery,
     TypeReply,
-    Unadvertise,
-    Unsubscribe,
     Wanted,
     Warned,
     Welcome,
+    Withdraw,
 )
 from maia.wire.messages import Column as WireColumn
 from maia.wire.names import (
@@ -203,10 +202,9 @@ __all__ = [
     "TooManyValues",
     "TypeQuery",
     "TypeReply",
-    "Unadvertise",
+    "Withdraw",
     "Unsendable",
     "UnsignableRequest",
-    "Unsubscribe",
     "VALUES_MAX",
     "VerifiedRequest",
     "WakeAt",

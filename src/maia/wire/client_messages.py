@@ -98,26 +98,30 @@ class Advertise(AnyMessage, tag=10, frozen=True):
 
 
 class Subscribe(AnyMessage, tag=11, frozen=True):
-    """`request` is a signed request to subscribe."""
+    """`request` is a signed request to subscribe; a `name` makes it durable: it goes on where it was.
+
+    What this broker records is delivered then, and the name is that of a cursor, which belongs to the
+    principal that the link has proved. `seen` is the last position that this client has handed to its
+    application itself, if it remembers: nothing up to there is sent again.
+    """
 
     id: Number
     request: Small
     credentials: Credentials
     definitions: Credentials
+    name: DurableName | None = None
+    seen: Position | None = None
 
 
-class Unadvertise(AnyMessage, tag=12, frozen=True):
-    """The publisher is done with what it advertised under `ref`."""
+class Withdraw(AnyMessage, tag=12, frozen=True):
+    """The client is done with what it advertised or subscribed to under `ref`.
 
-    id: Number
-    ref: Number
-
-
-class Unsubscribe(AnyMessage, tag=13, frozen=True):
-    """The subscriber is done with what it subscribed under `ref`."""
+    `forget` is for a durable subscription that is over for good: its cursor is forgotten.
+    """
 
     id: Number
     ref: Number
+    forget: bool = False
 
 
 class Accepted(AnyMessage, tag=14, frozen=True):
@@ -149,21 +153,6 @@ class RenewAll(AnyMessage, tag=17, frozen=True):
     id: Number
     entries: Number
     digest: Digest
-
-
-class SubscribeDurable(AnyMessage, tag=18, frozen=True):
-    """`request` is a signed request to subscribe, to what this broker records; `name` names the cursor.
-
-    Cursors belong to the principal that the link has proved. `seen` is the last position that this
-    client has handed to its application itself, if it remembers: nothing up to there is sent again.
-    """
-
-    id: Number
-    request: Small
-    credentials: Credentials
-    definitions: Credentials
-    name: DurableName
-    seen: Position | None
 
 
 class Warned(AnyMessage, tag=27, frozen=True):
@@ -203,31 +192,31 @@ class Author(AnyMessage, frozen=True):
     requires: RequirementBytes = b""
 
 
+class SignedByPublisher(AnyMessage, frozen=True):
+    """A publisher's own signature; `seed` is what the hashes of the values are salted from."""
+
+    signature: Signature
+    seed: Digest
+
+
 class Publish(AnyMessage, tag=20, frozen=True, gc=False):
-    """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one."""
+    """A publisher's frame for the advertisement `ref`; numbers of a stream grow by one.
+
+    `requires` is what subscribers have to meet; null leaves what the advertisement requires.
+    """
 
     ref: Number
     sequence: Number
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
-
-
-class PublishSigned(Publish, tag=28, frozen=True):
-    """A frame that its publisher has signed; `seed` is what the hashes of its values are salted from.
-
-    `requires` is as in `PublishTo`; null leaves what the advertisement requires.
-    """
-
-    signature: Signature
-    seed: Digest
     requires: RequirementBytes | None = None
+    signed: SignedByPublisher | None = None
 
-
-class PublishTo(Publish, tag=8, frozen=True):
-    """A frame for subscribers that meet this, in place of what the advertisement requires."""
-
-    requires: RequirementBytes
+    @property
+    def is_bare(self) -> bool:
+        """Say whether nothing is in it but the frame."""
+        return self.requires is None and self.signed is None
 
 
 class Published(AnyMessage, tag=21, frozen=True, gc=False):
@@ -242,6 +231,7 @@ class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
     """A frame for one or more subscriptions of this client, as they may see it.
 
     `stream` and `label` tell streams and frames apart, and count nothing (`stream_numbers.py`).
+    `author` is what the client's broker has verified about the publisher.
     """
 
     refs: References
@@ -251,12 +241,7 @@ class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
-
-
-class DeliverWithAuthor(Deliver, tag=29, frozen=True):
-    """A delivery with what the client's broker has verified about the publisher."""
-
-    author: Author
+    author: Author | None = None
 
 
 class DeliverLogged(AnyMessage, tag=23, frozen=True):
@@ -270,12 +255,7 @@ class DeliverLogged(AnyMessage, tag=23, frozen=True):
     published_at: Moment
     rows: Rows
     columns: Annotated[list[Column], Meta(max_length=1024)]
-
-
-class DeliverLoggedWithAuthor(DeliverLogged, tag=19, frozen=True):
-    """The same from the event log."""
-
-    author: Author
+    author: Author | None = None
 
 
 class Seen(AnyMessage, tag=24, frozen=True):
@@ -295,13 +275,6 @@ class Missed(AnyMessage, tag=25, frozen=True):
     position: Position
     code: Code
     message: Text
-
-
-class ForgetDurable(AnyMessage, tag=26, frozen=True):
-    """The client is done with the durable subscription `ref` for good: its cursor is forgotten."""
-
-    id: Number
-    ref: Number
 
 
 # ------------------------------------------------------------ the current state: retained events

@@ -63,11 +63,8 @@ from maia.wire.client_messages import (
     Column,
     Deliver,
     DeliverLogged,
-    DeliverLoggedWithAuthor,
-    DeliverWithAuthor,
     Ended,
     Failed,
-    ForgetDurable,
     Greeting,
     Hello,
     Identify,
@@ -76,24 +73,21 @@ from maia.wire.client_messages import (
     Pong,
     Publish,
     Published,
-    PublishSigned,
-    PublishTo,
     RenewAll,
     Seen,
     ServedElsewhere,
     Show,
+    SignedByPublisher,
     StateDone,
     StateFrame,
     StateGone,
     StateQuery,
     StateTold,
     Subscribe,
-    SubscribeDurable,
-    Unadvertise,
-    Unsubscribe,
     Vouched,
     Warned,
     Welcome,
+    Withdraw,
 )
 from maia.wire.key_messages import (
     GroupKeys,
@@ -135,13 +129,10 @@ __all__ = [
     "Column",
     "Deliver",
     "DeliverLogged",
-    "DeliverLoggedWithAuthor",
-    "DeliverWithAuthor",
     "Ended",
     "Failed",
     "FetchLog",
     "FindClosest",
-    "ForgetDurable",
     "FrameTargets",
     "Greeting",
     "GroupKeys",
@@ -168,8 +159,6 @@ __all__ = [
     "Ping",
     "Pong",
     "Publish",
-    "PublishSigned",
-    "PublishTo",
     "Published",
     "Recorded",
     "RecordedRun",
@@ -195,6 +184,7 @@ __all__ = [
     "SealedWithPlaintext",
     "Seen",
     "ServedElsewhere",
+    "SignedByPublisher",
     "Show",
     "SpillReport",
     "SpilledType",
@@ -204,13 +194,11 @@ __all__ = [
     "StateQuery",
     "StateTold",
     "Subscribe",
-    "SubscribeDurable",
     "SyncRoutes",
     "TypeQuery",
     "TypeReply",
-    "Unadvertise",
+    "Withdraw",
     "Unblinded",
-    "Unsubscribe",
     "Vouched",
     "Wanted",
     "Warned",
@@ -221,9 +209,9 @@ __all__ = [
 
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
-    | Advertise | Subscribe | Unadvertise | Unsubscribe | Accepted | Failed | Ended | RenewAll
-    | SubscribeDurable | DeliverLogged | Seen | Missed | ForgetDurable | Warned | ServedElsewhere
-    | Publish | PublishSigned | PublishTo | Published | Deliver | DeliverWithAuthor | DeliverLoggedWithAuthor
+    | Advertise | Subscribe | Withdraw | Accepted | Failed | Ended | RenewAll
+    | DeliverLogged | Seen | Missed | Warned | ServedElsewhere
+    | Publish | Published | Deliver
     | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
     | FindClosest | Nodes | Announce | SpillReport | FetchLog | LogFetched | LogAnswered
     | Interest | Offer | Renew | Resync | Replica | SyncRoutes | RoutesSynced

@@ -36,7 +36,7 @@ from maia.credentials import (
 from maia.credentials.chains.discovery import FORGED_MAX, read_from_owner
 from maia.credentials.chains.flows import FlowLimits, FlowSearch
 from maia.credentials.chains.reduction import includes, owned_part
-from maia.credentials.validity.statements import CertificateRevoked
+from maia.credentials.statements import CertificateRevoked
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy import Request, gather_evidence
@@ -382,9 +382,7 @@ class Revoking:
     def __init__(self, ids: frozenset[bytes]) -> None:
         self.ids = ids
 
-    def problem_with(
-        self, signed: SignedCertificate, at: Instant, *, once: object = ()
-    ) -> BrokenChain | None:
+    def check(self, signed: SignedCertificate, at: Instant, *, once: object = ()) -> BrokenChain | None:
         del at, once
         return CertificateRevoked("it was revoked", certificate=signed.id) if signed.id in self.ids else None
 

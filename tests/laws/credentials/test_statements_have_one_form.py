@@ -15,7 +15,6 @@ from maia.credentials import (
     Revalidation,
     RevocationList,
     Validity,
-    ValidityState,
     check_statement,
     sign_statement,
     statement_from_bytes,
@@ -23,6 +22,7 @@ from maia.credentials import (
 )
 from maia.errors import BrokenCredential
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.validity import Monitor
 from support.statements import HOLDER, ISSUER, TESTER, moment
 
 pytestmark = pytest.mark.laws
@@ -99,20 +99,20 @@ def test_noise_is_no_statement_and_no_record(noise):
     with pytest.raises(BadStatement):
         statement_from_bytes(noise)
     with pytest.raises(BadStatement):
-        ValidityState.reloaded([noise])
+        Monitor.reloaded([noise])
 
 
 @given(STATEMENTS.filter(lambda one: not isinstance(one, OneTimeAnswer)), st.data())
 def test_a_record_with_a_byte_altered_is_no_record_or_makes_nothing_last_longer(statement, data):
     """Damaged notes make a verifier stop, or at worst refuse earlier than it had to."""
-    standing = ValidityState()
+    standing = Monitor()
     now = moment(0) if statement.period is None else statement.period.not_before
-    standing.hear(sign_statement(statement, TESTER), now)
+    standing.receive(sign_statement(statement, TESTER), now)
     (record,) = standing.exported()
     altered = bytearray(record)
     altered[data.draw(st.integers(0, len(record) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        again = ValidityState.reloaded([bytes(altered)])
+        again = Monitor.reloaded([bytes(altered)])
     except (BadStatement, BadSignature, BrokenCredential):
         return
     assert again.revoked_by(TESTER.principal) == standing.revoked_by(TESTER.principal)

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from maia.credentials import Action, Validity, ValidityState
-from maia.credentials.validity.statements import CertificateRevoked
+from maia.credentials import Action, Validity
+from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.results import EntryKind
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.store import postgres_store
 from maia.domain.storage.tables import ALL_TABLES
 from maia.events import Instant
 from maia.policy import Permit
+from maia.validity import Monitor
 from reference.access_control_model import Model, Order
 from support.access_control import (
     DAY,
@@ -71,7 +72,7 @@ class Play:
         self.model = Model(NOON)
         self.model.facts = {("detective", one.principal) for one in PEOPLE}
         self.model.facts.add(("case_assignment", SMITH.principal, "42"))
-        self.broker = ValidityState()
+        self.broker = Monitor()
         self.certificates = {}
         self.tick()
 
@@ -83,7 +84,7 @@ class Play:
 
     def hear(self, gone):
         if gone.statement is not None:
-            self.broker.hear(gone.statement, self.station.now)
+            self.broker.receive(gone.statement, self.station.now)
 
     def detective(self, who, is_one):
         who = PEOPLE[who].principal
@@ -164,7 +165,7 @@ class Play:
     def tick(self):
         told(self.station, self.courts)
         for signed in self.station.beat():
-            self.broker.hear(signed, self.station.now)
+            self.broker.receive(signed, self.station.now)
 
     # ------------------------------------------------------------ what must be so
 
@@ -183,7 +184,7 @@ class Play:
         stated = self.broker.revoked_by(MET.principal)
         assert {one for one, end in model.gone.items() if end >= now} <= stated <= set(model.gone)
         for right in model.standing().values():
-            assert not isinstance(self.broker.problem_with(right.certificate, now), CertificateRevoked)
+            assert not isinstance(self.broker.check(right.certificate, now), CertificateRevoked)
         self.check_decisions()
 
     def check_decisions(self):

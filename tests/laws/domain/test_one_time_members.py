@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import SignedStatement
-from maia.credentials.validity.one_time import OneTimeQuestion
 from maia.events import Instant
+from maia.validity import OneTimeQuestion
 from support.key_groups import PLATE, SECOND
 from support.one_time_keys import LEASE_S, OneTimeNet, reading, revoked, vouches
 from support.random_cases import usually

@@ -316,6 +316,37 @@ def test_a_revocation_survives_a_restart(net: Net) -> None:
     assert billing.code_of(ref) == "POLICY-REVOKED"
 
 
+def test_a_period_that_ended_stays_over_when_the_clock_is_set_back_over_a_restart(net: Net) -> None:
+    """A78, A82: a broker keeps that a statement has ended, as it keeps the statement."""
+    story, began = Story(net, vouched_s=60), net.now
+    net.advance(61)
+    assert story.billing.ended_with(story.ref) == "POLICY-STALE"
+    net.crash("CCS broker")
+    net.now = Instant(began + 1_000_000)
+    net.restart("CCS broker")
+    billing = net.client(BILLING, credentials=pool_with(net, story.right))
+    assert billing.code_of(billing.subscribe()) == "UNAVAILABLE-STATEMENT-AWAITED"
+
+
+def test_what_a_list_of_the_next_period_gives_back_is_given_back_when_it_begins(net: Net) -> None:
+    wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
+    issuer = Issuer(net)
+    issuer.says.revoked = {wide.id}
+    issuer.vouch(10)
+    issuer.says.revoked = set()
+    issuer.vouch(3600, since=Instant(net.now + 10 * 1_000_000))
+    billing = net.client(BILLING, credentials=pool_with(net, wide, demanding(net, comment="less")))
+    ref = billing.subscribe()
+    camera = net.client("camera at Victoria")
+    offer = camera.advertise()
+    camera.publish(offer, sighting())
+    net.advance(10)
+    camera.publish(offer, sighting())
+    before, after = billing.events(ref)
+    assert set(before) == {NUMBERPLATE, TIMESTAMP}
+    assert set(after) == {NUMBERPLATE, TIMESTAMP, LOCATION}
+
+
 def test_rights_widen_within_a_session(net: Net) -> None:
     billing = net.client(BILLING)
     ref = billing.subscribe()

@@ -16,7 +16,7 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.validity.statements import period_from
+from maia.credentials.statements import period_from
 from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.policy.facts import during

@@ -25,7 +25,7 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.credentials.validity.statements import period_from
+from maia.credentials.statements import period_from
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.policy import CHAINS_MAX, Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate, parse_predicate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from maia.broker.revocation.streams import receive_statement
 from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
 from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
@@ -310,7 +311,7 @@ def test_an_interest_that_waits_for_a_statement_is_registered_when_the_statement
     )
     camera, issuer = net.client("camera at Victoria"), Issuer(net, at="Met broker")
     assert camera.was_accepted(camera.advertise(ref=1))
-    state_of(ccs).statements.standing.hear(issuer.says.list_for(net.now, 10), net.now)
+    receive_statement(state_of(ccs), issuer.says.list_for(net.now, 10), Turn(net.now))
     net.advance(20)
     connect = of_story(net.story, "CCS to billing office", Action.CONNECT)
     pool = (*without(net.story, "CCS to billing office"), connect, right)

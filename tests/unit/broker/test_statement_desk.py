@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from maia.broker.revocation import validity as statement_desk
-from maia.broker.revocation.validity import StatementIssuer, ValidityTracker
+from maia.broker.revocation.validity import ValidityTracker
 from maia.credentials import (
     CertificateStale,
     FactList,
-    Heard,
     SignedCertificate,
     SignedStatement,
     SigningKey,
@@ -22,6 +21,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid, Instant
 from maia.predicates import Comparison, Operator
+from maia.validity import Changed
 from maia.wire.effects import Effect
 from support.statements import HOLDER, ISSUER, SECOND, TESTER, certificate, crl, moment
 
@@ -40,18 +40,17 @@ def hear(desk: ValidityTracker, signed: SignedStatement, at: float) -> list[froz
     """Have a statement taken in; return the certificates that it concerns, if it is new."""
     touched: list[frozenset[bytes]] = []
 
-    def changed(heard: Heard, now: Instant) -> list[Effect]:
-        touched.append(desk.touched_by(heard, now))
+    def changed(heard: Changed, now: Instant) -> list[Effect]:
+        touched.append(desk.touched_by(heard))
         return []
 
     desk.intake.take([signed], moment(at), changed)
     return touched
 
 
-def refreshed(desk: ValidityTracker, at: float) -> StatementIssuer:
-    (issuer,) = desk.issuers.values()
-    desk.refresh(issuer, moment(at))
-    return issuer
+def ended(desk: ValidityTracker, at: float) -> list[frozenset[bytes]]:
+    """Let time pass; return the certificates that something concerns which has ended, or begun."""
+    return [desk.touched_by(changed) for changed in desk.monitor.advance(moment(at))]
 
 
 def conditional(by: SigningKey) -> SignedCertificate:
@@ -76,7 +75,6 @@ def test_whoever_was_heard_makes_room_for_nobody():
     heard, other = certificate(TestKind.TIMED_CRL), certificate(TestKind.TIMED_CRL, by=SEVERAL[0])
     desk = desk_that_met(heard, issuers_max=1)
     hear(desk, crl(1, since=0), 0)
-    refreshed(desk, 0)
     desk.met([other], frozenset({other.id}))
     assert set(desk.issuers) == {TESTER.principal}
     assert not desk.evicted
@@ -136,9 +134,8 @@ def test_a_word_that_was_seen_to_end_stays_over_when_the_clock_goes_back():
     tested = certificate(TestKind.TIMED_CRL)
     desk = desk_that_met(tested)
     hear(desk, crl(1, since=0), 0)
-    issuer = refreshed(desk, 0)
-    assert desk.expire(issuer, moment(31)) == {tested.id}
-    assert isinstance(desk.standing.problem_with(tested, moment(10)), CertificateStale)
+    assert ended(desk, 31) == [{tested.id}]
+    assert isinstance(desk.monitor.check(tested, moment(10)), CertificateStale)
 
 
 def test_a_word_that_was_stated_in_advance_is_looked_at_when_it_begins():
@@ -146,11 +143,11 @@ def test_a_word_that_was_stated_in_advance_is_looked_at_when_it_begins():
     tested = certificate(TestKind.TIMED_CRL)
     desk = desk_that_met(tested)
     hear(desk, crl(1, since=60), 0)
-    issuer = refreshed(desk, 0)
-    assert issuer.is_missed
-    assert issuer.changes_at == moment(60) - 1
-    assert desk.expire(issuer, moment(60)) == {tested.id}
-    assert not issuer.is_missed
+    (issuer,) = desk.issuers.values()
+    assert desk.is_missed(issuer, moment(0))
+    assert desk.monitor.next_change() == moment(60)
+    assert ended(desk, 60) == [{tested.id}]
+    assert not desk.is_missed(issuer, moment(60))
 
 
 @pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL])

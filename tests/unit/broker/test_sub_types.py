@@ -23,7 +23,7 @@ from maia.types import (
     type_id,
 )
 from maia.wire.columns import frame_to_columns
-from maia.wire.messages import AskState, Carried, Deliver, Offer, Publish, Published, PublishTo
+from maia.wire.messages import AskState, Carried, Deliver, Offer, Publish, Published
 from support.broker import NOW, SECOND, Net, sighting
 from support.coalition import TRUST, show
 from support.revoking import Issuer
@@ -420,6 +420,6 @@ def test_what_the_publisher_of_a_sub_type_requires_holds_for_readers_of_the_supe
     if is_default:
         camera.say(Publish(offer, 0, int(NOW), 1, frame))
     else:
-        camera.say(PublishTo(offer, 0, int(NOW), 1, frame, requirement_to_bytes(required)))
+        camera.say(Publish(offer, 0, int(NOW), 1, frame, requirement_to_bytes(required)))
     assert [event[NUMBERPLATE] for event in high.events()] == ["LC04 ABC"]
     assert low.events() == []

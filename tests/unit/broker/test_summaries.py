@@ -26,7 +26,7 @@ from maia.expressions.syntax import Take
 from maia.predicates import Comparison, Operator
 from maia.types import definition_to_bytes
 from maia.wire.columns import frame_to_columns
-from maia.wire.messages import AskState, Deliver, Publish, PublishTo, StateTold, SubscribeDurable
+from maia.wire.messages import AskState, Deliver, Publish, StateTold, Subscribe
 from support.broker import NOW, SECOND, Client, Net, connect_right, shown, sighting
 from support.sealed_net import state_of
 
@@ -182,9 +182,7 @@ def test_a_summary_is_neither_kept_nor_a_state_and_counts_no_event_that_requires
     public = reader(net)
     data = public.request(Action.SUBSCRIBE)
     credentials = shown(public.credentials)
-    public.say(
-        SubscribeDurable(7, data, credentials, [definition_to_bytes(net.story.definition)], "nightly", None)
-    )
+    public.say(Subscribe(7, data, credentials, [definition_to_bytes(net.story.definition)], "nightly", None))
     assert public.code_of(7) == "REFUSED-SUMMARY-DURABLE"
     ref = public.subscribe()
     camera, published = camera_at(net)
@@ -199,7 +197,7 @@ def test_a_summary_is_neither_kept_nor_a_state_and_counts_no_event_that_requires
     wanted = requirement_to_bytes(parse_requirement("clearance >= 3"))
     frame = frame_of(cars(5), dict.fromkeys((NUMBERPLATE, LOCATION), Kind.STRING) | _moments())
     columns = frame_to_columns(frame)
-    camera.say(PublishTo(published, camera.next_sequence, int(net.now), frame.rows, columns, wanted))
+    camera.say(Publish(published, camera.next_sequence, int(net.now), frame.rows, columns, wanted))
     net.advance(120)
     assert minutes(public) == [(2, 1)]
 

@@ -137,14 +137,16 @@ def test_what_is_shown_without_a_broker_is_shown_with_the_next_hello(played):
     assert before_hello.statements == after_welcome.statements
 
 
-def test_a_wallet_keeps_the_newest_list_with_and_without_a_period():
+def test_a_wallet_shows_the_list_of_the_moment_and_those_that_came_early():
     wallet, says = Wallet([_certificate("one")]), Statements(CCS)
     first, second = says.list_for(NOW, 60), says.list_for(Instant(NOW + 60_000_000), 60)
     at_once = says.revoke(_certificate("two"))
     stranger = Statements(SigningKey.from_seed(bytes(32))).list_now()
     for statements in ([first, second], [second, first, at_once], [first, stranger]):
         wallet.add_statements(statements)
-    assert wallet.statements_for() == [statement_to_bytes(second), statement_to_bytes(at_once)]
+    assert wallet.statements_for(NOW) == [statement_to_bytes(one) for one in (first, second, at_once)]
+    later = Instant(NOW + 60_000_000)
+    assert wallet.statements_for(later) == [statement_to_bytes(one) for one in (second, at_once)]
 
 
 def test_a_renewal_is_one_message_after_a_showing(played):

@@ -12,7 +12,7 @@ from maia.client.errors import BadDurableName
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS
 from maia.wire import Accepted
-from maia.wire.messages import DeliverLogged, ForgetDurable, Seen, SubscribeDurable, Unsubscribe
+from maia.wire.messages import DeliverLogged, Seen, Subscribe, Withdraw
 from maia.wire.messages import Missed as MissedMessage
 from support.client_session import NOW, STORY, Played
 
@@ -57,7 +57,7 @@ def handed_out(played: Played) -> list[bytes | None]:
 
 def test_it_asks_under_its_name_and_has_seen_nothing(played: Played) -> None:
     entry = subscribes(played)
-    (asked,) = played.said(SubscribeDurable)
+    (asked,) = played.said(Subscribe)
     assert (asked.id, asked.name, asked.seen) == (entry.ref, "nightly", None)
 
 
@@ -65,7 +65,7 @@ def test_an_application_that_keeps_the_position_goes_on_behind_it(played: Played
     played.effects += played.session.subscribe(
         played.known, ALWAYS, played.now, durable="nightly", after=at(7)
     )[1]
-    assert played.said(SubscribeDurable)[-1].seen == at(7)
+    assert played.said(Subscribe)[-1].seen == at(7)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "n" * 129, "naïve", "line\nbreak"])
@@ -83,7 +83,7 @@ def test_each_position_is_handed_out_once_also_after_a_reconnection(played: Play
     played.link_closes()
     played.time_passes(60)
     played.is_welcomed()
-    asked = played.said(SubscribeDurable)[-1]
+    asked = played.said(Subscribe)[-1]
     assert asked.seen == at(7)
     played.broker_says(Accepted(entry.ref, None))
     played.broker_says(logged(entry, 7))
@@ -121,12 +121,12 @@ def test_what_is_missed_is_told_and_not_waited_for(played: Played) -> None:
     assert entry.arrived == at(9)
 
 
-@pytest.mark.parametrize(("forget", "kind"), [(True, ForgetDurable), (False, Unsubscribe)])
-def test_to_end_and_to_forget_are_two_things(played: Played, forget: bool, kind: type) -> None:
+@pytest.mark.parametrize("forget", [True, False])
+def test_to_end_and_to_forget_are_two_things(played: Played, forget: bool) -> None:
     entry = stands(played)
     played.effects += played.session.withdraw(entry, played.now, forget=forget)
-    (said,) = played.said(kind)
-    assert said.ref == entry.ref
+    (said,) = played.said(Withdraw)
+    assert (said.ref, said.forget) == (entry.ref, forget)
 
 
 def test_nothing_is_acknowledged_of_a_subscription_without_a_name(played: Played) -> None:
@@ -146,7 +146,7 @@ def test_positions_of_one_broker_mean_nothing_to_another() -> None:
     played.link_closes()
     played.time_passes(60)
     played.is_welcomed()
-    assert played.said(SubscribeDurable)[-1].seen is None
+    assert played.said(Subscribe)[-1].seen is None
     played.said(Seen)
     played.broker_says(Accepted(entry.ref, None))
     played.broker_says(logged(entry, 3))

@@ -17,10 +17,10 @@ from maia.client import (
 )
 from maia.client.entries import EntryStage
 from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
-from maia.credentials.validity.one_time import OneTimeQuestion, answer_question, question_to_bytes
 from maia.demo.numberplate import NUMBERPLATE
 from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
+from maia.validity import OneTimeQuestion, answer_question, question_to_bytes
 from maia.wire.messages import (
     PROTOCOL_VERSION,
     Advertise,
@@ -29,9 +29,9 @@ from maia.wire.messages import (
     Failed,
     Greeting,
     RenewAll,
-    Unadvertise,
     Vouched,
     Welcome,
+    Withdraw,
 )
 from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import Ended as EndedMessage
@@ -143,7 +143,7 @@ def test_an_answer_for_a_link_that_is_gone_goes_nowhere(played: Vouching) -> Non
 def test_what_is_not_ours_to_ask_for_is_not_asked_for(played: Vouching, changes: dict[str, object]) -> None:
     """A30: a broker learns nothing by having its clients ask for it, and gets no answer for others."""
     assert played.is_challenged(**changes) == []
-    assert played.said(Unadvertise)
+    assert played.said(Withdraw)
     assert not played.said(Vouched)
 
 

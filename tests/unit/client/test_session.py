@@ -40,8 +40,8 @@ from maia.wire import (
     Tick,
     TypeQuery,
     TypeReply,
-    Unsubscribe,
     WakeAt,
+    Withdraw,
     request_from_bytes,
 )
 from maia.wire.messages import Accepted as AcceptedMessage
@@ -301,7 +301,7 @@ def test_a_withdrawal_ends_with_the_answer_or_with_the_link():
     played.notices()
     for entry in (one, other):
         played.effects += played.session.withdraw(entry, played.now)
-    asked, _ = played.said(Unsubscribe)
+    asked, _ = played.said(Withdraw)
     assert asked.ref == one.ref
     played.broker_says(AcceptedMessage(asked.id, None))
     assert played.notices() == [Withdrawn(one.ref)]

@@ -20,7 +20,7 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.credentials.validity.statements import SignedStatement
+from maia.credentials.statements import SignedStatement
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder

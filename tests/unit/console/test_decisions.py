@@ -20,15 +20,15 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     Validity,
-    ValidityState,
     issue,
 )
 from maia.credentials.names import NamePattern
-from maia.credentials.validity.statements import RevocationList, sign_statement
+from maia.credentials.statements import RevocationList, sign_statement
 from maia.events import Attribute, Instant, Kind
 from maia.policy import Audience, Request
 from maia.profile.address_book import OWN, AddressBook, KnownName
 from maia.types import TypeDefinition, sign_definition, verify_definition
+from maia.validity import Monitor
 
 NOW, HOUR = Instant.parse("2026-11-16T12:00:00Z"), 3_600_000_000
 OWNER, BRANCH, CLERK, TEMP = (SigningKey.from_seed(bytes([one]) * 32) for one in b"obct")
@@ -113,11 +113,11 @@ def test_who_sees_what_is_the_kernels_answer_with_the_way_that_leads_to_it() -> 
 def test_a_revocation_that_only_a_list_tells_of_counts_as_one_in_the_register_does() -> None:
     tests = (OnlineTest(TestKind.TIMED_CRL, OWNER.principal),)
     said = replace(TO_BRANCH.certificate, validity=Validity(None, None, tests))
-    tested, heard = Entry(issue(said, OWNER)), ValidityState()
+    tested, heard = Entry(issue(said, OWNER)), Monitor()
     assert state_of(judged(tested, heard, NOW), NOW) == "unconfirmed"
     period = Validity(Instant(NOW - HOUR), Instant(NOW + HOUR))
     for number, revoked, state in ((1, frozenset[bytes](), "valid"), (2, {tested.signed.id}, "revoked")):
-        heard.hear(
+        heard.receive(
             sign_statement(RevocationList(OWNER.principal, number, period, frozenset(revoked)), OWNER), NOW
         )
         found = judged(tested, heard, NOW)

@@ -24,7 +24,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity.statements import FACTS_MAX, IDS_MAX, PERIOD_MAX, SEQUENCE_MAX
+from maia.credentials.statements import FACTS_MAX, IDS_MAX, PERIOD_MAX, SEQUENCE_MAX
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from support.statements import HOLDER, ISSUER, NOON, TESTER
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials import Action, BadSignature, TypePattern, ValidityState, exact_name
+from maia.credentials import Action, BadSignature, TypePattern, exact_name
 from maia.credentials.certificate import OnlineTest, TestKind
-from maia.credentials.validity.statements import CertificateRevoked
+from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.refusals import (
     ActivationRefused,
     AnswerBelongsToAnotherRequest,
@@ -27,6 +27,7 @@ from maia.domain.storage.tables import ALL_TABLES
 from maia.policy import Denial, Permit, see
 from maia.policy.decision import PolicyRefusal
 from maia.roles import BadPolicy, UnknownFact, UnknownRole
+from maia.validity import Monitor
 from support.access_control import (
     BROWN,
     DAY,
@@ -90,9 +91,9 @@ def test_a_detective_with_an_order_gets_roles_and_rights_that_a_broker_believes(
 def test_the_wallet_brings_the_statements_that_its_first_verifier_needs(station, courts):
     station.beat()
     wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    standing = ValidityState()
+    standing = Monitor()
     for statement in wallet.statements:
-        standing.hear(statement, station.now)
+        standing.receive(statement, station.now)
     assert isinstance(verdict(SMITH.principal, wallet.chains, standing, station.now), Permit)
 
 
@@ -101,7 +102,7 @@ def test_each_right_says_that_this_domain_must_vouch_for_it(station, courts):
     for right in wallet.issued:
         tests = right.certificate.certificate.validity.tests
         assert OnlineTest(TestKind.TIMED_CRL, MET.principal) in tests
-    assert isinstance(verdict(SMITH.principal, wallet.chains, ValidityState(), station.now), Denial)
+    assert isinstance(verdict(SMITH.principal, wallet.chains, Monitor(), station.now), Denial)
 
 
 def test_forty_cases_are_forty_rights_and_a_broker_adds_them_up(station, courts):
@@ -297,7 +298,7 @@ def test_a_case_taken_away_takes_exactly_what_rested_on_it(station, courts):
     fallen = [one for one in wallet.issued if one.id in gone.ids]
     assert len(fallen) == 2
     for right in wallet.issued:
-        problem = standing.problem_with(right.certificate, station.now)
+        problem = standing.check(right.certificate, station.now)
         assert isinstance(problem, CertificateRevoked) == (right in fallen)
 
 

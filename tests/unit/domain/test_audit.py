@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials.validity.statements import AuditHead
+from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import (
     AUDIT_START,
     AuditBroken,

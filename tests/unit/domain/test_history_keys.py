@@ -6,7 +6,6 @@ from collections import deque
 
 import pytest
 
-from maia.credentials.validity.one_time import answer_question
 from maia.sealing.keys.delivery import BadDelivery
 from maia.sealing.keys.history import CERTIFICATES_MAX, BadPast, PastWriters, unpack_past
 from maia.sealing.keys.history_client import HistoryAsker, HistoryRefused, ManagerUnreachable, NotSealed
@@ -14,6 +13,7 @@ from maia.sealing.keys.key_ring import content_key
 from maia.sealing.member.settings import MemberSettings
 from maia.spark.keys.content_keys import PastKeys
 from maia.types import SealingLevel
+from maia.validity import answer_question
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Dial, LinkClosed, LinkId, LinkOpened, Received, Send
 from maia.wire.messages import HistoryKeysReply

@@ -7,10 +7,11 @@ from itertools import permutations
 
 import pytest
 
-from maia.credentials import FactList, Principal, SignedStatement, StatementOld, Validity, ValidityState
+from maia.credentials import FactList, Principal, SignedStatement, StatementOld, Validity
 from maia.domain.access.settings import AccessSettings
 from maia.events import Instant
 from maia.policy import Facts, Permit, Request, decide, gather_evidence
+from maia.validity import Monitor
 from support.access_control import JONES, POLICY, Station, later, met
 from support.policy import MET, NOON, NUMBERPLATE, PITO, SMITH, Action, granted
 
@@ -48,11 +49,11 @@ def test_a_right_holds_at_a_verifier_while_its_holder_is_said_to_be_on_duty():
     station.assert_fact("on_duty", [SMITH.principal])
     (issued,) = station.login(SMITH.principal, []).issued
     pool = [granted(PITO, MET, "subscribe", may_delegate=True), issued.certificate]
-    verifier = ValidityState()
+    verifier = Monitor()
 
     def decided():
         for one in station.beat():
-            verifier.hear(one, station.now)
+            verifier.receive(one, station.now)
         request = Request(SMITH.principal, Action.SUBSCRIBE, NUMBERPLATE.name, NUMBERPLATE)
         evidence = gather_evidence(request, pool, at=station.now, standing=verifier)
         facts = Facts(asserted=verifier.facts_about(SMITH.principal, station.now))
@@ -83,11 +84,11 @@ def named(said: SignedStatement | None) -> set[Principal]:
     return {whom for whom, _ in said.statement.facts}
 
 
-def heard(*said: SignedStatement, at: Instant) -> ValidityState:
-    verifier = ValidityState()
+def heard(*said: SignedStatement, at: Instant) -> Monitor:
+    verifier = Monitor()
     for one in said:
         with suppress(StatementOld):
-            verifier.hear(one, at)
+            verifier.receive(one, at)
     return verifier
 
 

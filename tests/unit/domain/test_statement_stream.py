@@ -22,8 +22,7 @@ from maia.credentials import (
     Validity,
 )
 from maia.credentials.appointments import ParameterKind
-from maia.credentials.validity.statements import StatementOld, statement_from_bytes
-from maia.credentials.validity.validity_state import ValidityState
+from maia.credentials.statements import StatementOld, statement_from_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess, StreamOfFacts
@@ -34,6 +33,7 @@ from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.keystore.wallet_folder import WalletFolder
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.types import TypeDefinition, sign_definition, validity_definition
+from maia.validity import Monitor
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may
 from support.ports import free_ports
@@ -184,13 +184,13 @@ async def test_a_store_that_was_put_back_says_nothing_that_brings_a_revoked_cert
         async with domain(tmp_path / "lost", port, carry_s=PATIENCE_S) as running:
             revoked, is_known = await revoke_something(running)
             assert is_known
-        stream, verifier = await smith.subscribe(validity_definition(MET), state=True), ValidityState()
+        stream, verifier = await smith.subscribe(validity_definition(MET), state=True), Monitor()
         async with domain(tmp_path, port, carry_s=PATIENCE_S), asyncio.timeout(PATIENCE_S):
             while verifier.sequence_of(MET.principal) <= 9:
                 for event in await stream.some(1024):
                     said = statement_from_bytes(bytes(event["statement"]))  # type: ignore[arg-type]
                     with suppress(StatementOld):  # a list that was signed before it heard itself
-                        verifier.hear(said, system_now())
+                        verifier.receive(said, system_now())
                 assert revoked in verifier.revoked_by(MET.principal)
 
 
@@ -300,8 +300,8 @@ async def test_a_broker_gets_what_the_policy_grants_it_without_asking(tmp_path: 
         task.cancel()
         kept = WalletFolder(folder).read()
         request = Request(BROKER.principal, Action.CONNECT, NETWORK)
-        standing = ValidityState()
+        standing = Monitor()
         for statement in kept.statements:
-            standing.hear(statement, system_now())
+            standing.receive(statement, system_now())
         found = gather_evidence(request, kept.certificates, at=system_now(), standing=standing)
         assert isinstance(decide(request, found, NO_FACTS, system_now()), Permit)

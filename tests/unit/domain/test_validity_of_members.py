@@ -12,7 +12,6 @@ from maia.credentials import (
     SignedStatement,
     SigningKey,
     TestKind,
-    ValidityState,
     issue,
     period_from,
     sign_statement,
@@ -22,6 +21,7 @@ from maia.sealing.groups.membership import Claim
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.statements import BadKeptStatements
+from maia.validity import Monitor
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close
 from maia.wire.messages import Bye, Show
@@ -65,14 +65,14 @@ class VouchedNet(KeyNet):
     """A net whose members have heard statements, each its own."""
 
     def __init__(self, **settings) -> None:
-        self.heard: dict[str, ValidityState] = {}
+        self.heard: dict[str, Monitor] = {}
         self.connect: dict[str, SignedCertificate] = {}
         super().__init__(**settings)
 
-    def tell(self, name: str, *statements: SignedStatement) -> ValidityState:
-        standing = self.heard.setdefault(name, ValidityState())
+    def tell(self, name: str, *statements: SignedStatement) -> Monitor:
+        standing = self.heard.setdefault(name, Monitor())
         for one in statements:
-            standing.hear(one, self.now)
+            standing.receive(one, self.now)
         return standing
 
     def tell_server(self, *statements: SignedStatement) -> None:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maia.credentials import ValidityState
 from maia.credentials.chains.reduction import BrokenChain
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     OneTimeAnswer,
     Revalidation,
     RevocationList,
@@ -21,6 +20,7 @@ from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.keys.settings import BadDomainSettings
 from maia.events import Instant
+from maia.validity import Monitor
 from support.access_control import (
     DAY,
     MET,
@@ -195,11 +195,11 @@ def test_the_silence_of_a_domain_makes_all_its_rights_stale():
     wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", "A")])
     standing = broker(station.now, station)
     right = wallet.issued[0].certificate
-    assert standing.problem_with(right, later(29)) is None
+    assert standing.check(right, later(29)) is None
     station.retract_fact("case_assignment", [SMITH.principal, "42"])
     station.now = later(29)
     assert station.beat() == []
-    assert isinstance(standing.problem_with(right, later(30)), BrokenChain)
+    assert isinstance(standing.check(right, later(30)), BrokenChain)
 
 
 def test_newcomers_get_the_present_list_and_the_newest_word():
@@ -207,9 +207,9 @@ def test_newcomers_get_the_present_list_and_the_newest_word():
     station.beat()
     appointed = station.appoint(SMITH.principal, "medal", [], until(100))
     station.revoke_appointment(appointed.id, "stolen")
-    standing = ValidityState()
+    standing = Monitor()
     for signed in station.access.current_statements(station.now):
-        standing.hear(signed, station.now)
+        standing.receive(signed, station.now)
     assert standing.revoked_by(MET.principal) == {appointed.id}
     assert standing.fresh_until(MET.principal, station.now) == later(30) - 1
 

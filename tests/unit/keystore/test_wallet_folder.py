@@ -21,7 +21,7 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.credentials.appointments import Appointment, AppointmentKind, issue_appointment
-from maia.credentials.validity.statements import RevocationList, sign_statement, statement_to_bytes
+from maia.credentials.statements import RevocationList, sign_statement, statement_to_bytes
 from maia.events import Instant
 from maia.keystore.wallet_folder import BadWallet, ExposedWallet, WalletFolder, to_show
 from support.domain_server import key_of

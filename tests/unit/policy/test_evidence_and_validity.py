@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import (
-    ASSUMED_GOOD,
     CertificateRevoked,
     CertificateStale,
     OnlineTest,
     RevocationList,
     TestKind,
     Validity,
-    ValidityState,
     period_from,
     sign_statement,
 )
 from maia.credentials.chains.reduction import NoChain as NoChainFound
 from maia.policy import NO_FACTS, Audience, GrantRevoked, GrantStale, NoChain, decide, gather_evidence
+from maia.validity import ASSUMED_GOOD, Monitor
 from support.policy import (
     BILLING,
     MET,
@@ -49,9 +48,9 @@ def said(number, *revoked, timed=True, by=MET):
 
 
 def heard(*statements, at=NOON):
-    standing = ValidityState()
+    standing = Monitor()
     for signed in statements:
-        standing.hear(signed, at)
+        standing.receive(signed, at)
     return standing
 
 
@@ -69,7 +68,7 @@ def test_without_a_standing_nothing_was_received():
     assert refused.kind is GrantStale
     untested = granted(MET, SMITH, "subscribe", attributes="location")
     for pool in ((TO_MET, TO_SMITH), (TO_MET, untested), (TO_MET, TO_SMITH, untested), (TO_MET,), ()):
-        without, empty = decided(None, pool), decided(ValidityState(), pool)
+        without, empty = decided(None, pool), decided(Monitor(), pool)
         assert type(without) is type(empty)
         assert without.explanation == empty.explanation
         assert without.stable == empty.stable
@@ -142,7 +141,7 @@ def test_problems_of_certificates_that_would_not_have_helped_are_not_reported():
 def test_what_was_permitted_once_is_decided_again_from_new_evidence():
     standing = heard(said(1))
     assert permit(decided(standing))
-    standing.hear(said(2, TO_SMITH, timed=False), later(1))
+    standing.receive(said(2, TO_SMITH, timed=False), later(1))
     assert denial(decided(standing, at=later(1))).kind is GrantRevoked
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Principal, SigningKey, TestKind, statement_to_bytes
-from maia.credentials.validity.one_time import OneTimeQuestion, answer_question, question_to_bytes
 from maia.sessions.challenges import (
     Asked,
     ChallengeDesk,
@@ -20,6 +19,7 @@ from maia.sessions.challenges import (
     QuestionNotOurs,
     TooManyQuestions,
 )
+from maia.validity import OneTimeQuestion, answer_question, question_to_bytes
 from maia.wire.effects import LinkId
 from maia.wire.messages import Challenge, Vouched
 from support.statements import HOLDER, TESTER, certificate, moment

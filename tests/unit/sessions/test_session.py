@@ -9,8 +9,7 @@ import pytest
 
 from maia.broker.settings import BrokerLimits
 from maia.credentials import NetworkName, SigningKey, TestKind, statement_to_bytes
-from maia.credentials.validity.one_time import VouchedFor, answer_question, question_from_bytes
-from maia.credentials.validity.statements import BadStatement
+from maia.credentials.statements import BadStatement
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.policy import GrantTestedOnce
@@ -27,6 +26,7 @@ from maia.sessions.session import (
     WrongProtocol,
     goodbye,
 )
+from maia.validity import VouchedFor, answer_question, question_from_bytes
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
 from maia.wire.framing import BeyondShare

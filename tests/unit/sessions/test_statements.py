@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials import Heard, SignedStatement, TestKind, statement_to_bytes
+from maia.credentials import SignedStatement, TestKind, statement_to_bytes
 from maia.events import Instant
 from maia.sessions.session import Session, SessionLimits, Stage
 from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements, StatementIntake
+from maia.validity import Changed
 from maia.wire.effects import Count, Effect, LinkId, Note
 from support.statements import HOLDER, ISSUER, TESTER, certificate, crl, moment
 
@@ -20,9 +21,9 @@ class Verifier:
     """What it is called with is in `heard`."""
 
     def __init__(self, kept: dict[str, bytes] | None = None) -> None:
-        self.intake, self.heard = StatementIntake(kept or {}), list[Heard]()
+        self.intake, self.heard = StatementIntake(kept or {}), list[Changed]()
 
-    def changed(self, heard: Heard, now: Instant) -> list[Effect]:
+    def changed(self, heard: Changed, now: Instant) -> list[Effect]:
         self.heard.append(heard)
         return [Note("changed", {})]
 
@@ -58,8 +59,20 @@ def test_what_was_kept_survives_a_restart() -> None:
     kept = before.intake.kept(TESTER.principal)
     assert kept.data is not None
     after = Verifier({kept.name: kept.data})
-    assert after.intake.standing.problem_with(TESTED, moment(1)) is not None
+    assert after.intake.monitor.check(TESTED, moment(1)) is not None
     assert after.take(crl(1, TESTED)) == []
+
+
+def test_what_ends_is_acted_upon_like_what_arrives_and_stays_over_after_a_restart() -> None:
+    """A78: whatever the clock says then."""
+    timed, before = certificate(TestKind.TIMED_CRL), Verifier()
+    before.take(crl(1, since=0))
+    assert before.intake.advance(moment(29), before.changed) == []
+    assert before.intake.advance(moment(30), before.changed) == [Note("changed", {})]
+    assert before.heard[-1].concerns(timed)
+    kept = before.intake.kept(TESTER.principal)
+    assert kept.data is not None
+    assert Verifier({kept.name: kept.data}).intake.monitor.check(timed, moment(10)) is not None
 
 
 def test_a_record_that_cannot_be_read_is_no_start() -> None:

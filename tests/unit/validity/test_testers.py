@@ -11,15 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from maia.api.tester_calls import BadLocation, Location, location_from_text
+from maia.api.testers import answer_one_time, fresh_until, lacking, with_fetched
 from maia.client.api.wallet_watch import bringing_statements, following
 from maia.clock import system_now
-from maia.credentials import SignedCertificate, SignedStatement, ValidityState
-from maia.credentials.validity.one_time import OpenQuestions, Revalidated
+from maia.credentials import SignedCertificate, SignedStatement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
-from maia.validity.fetch import answer_one_time, fresh_until, lacking, with_fetched
-from maia.validity.http import BadLocation, Location, location_from_text
+from maia.validity import Monitor, OpenQuestions, Revalidated
 from support.domain_server import DomainAtWork, key_of
 from support.fetching import fetch_statements
 from support.tested_rights import domain_with_locations, logged_in, rights_of, take_back
@@ -38,10 +38,10 @@ def rights(met: DomainAtWork) -> dict[str, SignedCertificate]:
     return rights_of(logged_in(met))
 
 
-def standing_after(statements: tuple[SignedStatement, ...]) -> ValidityState:
-    heard = ValidityState()
+def standing_after(statements: tuple[SignedStatement, ...]) -> Monitor:
+    heard = Monitor()
     for one in statements:
-        heard.hear(one, system_now())
+        heard.receive(one, system_now())
     return heard
 
 
@@ -66,7 +66,7 @@ def test_a_revocation_is_heard_by_whoever_asks_again(met: DomainAtWork) -> None:
     right = rights(met)["timed-crl"]
     take_back(met, right)
     heard = standing_after(asyncio.run(fetch_statements([right], now=system_now())))
-    problem = heard.problem_with(right, system_now())
+    problem = heard.check(right, system_now())
     assert problem is not None
     assert problem.code == "CREDENTIAL-REVOKED"
 
@@ -123,7 +123,7 @@ def test_certificates_that_a_login_brings_are_shown_with_statements_that_were_fe
 
     asyncio.run(follow())
     heard = standing_after(tuple(client.statements))
-    assert any(heard.problem_with(one, system_now()) is None for one in wallet.read().certificates)
+    assert any(heard.check(one, system_now()) is None for one in wallet.read().certificates)
 
 
 def test_a_client_begins_without_waiting_for_testers_and_shows_what_they_say(met: DomainAtWork) -> None:
@@ -136,7 +136,7 @@ def test_a_client_begins_without_waiting_for_testers_and_shows_what_they_say(met
                 await asyncio.sleep(0.05)
 
     asyncio.run(begin())
-    assert standing_after(tuple(client.statements)).problem_with(right, system_now()) is None
+    assert standing_after(tuple(client.statements)).check(right, system_now()) is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import maia
+from maia.api import testers
+from maia.api.testers import Fetched, fetching
 from maia.broker import BrokerSettings
 from maia.broker.server.config import read_config
 from maia.broker.server.server import run_broker
@@ -37,8 +39,6 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.validity import fetch as testers
-from maia.validity.fetch import Fetched, fetching
 from support.domain_server import RecordedNotes, key_of
 from support.lying_location import Place, page_of, place
 from support.ports import free_port
@@ -98,7 +98,7 @@ async def subscribed(
     async with run_broker(BROKER, settings) as running:
 
         async def missed() -> tuple[SignedCertificate, ...]:
-            return running.broker.not_vouched_for()
+            return running.broker.not_vouched_for(running.clock())
 
         async def hear(found: Fetched) -> None:
             running.runner.perform(running.broker.hear(found.statements, running.clock()))

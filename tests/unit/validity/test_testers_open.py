@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
+from maia.api import tester_calls as testers_calls
 from maia.api.responses import StatementPage
+from maia.api.tester_calls import OPEN_MAX, ConnectionPool, Line
 from maia.credentials import Principal
 from maia.errors import MaiaError
-from maia.validity import http as testers_calls
-from maia.validity.http import OPEN_MAX, ConnectionPool, Line
 from support.lying_location import Place, answer_of, place
 from support.statements import STRANGER, TESTER
 

@@ -26,13 +26,12 @@ import msgspec
 from maia.bounded_map import BoundedMap
 from maia.credentials import Action, Principal, ResourceName, SignedCertificate, Validity
 from maia.credentials.encoding.certificates import pack
-from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
-from maia.credentials.validity.validity_state import Once
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import Evidence, Permit, PolicyRefusal, Reason, Request, View
 from maia.policy.decide import PermittedFilters, permitted_filters
 from maia.predicates import ALWAYS, Predicate
 from maia.types import VerifiedType
+from maia.validity import NO_ANSWERS, Once, VouchedFor
 
 _SECOND_FACT: Final = AttributeUid("rate-second")
 _MINUTE_FACT: Final = AttributeUid("rate-minute")

@@ -33,14 +33,12 @@ from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
 from maia.credentials import (
-    ASSUMED_GOOD,
     Action,
     Budget,
     Owner,
     Principal,
     ResourceName,
     SignedCertificate,
-    Tester,
     Validity,
     VerificationCache,
     VerifiedConstitution,
@@ -50,8 +48,6 @@ from maia.credentials import (
 )
 from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.chains.reduction import BYTES_PER_STEP
-from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor
-from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.policy import (
@@ -76,6 +72,7 @@ from maia.policy.decision import (
     NoChain,
 )
 from maia.predicates import attributes_of
+from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Once, Tester, VouchedFor, one_time_tests
 from maia.wire.effects import LinkId
 from maia.wire.messages import Changed
 
@@ -225,7 +222,7 @@ class Authoriser:
             is_general = not found.evidence.chains and decision.kind in _OF_NO_CHAIN
             found.refusal = refusal if is_general else None
             raise refusal
-        until = self._statements.standing.facts_until(request.principal, now) if found.asks else None
+        until = self._statements.monitor.facts_until(request.principal, now) if found.asks else None
         if until is not None:  # it is decided again when the facts about its holder hold no more
             decision = replace(decision, stable=decision.stable.intersection(Validity(None, until)))
         answered = set() if vouched is None else {certificate for certificate, _ in vouched.once}
@@ -275,7 +272,7 @@ class Authoriser:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""
         if not found.asks:
             return NO_FACTS
-        asserted = self._statements.standing.facts_about(request.principal, now)
+        asserted = self._statements.monitor.facts_about(request.principal, now)
         return Facts({**_connection_facts(remote), **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
 
     def spend_rate(self, right: Authorisation, events: int, now: Instant) -> bool:
@@ -283,7 +280,7 @@ class Authoriser:
         request, type_id = right.request, right.event_type.type_id
         found = self._evidence(request, right.evidence[0], now, right.evidence[1])
         rates = self._rates.facts(right.principal, type_id, now, more=events)
-        asserted = self._statements.standing.facts_about(right.principal, now)
+        asserted = self._statements.monitor.facts_about(right.principal, now)
         facts = Facts({**_connection_facts(right.terms.remote), **rates}, asserted=asserted)
         if not isinstance(decide(request, found.evidence, facts, now), Permit):
             return False
@@ -298,7 +295,7 @@ class Authoriser:
         A right that ended later does not take back what was said under it, and
         what was recorded had been decided upon: no tester has to vouch for it again.
         """
-        found = self._found_in(request, pool, then, ASSUMED_GOOD)
+        found = self._found_in(request, pool, then, ASSUMED_GOOD, NO_ANSWERS)
         self.decisions += 1
         decision = decide(request, found.evidence, NO_FACTS, then)
         if not isinstance(decision, Permit):
@@ -324,9 +321,7 @@ class Authoriser:
                 known.met_at = now
                 self._statements.met(pool, known.watched)
             return known
-        stated = self._statements.standing
-        tester = Answered(stated, once) if once else stated
-        found = self._found_in(request, pool, now, tester, budget)
+        found = self._found_in(request, pool, now, self._statements.monitor, once, budget)
         self._found.drop(asked)
         self._refused.drop(asked)
         if found.evidence.chains:
@@ -344,44 +339,46 @@ class Authoriser:
         request: Request,
         pool: tuple[SignedCertificate, ...],
         at: Instant,
-        standing: Tester,
+        tester: Tester,
+        once: frozenset[Once],
         budget: Budget | None = None,
     ) -> ChainSearch:
         budget = self.budget_of_answer() if budget is None else budget
-        evidence = self._gathered(request, pool, at, standing, budget)
+        evidence = self._gathered(request, pool, at, tester, once, budget)
         for problem in evidence.broken:
             forget_frames(problem)
         used = certificates_of(evidence)
         missed = evidence.missed[:_DOUBTED_MAX]
-        if evidence.chains and standing is not ASSUMED_GOOD:
-            missed = self._missed(request, pool, at, standing, budget)
+        if evidence.chains and tester is not ASSUMED_GOOD:
+            missed = self._missed(request, pool, at, once, budget)
         watched = tuple(dict.fromkeys([one.id for one in (*used, *missed)]))
         self._statements.met(pool, watched)
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         # A list that was stated ahead may give back what is refused now.
-        steady = steady.intersection(Validity(None, self._statements.unchanged_until(missed, at)))
+        steady = steady.intersection(Validity(None, self._statements.monitor.steady_until(missed, at)))
         conditions = (chain.authority.condition for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition)) or _ASKS_NOTHING
-        once = frozenset([one for signed in missed for one in one_time_tests(signed)]) or NO_ANSWERS
-        return ChainSearch(pool, evidence, steady, used, watched, asks, at, bool(missed), once)
+        asked = frozenset([one for signed in missed for one in one_time_tests(signed)]) or NO_ANSWERS
+        return ChainSearch(pool, evidence, steady, used, watched, asks, at, bool(missed), asked)
 
     def _missed(
         self,
         request: Request,
         pool: tuple[SignedCertificate, ...],
         at: Instant,
-        standing: Tester,
+        once: frozenset[Once],
         budget: Budget,
     ) -> tuple[SignedCertificate, ...]:
         """Return the certificates that would speak for a request too if they counted, and no others.
 
         Anybody can show certificates that lead nowhere, by issuers and with testers of its own making.
         """
-        doubted = {signed.id for signed in pool if standing.problem_with(signed, at) is not None}
+        check = self._statements.monitor.check
+        doubted = {signed.id for signed in pool if check(signed, at, once=once) is not None}
         if not doubted:
             return ()
         try:
-            would = certificates_of(self._gathered(request, pool, at, ASSUMED_GOOD, budget, doubted))
+            would = certificates_of(self._gathered(request, pool, at, ASSUMED_GOOD, once, budget, doubted))
         except TooMuchToSearch:
             return ()
         return tuple([one for one in would if one.id in doubted][:_DOUBTED_MAX])
@@ -391,7 +388,8 @@ class Authoriser:
         request: Request,
         pool: tuple[SignedCertificate, ...],
         at: Instant,
-        standing: Tester,
+        tester: Tester,
+        once: frozenset[Once],
         budget: Budget,
         doubtful: Iterable[bytes] = (),
     ) -> Evidence:
@@ -402,7 +400,8 @@ class Authoriser:
             bounds=self._settings.bounds,
             cache=self._certificates,
             constitutions=self._settings.constitutions,
-            standing=standing,
+            standing=tester,
+            once=once,
             chains_max=self._settings.limits.chains_per_request,
             doubtful=doubtful,
             budget=budget,

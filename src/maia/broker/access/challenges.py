@@ -28,10 +28,10 @@ from maia.broker.state import BrokerState, seconds_after
 from maia.broker.timers import OneTimeAnswers
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
-from maia.credentials.validity.validity_state import Once
 from maia.events import Instant
 from maia.policy import PolicyRefusal, Request, request_digest
 from maia.sessions.challenges import CONNECTION, Asked
+from maia.validity import Once
 from maia.wire.messages import Hello
 
 CONNECTING: Final = None

@@ -23,10 +23,10 @@ from maia.broker.subscriptions.registry import authorise_again
 from maia.broker.subscriptions.requests import decide_held
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError, ProtocolViolation
 from maia.policy import PolicyRefusal
 from maia.sessions.challenges import Checked
+from maia.validity import VouchedFor
 from maia.wire.messages import Failed, Hello, Vouched
 
 

@@ -45,7 +45,7 @@ from maia.errors import MaiaError
 from maia.events import Instant, seconds_after
 from maia.wire.codec import encode_known, sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
-from maia.wire.messages import DeliverLogged, DeliverLoggedWithAuthor, Missed, SubscribeDurable
+from maia.wire.messages import DeliverLogged, Missed
 
 _READ_BYTES: Final = 4 << 20
 _LOOK_AGAIN_S: Final = 0.5
@@ -74,28 +74,28 @@ class DurableSubscriptions:
 
     # ------------------------------------------------------------ cursors
 
-    def cursor_for(self, link: Link, message: SubscribeDurable, type_id: bytes, turn: Turn) -> Cursor:
+    def cursor_for(self, link: Link, name: str, seen: bytes | None, type_id: bytes, turn: Turn) -> Cursor:
         """Return the cursor that a permitted request names, a new one at the end of the log if need be."""
-        log, limits, name = self.log, self.limits, (link.peer.key, message.name)
-        known = self._cursors.get(name)
-        seen = None if known is None or message.seen is None else known.opened(message.seen)
-        if message.seen is not None and (seen is None or seen > log.upto):
+        log, limits, owner = self.log, self.limits, link.peer.key
+        known = self._cursors.get((owner, name))
+        position = None if known is None or seen is None else known.opened(seen)
+        if seen is not None and (position is None or position > log.upto):
             raise CursorAhead(
                 "you were served from another event log, or from this one before it was put back"
             )
         if known is None:
             most = limits.durable_names_per_principal
-            if sum(owner == link.peer.key for owner, _ in self._cursors) >= most:
+            if sum(one == owner for one, _ in self._cursors) >= most:
                 raise TooManyCursors(f"a principal has at most {most} durable subscriptions: forget one")
             if len(self._cursors) >= limits.durable_names:
                 raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
-            known = Cursor(*name, type_id, self.random(CURSOR_KEY_BYTES), log.upto)
-            self._cursors[name] = known
+            known = Cursor(owner, name, type_id, self.random(CURSOR_KEY_BYTES), log.upto)
+            self._cursors[owner, name] = known
             turn.keep(known.kept())
             log.look_for(type_id)
         elif known.type_id != type_id:
-            raise CursorOfAnotherType(f"`{message.name}` is the name of your subscription to another type")
+            raise CursorOfAnotherType(f"`{name}` is the name of your subscription to another type")
         return known
 
     def forget(self, cursor: Cursor, turn: Turn) -> None:
@@ -311,9 +311,7 @@ class DurableSubscriptions:
         except LedgerRequired as refused:
             return refused
         about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
-        data = encode_known(
-            DeliverLogged(*about) if seen.author is None else DeliverLoggedWithAuthor(*about, seen.author)
-        )
+        data = encode_known(DeliverLogged(*about, seen.author))
         cursor.delivered(logged.position, len(data))
         self.tally.rows += seen.rows
         turn.send_bytes(entry.link, data)

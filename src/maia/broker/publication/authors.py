@@ -24,7 +24,7 @@ from maia.errors import MaiaError
 from maia.events import Frame, Instant
 from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_author
 from maia.wire.columns import frame_label
-from maia.wire.messages import Author, Publish, PublishSigned, PublishTo
+from maia.wire.messages import Author, Publish
 
 _STATEMENTS_REMEMBERED: Final = 4096
 
@@ -73,17 +73,15 @@ def attached(
     left of it: not where the publisher's right demands other columns or values. Where the right
     transforms what is written it never does, so that nothing tells events that were changed from others.
     """
-    proof, requires = b"", entry.requires
-    if type(message) is Publish:  # nearly always
-        return Author(link.statement, proof, requires) if link.statement or requires else None
-    if isinstance(message, PublishTo | PublishSigned) and message.requires is not None:
+    proof, requires, signed = b"", entry.requires, message.signed
+    if message.requires is not None:
         requirement_from_bytes(message.requires)  # refused if it is none
         requires = message.requires
-    if isinstance(message, PublishSigned):
+    if signed is not None:
         type_id = entry.right.event_type.type_id
         label = frame_label(link.peer.key, entry.stream, message.sequence)
         about = Publishing(type_id, label, message.published_at, requires)
-        whole = proof_of_author(given, about, link.peer, message.signature, message.seed)
+        whole = proof_of_author(given, about, link.peer, signed.signature, signed.seed)
         if entry.shaper.transform is None and shaped.frame == (
             given.take(shaped.rows) if shaped.refused else given
         ):

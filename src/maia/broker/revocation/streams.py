@@ -41,7 +41,7 @@ from maia.broker.sessions.links import (
     Subscription,
     end_of_entry,
 )
-from maia.broker.state import BrokerState, just_after, seconds_after
+from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
     end_advertisement,
     end_revoked_subscriptions,
@@ -51,7 +51,7 @@ from maia.broker.subscriptions.registry import (
 )
 from maia.broker.timers import Statements
 from maia.broker.turn import Turn
-from maia.credentials import Action, Heard, SignedCertificate, SignedStatement, statement_from_bytes
+from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -60,6 +60,7 @@ from maia.sessions.session import Session
 from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
 from maia.types.verified import STATEMENT
+from maia.validity import Changed
 from maia.wire.codec import decode
 from maia.wire.effects import Effect
 from maia.wire.messages import Carried, StateFrame
@@ -72,6 +73,13 @@ _LEASES_KEPT: Final = 2
 
 
 # ------------------------------------------------------------ streams that are wanted
+
+
+def begin_validity(state: BrokerState, now: Instant) -> None:
+    """Go on from the statements that were kept, as of now: what ends from here on is told."""
+    state.statements.monitor.advance(now)
+    _look_at_next_change(state)
+    meet_own_certificates(state)
 
 
 def meet_own_certificates(state: BrokerState) -> None:
@@ -89,8 +97,7 @@ def subscribe_to_issuers(state: BrokerState, turn: Turn) -> None:
     for issuer in evicted:
         _give_up(state, issuer, turn)
     for issuer in new.values():
-        tracker.refresh(issuer, now)
-        _ask_to_look(state, issuer)
+        issuer.met_at = now
         is_first = not issuer.is_wanted
         if is_first:
             issuer.is_wanted = True
@@ -104,7 +111,7 @@ def subscribe_to_issuers(state: BrokerState, turn: Turn) -> None:
             book, entry_id = state.routes.book, _entry_id(issuer)
             route_messages(state, book.local_subscribe(issuer.type_id, entry_id, ALWAYS, proof), turn)
         # What is at hand was shown by a peer that has use for it, and need not be the newest.
-        if issuer.is_missed or is_first:
+        if is_first or tracker.is_missed(issuer, now):
             _ask(state, issuer, turn)
 
 
@@ -177,18 +184,16 @@ def receive_held(state: BrokerState, session: Session, turn: Turn) -> None:
         turn.say_first(*tracker.intake.take(shown, turn.now, partial(_changed, state, turn)))
 
 
-def _changed(state: BrokerState, turn: Turn, heard: Heard, now: Instant) -> list[Effect]:
-    """Return what a new statement changes."""
-    tracker, by, part = state.statements, heard.by, turn.beside()
-    touched = tracker.touched_by(heard, now)
+def _changed(state: BrokerState, turn: Turn, changed: Changed, now: Instant) -> list[Effect]:
+    """Return what follows from a new statement, or from the end of one."""
+    tracker, by, part = state.statements, changed.by, turn.beside()
+    touched = tracker.touched_by(changed)
     turn.keep(tracker.intake.kept(by))
-    if heard.problem is not None:
-        part.note("statement", by=str(by), code=heard.problem.code, why=heard.problem.message)
-    if state.keys.has_managers:
+    if changed.problem is not None:
+        part.note("statement", by=str(by), code=changed.problem.code, why=changed.problem.message)
+    if changed.is_news and state.keys.has_managers:
         state.keys.statement_heard(by, part)
-    issuer = tracker.issuers.get(by)
-    if issuer is not None:
-        _ask_to_look(state, issuer)
+    _look_at_next_change(state)
     if touched:
         recheck_dependents(state, touched, part)
     return part.effects
@@ -206,30 +211,28 @@ def receive_state_frame(state: BrokerState, link: Link, message: StateFrame, tur
 
 def recheck_statements(state: BrokerState, turn: Turn) -> None:
     """End what depends on statements that have ended by now, and ask again for those that are missing."""
-    for issuer in list(state.statements.issuers.values()):
-        if issuer.changes_at is not None and issuer.changes_at < turn.now:
-            touched = state.statements.expire(issuer, turn.now)
-            _ask_to_look(state, issuer)
-            if touched:
-                recheck_dependents(state, touched, turn)
-        if issuer.is_missed:
+    tracker = state.statements
+    turn.add(*tracker.intake.advance(turn.now, partial(_changed, state, turn)))
+    _look_at_next_change(state)
+    for issuer in list(tracker.issuers.values()):
+        if tracker.is_missed(issuer, turn.now):
             _ask(state, issuer, turn)
 
 
-def _ask_to_look(state: BrokerState, issuer: StatementIssuer) -> None:
-    """Set the timer for the moment at which an issuer's statement ends."""
-    if issuer.changes_at is not None:
-        state.timers.add(Statements(), just_after(issuer.changes_at))
+def _look_at_next_change(state: BrokerState) -> None:
+    """Set the timer for the moment at which a statement ends, or one that came early begins."""
+    if (moment := state.statements.monitor.next_change()) is not None:
+        state.timers.add(Statements(), moment)
 
 
 _CERTIFICATES_MAX: Final = 256
 """Certificates that are named at a time: for each tester, one is enough to know where it may be."""
 
 
-def certificates_without_statement(state: BrokerState) -> tuple[SignedCertificate, ...]:
+def certificates_without_statement(state: BrokerState, now: Instant) -> tuple[SignedCertificate, ...]:
     """Return certificates in use that demand a statement which is not at hand."""
     tracker = state.statements
-    missed = (issuer for issuer in tracker.issuers.values() if issuer.is_missed)
+    missed = (issuer for issuer in tracker.issuers.values() if tracker.is_missed(issuer, now))
     found = {one: None for issuer in missed for one in sorted(issuer.certificates)[:_CERTIFICATES_MAX]}
     known = (tracker.certificates.get(one) for one in found)
     return tuple(one for one in known if one is not None)[:_CERTIFICATES_MAX]
@@ -260,7 +263,9 @@ def recheck_dependents(state: BrokerState, certificates: Collection[bytes], turn
     own = state.settings.credentials
     if any(signed.id in certificates for signed in own):
         state.keys.is_touched = True  # the keys go at the end of the turn
-        turn.note("own-certificates", lost=len(state.statements.doubted(own, turn.now)), held=len(own))
+        check = state.statements.monitor.check
+        lost = sum(check(signed, turn.now) is not None for signed in own)
+        turn.note("own-certificates", lost=lost, held=len(own))
         turn.count("maia_own_certificates_changed_total")
 
 

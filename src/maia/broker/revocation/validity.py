@@ -2,9 +2,9 @@
 
 A certificate may demand that a tester states that it still counts (dissertation
 6.2). `ValidityTracker` knows the testers of all rights that are held here, what
-they have stated (`ValidityState`) and until when that holds. Statements arrive as
+they have stated (`Monitor`). Statements arrive as
 frames of each issuer's validity stream, or are shown by peers. The tracker says which
-certificates a statement, or its end, has changed; `revocation/streams.py` does
+certificates in use a statement, or its end, concerns; `revocation/streams.py` does
 what follows from that.
 
 `DependencyIndex` leads from a certificate to the links on which something was decided
@@ -15,24 +15,22 @@ gone: it is then decided once too often.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials import (
     AuthorisationCertificate,
     CertificateStale,
-    Heard,
     Principal,
     SignedCertificate,
     TestKind,
 )
-from maia.credentials.validity.series import SeriesKind
-from maia.credentials.validity.validity_state import one_time_tests
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.sessions.statements import StatementIntake
 from maia.types import validity_type_id
+from maia.validity import Changed, named_testers, one_time_tests
 from maia.wire.effects import LinkId
 
 
@@ -111,7 +109,6 @@ class DependencyIndex:
 _STREAMS_MAX: Final = 8192
 _CERTIFICATES_MAX: Final = 65_536
 """Certificates that are remembered although nothing depends on them any more, or not yet."""
-_TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 
 
 @dataclass(slots=True)
@@ -127,17 +124,8 @@ class StatementIssuer:
     """When a certificate that demands it was last decided upon; None until then."""
     is_wanted: bool = False
     """Whether this broker has said that it wants the stream."""
-    held: frozenset[TestKind] = frozenset()
-    """Which kinds of its statements were at hand when that was last worked out."""
-    changes_at: Instant | None = None
-    """The last moment before one of them ends, or one that was stated in advance begins."""
     asked_at: Instant | None = None
     """When others were last asked what it said last."""
-
-    @property
-    def is_missed(self) -> bool:
-        """Say whether a statement of it is demanded that is not at hand."""
-        return not self.kinds - {TestKind.ONE_TIME} <= self.held
 
 
 class ValidityTracker:
@@ -153,15 +141,15 @@ class ValidityTracker:
         "generation",
         "intake",
         "issuers",
+        "monitor",
         "new",
-        "standing",
         "streams",
     )
 
     def __init__(self, kept: Mapping[str, bytes], *, issuers_max: int) -> None:
         """Go on with what was kept; a record that cannot be read is an error, and no start."""
         self.intake = StatementIntake(kept)
-        self.standing = self.intake.standing
+        self.monitor = self.intake.monitor
         self.dependencies = DependencyIndex()
         self.issuers: dict[Principal, StatementIssuer] = {}
         self.generation = 0
@@ -178,15 +166,10 @@ class ValidityTracker:
         """Those who had to make room, and whose streams are still to be given up."""
         self._limit = issuers_max
         self._look_at = _CERTIFICATES_MAX
-        for by in self.standing:
+        for by in self.monitor:
             self.listen(by)
 
     # ------------------------------------------------------------ what is known of certificates
-
-    def doubted(self, pool: Iterable[SignedCertificate], now: Instant) -> list[bytes]:
-        """Return the certificates of a pool that something speaks against now."""
-        problem_with = self.standing.problem_with
-        return [signed.id for signed in pool if problem_with(signed, now) is not None]
 
     def met(self, pool: Iterable[SignedCertificate], watched: Collection[bytes]) -> None:
         """Take note of certificates that something is decided from: of their issuers, and of their tests."""
@@ -219,11 +202,10 @@ class ValidityTracker:
 
     def _make_room(self, by: Principal) -> bool:
         """Make room for an issuer, and say whether there is: its statements must end in time."""
-        was_heard = any(self.standing.sequence_of(by, kind) for kind in SeriesKind)
-        if was_heard or len(self.issuers) < self._limit:
+        if by in self.monitor or len(self.issuers) < self._limit:
             return True
         # Any peer can name testers that never state anything: one of those makes room.
-        silent = next((one for one in self.issuers.values() if not one.held), None)
+        silent = next((one for one in self.issuers.values() if one.by not in self.monitor), None)
         if silent is None:
             return False
         del self.issuers[silent.by]
@@ -237,7 +219,7 @@ class ValidityTracker:
         if type_id not in self.streams:
             if len(self.streams) >= _STREAMS_MAX:
                 # Of those that no right here depends on, the ones met first go.
-                needed = {*self.issuers, *self.standing}
+                needed = {*self.issuers, *self.monitor}
                 spare = [one for one, issuer in self.streams.items() if issuer not in needed]
                 for gone in spare[: _STREAMS_MAX // 2] or [next(iter(self.streams))]:
                     del self.streams[gone]
@@ -251,74 +233,24 @@ class ValidityTracker:
 
     # ------------------------------------------------------------ what was said
 
-    def touched_by(self, heard: Heard, now: Instant) -> frozenset[bytes]:
-        """Return the certificates that a new statement concerns."""
-        issuer = self.issuers.get(heard.by)
-        # The same moments as before, or later ones: nothing is decided again for that.
-        back = frozenset[bytes]() if issuer is None else self._changed_by(issuer, now)
-        touched = heard.revoked | heard.restored | back
-        if heard.about:  # certificates whose conditions ask for facts that this issuer states
-            touched |= {one for one, by in self.conditional.items() if by == heard.by}
-        return touched
+    def touched_by(self, changed: Changed) -> frozenset[bytes]:
+        """Return the certificates that a statement, or its end, concerns."""
+        issuer = self.issuers.get(changed.by)
+        demanding = () if issuer is None or not changed.tests else issuer.certificates
+        touched = {one for one in demanding if changed.concerns(self.certificates[one])}
+        if changed.about:  # certificates whose conditions ask for facts that this issuer states
+            touched |= {one for one, by in self.conditional.items() if by == changed.by}
+        return changed.certificates | touched
 
-    def expire(self, issuer: StatementIssuer, now: Instant) -> frozenset[bytes]:
-        """Return the certificates for which a statement has arrived, or has ended, since the last time."""
-        touched = self._changed_by(issuer, now)
-        for certificate in touched:
-            # Asked of one that demands it, what is over by now is over for good, if the clock goes back too.
-            self.standing.problem_with(self.certificates[certificate], now)
-        return touched
-
-    def _changed_by(self, issuer: StatementIssuer, now: Instant) -> frozenset[bytes]:
-        before, issuer.held = issuer.held, self._held(issuer, now)
-        changed = before ^ issuer.held
-        if not changed:
-            return frozenset()
-        return frozenset(
-            [
-                certificate
-                for certificate in issuer.certificates
-                if any(
-                    test.by == issuer.by and test.kind in changed
-                    for test in self.certificates[certificate].certificate.validity.tests
-                )
-            ]
-        )
-
-    def _held(self, issuer: StatementIssuer, now: Instant) -> frozenset[TestKind]:
-        """Return which kinds of an issuer's statements hold now, and note when the first of them ends."""
-        held: set[TestKind] = set()
-        ends: list[Instant] = []
-        if self.standing.sequence_of(issuer.by):
-            held.add(TestKind.CRL)
-        for kind in _TIMED:
-            until = self.standing.fresh_until(issuer.by, now, kind) if kind in issuer.kinds else None
-            if until is not None:
-                held.add(kind)
-                ends.append(until)
-        issuer.changes_at = min([*ends, *self._before_starts(issuer.by, now)], default=None)
-        return frozenset(held)
-
-    def unchanged_until(self, certificates: Sequence[SignedCertificate], now: Instant) -> Instant | None:
-        """Return the last moment before a period begins that was stated ahead for one of these; or None."""
-        concerned = {signed.certificate.issuer for signed in certificates}
-        concerned |= self.standing.testers(certificates)
-        return min((end for by in concerned for end in self._before_starts(by, now)), default=None)
-
-    def _before_starts(self, by: Principal, now: Instant) -> list[Instant]:
-        """Return the last moments before periods that an issuer has stated in advance."""
-        return [Instant(start - 1) for start in self.standing.starts_after(by, now)]
-
-    def refresh(self, issuer: StatementIssuer, now: Instant) -> None:
-        """Work out which statements of an issuer hold now; what was just decided upon knows it already."""
-        issuer.met_at, issuer.held = now, self._held(issuer, now)
+    def is_missed(self, issuer: StatementIssuer, now: Instant) -> bool:
+        """Say whether a statement of an issuer is demanded that is not at hand."""
+        return not issuer.kinds - {TestKind.ONE_TIME} <= self.monitor.at_hand(issuer.by, now)
 
     def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
         """Say whether a certificate is refused only because a statement has not arrived yet."""
-        problem_with = self.standing.problem_with
+        check = self.monitor.check
         return any(
-            isinstance(problem_with(signed, now, once=one_time_tests(signed)), CertificateStale)
-            for signed in pool
+            isinstance(check(signed, now, once=one_time_tests(signed)), CertificateStale) for signed in pool
         )
 
     def is_refused(self, signed: SignedCertificate, now: Instant) -> bool:
@@ -327,14 +259,10 @@ class ValidityTracker:
         Of an issuer that has stated nothing here, nothing is missed: the edge has its statements. One-time
         answers are for the edge that asked, which has had them (docs/decisions/one-time-at-brokers.md).
         """
-        problem = self.standing.problem_with(signed, now, once=one_time_tests(signed))
+        problem = self.monitor.check(signed, now, once=one_time_tests(signed))
         if not isinstance(problem, CertificateStale):
             return problem is not None
-        return any(
-            self.standing.sequence_of(test.by, kind)
-            for test in signed.certificate.validity.tests
-            for kind in SeriesKind
-        )
+        return any(by in self.monitor for by in named_testers((signed,)))
 
     # ------------------------------------------------------------ what goes and what stays
 

@@ -26,15 +26,7 @@ from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.broker.turn import Turn
-from maia.credentials import (
-    Principal,
-    SignedCertificate,
-    SigningKey,
-    VerificationCache,
-    VerifiedConstitution,
-    Witness,
-)
-from maia.credentials.validity.one_time import WhenVouched
+from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, VerifiedConstitution
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups.key_group import GroupId
@@ -43,6 +35,7 @@ from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
+from maia.validity import Monitor, VouchedFor
 from maia.wire.effects import Effect, LinkId, WakeAt
 from maia.wire.messages import Publish
 
@@ -183,7 +176,7 @@ class KeyRequests:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes],
         cache: VerificationCache,
-        standing: Witness,
+        standing: Monitor,
     ) -> None:
         """Begin with no type needed; `standing` says which certificates still count."""
         self._key, self._settings, self._types, self._cache = key, settings, types, cache
@@ -224,11 +217,11 @@ class KeyRequests:
             return False
         if known is not None and known[0].since <= now <= known[0].until and known[1] == len(versions):
             return False
-        claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], self._settings.credentials)
         settings = self._settings
         # What others have to vouch for is asked for when the manager wants it.
-        hoped = WhenVouched(self._tester)
-        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, hoped)
+        hoped = VouchedFor.assumed(settings.credentials, now)
+        claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], settings.credentials, hoped)
+        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester)
         found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
         if not found.groups:

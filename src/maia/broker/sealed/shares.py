@@ -28,7 +28,7 @@ def share_of(
         settings = state.settings
         statements = state.statements
         grounds = Grounds(
-            sealing.level, settings.bounds, settings.constitutions, state.certificates, statements.standing
+            sealing.level, settings.bounds, settings.constitutions, state.certificates, statements.monitor
         )
         found = standing(claim, grounds, now)
         resting = frozenset(signed.id for signed in claim.pool)

@@ -20,6 +20,7 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final
 
+from maia.api.testers import Fetched, fetching
 from maia.broker.server.config import BrokerConfig, PreparedBroker, prepare
 from maia.broker.server.ledger_upkeep import LedgerWitness, ledger_upkeep
 from maia.broker.server.server import RunningBroker, run_broker
@@ -38,7 +39,6 @@ from maia.net.process import DataFolderInUse, beside, one_of, own_folder, until_
 from maia.net.status_endpoint import StatusSource, answering
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
-from maia.validity.fetch import Fetched, fetching
 
 if TYPE_CHECKING:
     from maia.broker.server.log_recording import LogRecorder
@@ -191,7 +191,7 @@ def _fetching(
     """Fetch statements that are missed, where the configuration allows it, while the body runs."""
 
     async def missed() -> tuple[SignedCertificate, ...]:
-        return running.broker.not_vouched_for()
+        return running.broker.not_vouched_for(running.clock())
 
     async def hear(found: Fetched) -> None:
         running.runner.perform(running.broker.hear(found.statements, running.clock()))

@@ -20,6 +20,7 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final, Self
 
+from maia.api.revalidation import AskingTesters, Revalidator
 from maia.broker import Broker, BrokerSettings, BrokerTurn
 from maia.broker.durable.recording import NO_LOG, first_to_reread
 from maia.broker.publication.tally import DeliveryTally
@@ -35,7 +36,6 @@ from maia.net.node_runner import NodeRunner, Recorder
 from maia.net.observer import Records
 from maia.net.process import process_id
 from maia.net.stores import MemoryStore, Store
-from maia.validity.revalidation import AskingTesters, Revalidator
 from maia.wire.effects import Effect, Input, Received
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, end_subscriptions, let_go
-from maia.broker.subscriptions.route_sync import forget_syncs_of
 from maia.broker.timers import IdentityExpires
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
@@ -52,7 +51,7 @@ def forget_link(state: BrokerState, link: Link, turn: Turn, why: str = "") -> No
         # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
         state.links.pop(link.id, None)
     link_gone(state, link.id, turn)
-    forget_syncs_of(state, link.id, turn)
+    state.syncs.forget(link.id, turn)
     if state.recording is not None:
         state.recording.link_gone(link.id)
     state.log_requests.link_gone(link.id, turn)

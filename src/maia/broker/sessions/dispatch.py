@@ -47,16 +47,7 @@ from maia.broker.sessions.identities import (
 from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
-from maia.broker.subscriptions.requests import (
-    advertise,
-    forget_durable,
-    receive_seen,
-    sent_elsewhere,
-    subscribe,
-    unadvertise,
-    unsubscribe,
-)
-from maia.broker.subscriptions.route_sync import receive_routes_synced, receive_sync_routes
+from maia.broker.subscriptions.requests import advertise, receive_seen, sent_elsewhere, subscribe, withdraw
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
@@ -71,7 +62,6 @@ from maia.wire.messages import (
     Ended,
     Failed,
     FetchLog,
-    ForgetDurable,
     Identify,
     Interest,
     LogAnswered,
@@ -79,8 +69,6 @@ from maia.wire.messages import (
     Message,
     Offer,
     Publish,
-    PublishSigned,
-    PublishTo,
     RenewAll,
     Replica,
     RoutesSynced,
@@ -100,13 +88,11 @@ from maia.wire.messages import (
     StateGone,
     StateQuery,
     Subscribe,
-    SubscribeDurable,
     SyncRoutes,
     TypeQuery,
     TypeReply,
-    Unadvertise,
-    Unsubscribe,
     Vouched,
+    Withdraw,
 )
 from maia.wire.names import type_from_bytes
 from maia.wire.requests import request_from_bytes
@@ -177,19 +163,14 @@ class Dispatch:
         self._of_clients: Mapping[type, Answer] = {
             Advertise: partial(advertise, state),
             Subscribe: partial(subscribe, state),
-            SubscribeDurable: partial(subscribe, state),
             Seen: partial(receive_seen, state),
-            ForgetDurable: partial(forget_durable, state),
-            Unadvertise: partial(unadvertise, state),
-            Unsubscribe: partial(unsubscribe, state),
+            Withdraw: partial(withdraw, state),
             RenewAll: partial(renew_all, state),
             Show: partial(show, state),
             Identify: partial(receive_identity, state),
             Vouched: partial(hear_vouched, state),
             AskState: partial(ask_state, state),
             Publish: state.streams.publish_one,
-            PublishSigned: state.streams.publish_one,
-            PublishTo: state.streams.publish_one,
         }
         self._of_brokers: Mapping[type, Answer] = {
             **{kind: partial(handler, state) for kind, handler in state.router.handlers.items()},
@@ -197,8 +178,8 @@ class Dispatch:
             SealedRights: partial(receive_rights, state),
             SealedDoubted: partial(receive_doubted, state),
             SpillReport: partial(receive_spill_report, state),
-            SyncRoutes: partial(receive_sync_routes, state),
-            RoutesSynced: partial(receive_routes_synced, state),
+            SyncRoutes: state.syncs.receive,
+            RoutesSynced: state.syncs.receive_end,
             FetchLog: state.log_requests.receive,
             LogFetched: state.log_requests.receive_fetched,
             LogAnswered: state.log_requests.receive_answered,
@@ -288,7 +269,7 @@ def _price(link: Link, message: Message) -> int:
 
 def _receive_held_before(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
     """Take in the statements that were shown about the certificates of a request."""
-    if not isinstance(message, Advertise | Subscribe | SubscribeDurable):
+    if not isinstance(message, Advertise | Subscribe):
         return
     asked = request_from_bytes(message.request).request
     pool = state.authoriser.pool(message.credentials, link.shown)
@@ -301,7 +282,7 @@ def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
     match message:
         case Publish(ref=ref) if ref in link.advertisements:
             return {"type": link.advertisements[ref].right.event_type.type_id.hex()}
-        case Advertise(request=request) | Subscribe(request=request) | SubscribeDurable(request=request):
+        case Advertise(request=request) | Subscribe(request=request):
             with suppress(MaiaError):
                 name = request_from_bytes(request).request.event_type
                 return {"type": type_id(name.owner, name.name).hex()}
@@ -321,18 +302,7 @@ def _refuse(
             end_advertisement(state, link, link.advertisements[ref], turn, problem)
         case Publish(ref=ref):
             turn.send(link.id, Ended([ref], problem.code, problem.message))
-        case (
-            Advertise()
-            | Subscribe()
-            | SubscribeDurable()
-            | Unadvertise()
-            | Unsubscribe()
-            | ForgetDurable()
-            | RenewAll()
-            | Show()
-            | AskState()
-            | Identify()
-        ):
+        case Advertise() | Subscribe() | Withdraw() | RenewAll() | Show() | AskState() | Identify():
             said = problem.message
             if not isinstance(problem, Unavailable):
                 number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
@@ -373,7 +343,7 @@ _WORK_OF_A_REQUEST: Final = 1024
 _WORK_FOR_A_REQUEST: Final = 256
 """So many steps more count for another request; the client's quota pays for them so (A87)."""
 
-_FREE: Final = frozenset({Publish, PublishSigned, PublishTo, Seen, Vouched})
+_FREE: Final = frozenset({Publish, Seen, Vouched})
 """What a client may say as often as it likes."""
 
 _FRAMES: Final = frozenset({StateFrame, LogFetched})

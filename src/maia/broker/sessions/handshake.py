@@ -35,11 +35,11 @@ from maia.broker.turn import Turn
 from maia.broker.upkeep import begin_rounds
 from maia.credentials import Action
 from maia.credentials.encoding.certificates import pack
-from maia.credentials.validity.one_time import VouchedFor
 from maia.events import Instant
 from maia.policy import GrantStale, Request
 from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
+from maia.validity import VouchedFor
 from maia.wire.effects import Effect, LinkOpened
 from maia.wire.messages import Hello, Identify, Vouched
 
@@ -101,7 +101,7 @@ class BrokerSessions(Endpoint[Link]):
 
     def own_statements(self, now: Instant) -> list[bytes]:
         """Return the statements by which the broker's own certificates still count."""
-        return statements_for(self._state.settings.credentials, self._state.statements.standing, now)
+        return statements_for(self._state.settings.credentials, self._state.statements.monitor, now)
 
     def admit(self, session: Link, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
         """Decide a peer's right to connect."""

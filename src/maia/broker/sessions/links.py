@@ -34,7 +34,7 @@ from maia.predicates import Predicate
 from maia.sessions.session import Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, LinkId, Note, ReadLater
-from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe, SubscribeDurable
+from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe
 from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class Advertisement:
     """What subscribers have to meet, unless a frame says otherwise."""
     written: VerifiedType | None = field(default=None, repr=False)
     """The type whose events the publisher writes, where its right converts them into its own."""
-    streams: dict[type, Stream] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What its frames go through, by their message."""
+    streams: dict[bool, Stream] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What its frames go through, and those with a signature or requirement of their own."""
 
     @property
     def basis(self) -> Basis:
@@ -159,7 +159,7 @@ Entry = Advertisement | Subscription
 class HeldRequest:
     """A request that waits for one-time answers; its signature and its moment were checked."""
 
-    message: Advertise | Subscribe | SubscribeDurable = field(repr=False)
+    message: Advertise | Subscribe = field(repr=False)
     asked: EdgeRequest = field(repr=False)
 
 

@@ -171,8 +171,6 @@ def attaching(link: Link, entry: Advertisement) -> Stage:
 
     def attach(run: Run, _turn: Turn) -> None:
         message, given, whole = run.published[0], run.given, run.whole
-        if run.count > 1 and type(message) is not Publish:
-            raise Apart
         shaped = run.shaped or Shaped(given, range(given.rows), 0)
         author = attached(link, message, entry, given, shaped)
         if author is not None:

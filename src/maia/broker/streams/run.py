@@ -214,8 +214,8 @@ def gathered(data: Sequence[bytes], *, is_client: bool) -> Sequence[Frames]:
             break  # it is said when it is its turn
         if not isinstance(message, Publish | Carried | Sealed) or message.rows != 1:
             break
-        is_part = not isinstance(message, Publish) and message.kept
-        if is_part or (found and message.sequence <= found[-1].sequence):
+        is_more = not message.is_bare if isinstance(message, Publish) else bool(message.kept)
+        if is_more or (found and message.sequence <= found[-1].sequence):
             break
         found.append(message)
     return found if len(found) > 1 else ()

@@ -122,11 +122,12 @@ class Streams:
             if found is None:
                 return
             entry = found
-        kind = type(first)
-        stream = entry.streams.get(kind)
+        is_bare = first.is_bare
+        stream = entry.streams.get(is_bare)
         version = self._version()
         if stream is None or stream.version != version:
-            stream = entry.streams[kind] = self._of_publisher(link, entry, kind, version)
+            stream = self._of_publisher(link, entry, version, is_bare=is_bare)
+            entry.streams[is_bare] = stream
         take(stream, Run(link, messages, data), turn)
 
     def carry(
@@ -182,7 +183,7 @@ class Streams:
 
     # ------------------------------------------------------------ publishers
 
-    def _of_publisher(self, link: Link, entry: Advertisement, kind: type, version: int) -> Stream:
+    def _of_publisher(self, link: Link, entry: Advertisement, version: int, *, is_bare: bool) -> Stream:
         state, right, shaper = self._state, entry.right, entry.shaper
         type_id = right.event_type.type_id
         sealing = state.types.sealing(type_id)
@@ -196,7 +197,7 @@ class Streams:
             looks.append(shaping(shaper, answer))
         if right.terms.is_rated:
             looks.append(rating(state.authoriser, right, answer))
-        if link.statement or entry.requires or kind is not Publish:
+        if link.statement or entry.requires or not is_bare:
             looks.append(attaching(link, entry))
         if sealing is not None:
             looks.append(self._seal_keys(type_id, sealing).stage(answer))

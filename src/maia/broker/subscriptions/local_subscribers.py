@@ -50,7 +50,7 @@ from maia.views.plan import transforms
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Effect, LinkId, Send
-from maia.wire.messages import Author, Deliver, DeliverWithAuthor
+from maia.wire.messages import Author, Deliver
 from maia.wire.messages import Column as WireColumn
 
 CLASS_KEY_BYTES: Final = 16
@@ -62,7 +62,7 @@ _BEGINNING: Final = Instant(0)
 _SETS_REMEMBERED: Final = 1024
 _SORTS_REMEMBERED: Final = 64
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_TO_NOBODY: Final = (b"\x98\x16\x90", b"\x99\x1d\x90")
+_TO_NOBODY: Final = b"\x99\x16\x90"
 """How deliveries without references begin: an array, its number, an empty array of references."""
 _BEFORE_REFS: Final = 2
 
@@ -564,9 +564,7 @@ def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
 
 
 def _delivery(labels: Labels, seen: Seen, refs: list[int]) -> Deliver:
-    if seen.author is None:
-        return Deliver(refs, *labels, seen.rows, seen.columns)
-    return DeliverWithAuthor(refs, *labels, seen.rows, seen.columns, seen.author)
+    return Deliver(refs, *labels, seen.rows, seen.columns, seen.author)
 
 
 def _addressed(whole: bytes, refs: list[int]) -> bytes:

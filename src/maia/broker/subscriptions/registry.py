@@ -59,13 +59,13 @@ from maia.broker.subscriptions.local_subscribers import class_key
 from maia.broker.timers import WithdrawEnded
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.policy import PolicyRefusal
 from maia.policy.view import is_summarised, written_type
 from maia.predicates import Predicate
 from maia.types.definition import tree_root
+from maia.validity import VouchedFor
 from maia.wire.message_fields import REFERENCES_MAX
 from maia.wire.messages import Accepted, Changed, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing

@@ -35,18 +35,16 @@ from maia.broker.sealed.rekeying import note_missing_keys, type_met
 from maia.broker.sessions.links import Advertisement, Entry, HeldRequest, Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
 from maia.broker.subscriptions.registry import (
-    end_advertisement,
+    end_entry,
     end_subscription,
     lease_end,
     place_advertisement,
     place_subscription,
     view_class_of,
 )
-from maia.broker.subscriptions.route_sync import answer_when_known
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce, Request
@@ -54,18 +52,16 @@ from maia.policy.view import is_summarised, written_type
 from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType, type_id
 from maia.types.definition import tree_root
+from maia.validity import VouchedFor
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Accepted,
     Advertise,
     Failed,
-    ForgetDurable,
     Seen,
     ServedElsewhere,
     Subscribe,
-    SubscribeDurable,
-    Unadvertise,
-    Unsubscribe,
+    Withdraw,
 )
 from maia.wire.requests import (
     BadRequestEncoding,
@@ -78,7 +74,7 @@ from maia.wire.requests import (
 _Entry = TypeVar("_Entry", Advertisement, Subscription)
 
 
-def subscribe(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable, turn: Turn) -> None:
+def subscribe(state: BrokerState, link: Link, message: Subscribe, turn: Turn) -> None:
     """Accept a subscription, or renew the one that stands under the same reference."""
     link.check_room_to_subscribe(message.id, state.settings.limits)
     asked = _verified_request(state, link, message, Action.SUBSCRIBE, turn)
@@ -89,7 +85,7 @@ def subscribe(state: BrokerState, link: Link, message: Subscribe | SubscribeDura
 def _subscribe(
     state: BrokerState,
     link: Link,
-    message: Subscribe | SubscribeDurable,
+    message: Subscribe,
     asked: EdgeRequest,
     answers: _Answers,
     turn: Turn,
@@ -126,7 +122,7 @@ def _subscribe(
             note_missing_keys(state, right, turn)
         dial_or_lack(state, event_type.type_id, turn)
     _answer(state, link, entry, before, since, turn)
-    if cursor is not None and isinstance(message, SubscribeDurable) and state.durable is not None:
+    if cursor is not None and state.durable is not None:
         _take_over(state, cursor, (link.id, entry.ref), turn)
         state.durable.go_on(cursor, (link.id, entry.ref), message.seen, turn)
 
@@ -153,9 +149,9 @@ def _check_ledger(state: BrokerState, event_type: VerifiedType) -> None:
         )
 
 
-def _check_summary(state: BrokerState, link: Link, message: Subscribe | SubscribeDurable) -> None:
+def _check_summary(state: BrokerState, link: Link, message: Subscribe) -> None:
     """Refuse a summary that would have to be kept, and one more than a client may have."""
-    if isinstance(message, SubscribeDurable):
+    if message.name is not None:
         raise SummaryNotKept(
             "a summary is of the time in which you are subscribed: ask without a durable name"
         )
@@ -231,7 +227,7 @@ def _version_written(
 def decide_held(
     state: BrokerState,
     link: Link,
-    message: Advertise | Subscribe | SubscribeDurable,
+    message: Advertise | Subscribe,
     asked: EdgeRequest,
     vouched: VouchedFor | None,
     missing: MaiaError | None,
@@ -247,17 +243,16 @@ def decide_held(
         _subscribe(state, link, message, asked, answers, turn)
 
 
-def unsubscribe(state: BrokerState, link: Link, message: Unsubscribe, turn: Turn) -> None:
-    """End a subscription at its holder's wish."""
+def withdraw(state: BrokerState, link: Link, message: Withdraw, turn: Turn) -> None:
+    """End a subscription or an advertisement at its holder's wish."""
     state.one_time.drop(link.id, message.ref)
-    end_subscription(state, link, link.subscription(message.ref), turn)
-    turn.send(link.id, Accepted(message.id, None))
-
-
-def unadvertise(state: BrokerState, link: Link, message: Unadvertise, turn: Turn) -> None:
-    """End an advertisement at its holder's wish."""
-    state.one_time.drop(link.id, message.ref)
-    end_advertisement(state, link, link.advertisement(message.ref), turn)
+    entry = link.advertisements.get(message.ref) or link.subscription(message.ref)
+    cursor = entry.cursor if message.forget and isinstance(entry, Subscription) else None
+    if message.forget and cursor is None:
+        raise UnknownRef(f"nothing durable is subscribed to under `{message.ref}` on this link")
+    end_entry(state, link, entry, turn)
+    if cursor is not None and state.durable is not None:
+        state.durable.forget(cursor, turn)
     turn.send(link.id, Accepted(message.id, None))
 
 
@@ -267,7 +262,7 @@ def unadvertise(state: BrokerState, link: Link, message: Unadvertise, turn: Turn
 def _verified_request(
     state: BrokerState,
     link: Link,
-    message: Subscribe | SubscribeDurable | Advertise,
+    message: Subscribe | Advertise,
     action: Action,
     turn: Turn,
 ) -> EdgeRequest:
@@ -290,7 +285,7 @@ def _verified_request(
 
 
 def _event_type(
-    state: BrokerState, asked: EdgeRequest, message: Subscribe | SubscribeDurable | Advertise, now: Instant
+    state: BrokerState, asked: EdgeRequest, message: Subscribe | Advertise, now: Instant
 ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
     """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
     event_type, handed_over = state.types.resolve(asked.event_type, message.definitions, now)
@@ -317,7 +312,7 @@ def _question(
     link: Link,
     asked: EdgeRequest,
     event_type: VerifiedType,
-    message: Subscribe | SubscribeDurable | Advertise,
+    message: Subscribe | Advertise,
 ) -> tuple[Request, tuple[SignedCertificate, ...]]:
     """Return what the kernel is asked, for the principal of this link alone, and what it has shown."""
     request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
@@ -400,7 +395,7 @@ def _answer(
             answer(turn)
             return
         await_keys(state, kind, turn.now)  # from now on, whenever the client is answered
-    answer_when_known(state, entry, since=since, answer=answer, turn=turn)
+    state.syncs.answer_when_known(entry, since=since, answer=answer, turn=turn)
 
 
 # ------------------------------------------------------------ durable
@@ -409,19 +404,19 @@ def _answer(
 def _cursor(
     state: BrokerState,
     link: Link,
-    message: Subscribe | SubscribeDurable,
+    message: Subscribe,
     before: Subscription | None,
     event_type: VerifiedType,
     turn: Turn,
 ) -> Cursor | None:
     """Return the cursor of a durable subscription, which a renewal does not change."""
     cursor = None
-    if isinstance(message, SubscribeDurable):
+    if message.name is not None:
         if state.durable is None or not state.durable.records(event_type.type_id):
             raise NotRecorded(
                 "this broker does not record the type, so nothing of it could be delivered later"
             )
-        cursor = state.durable.cursor_for(link, message, event_type.type_id, turn)
+        cursor = state.durable.cursor_for(link, message.name, message.seen, event_type.type_id, turn)
     if before is not None and before.cursor is not cursor:
         raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
     return cursor
@@ -441,17 +436,6 @@ def receive_seen(state: BrokerState, link: Link, message: Seen, turn: Turn) -> N
     entry = link.subscriptions.get(message.ref)
     if state.durable is not None and entry is not None and entry.cursor is not None:
         state.durable.acknowledge(entry.cursor, message.position, turn)
-
-
-def forget_durable(state: BrokerState, link: Link, message: ForgetDurable, turn: Turn) -> None:
-    """End a durable subscription and forget its cursor."""
-    state.one_time.drop(link.id, message.ref)
-    entry = link.subscription(message.ref)
-    if entry.cursor is None or state.durable is None:
-        raise UnknownRef(f"nothing durable is subscribed to under `{message.ref}` on this link")
-    end_subscription(state, link, entry, turn)
-    state.durable.forget(entry.cursor, turn)
-    turn.send(link.id, Accepted(message.id, None))
 
 
 def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:

@@ -14,7 +14,7 @@ from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
-    from maia.credentials.validity.statements import SignedStatement, Statement
+    from maia.credentials.statements import SignedStatement, Statement
     from maia.domain.access.audit import AuditRecord
 
 
@@ -73,7 +73,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that an audit is whole, and leads through every head that its domain has published."""
-    from maia.credentials.validity.statements import check_statement
+    from maia.credentials.statements import check_statement
     from maia.domain.access.audit import check_against
 
     domain, records = read_principal(of), read_records(log)
@@ -106,7 +106,7 @@ def statements(
 ) -> None:
     """Fetch a domain's validity statements; they are public, and prove themselves."""
     from maia.api.responses import StatementPage
-    from maia.credentials.validity.statements import check_statement, statement_from_bytes
+    from maia.credentials.statements import check_statement, statement_from_bytes
 
     found: list[SignedStatement] = []
     with caller.client() as client:
@@ -137,7 +137,7 @@ def receive(
     """Send the domain statements of other issuers; what depends on what they revoke ends."""
     from maia.api.requests import StatementBody
     from maia.api.responses import RevokedAnswer
-    from maia.credentials.validity.statements import statement_to_bytes
+    from maia.credentials.statements import statement_to_bytes
 
     lines: list[str] = []
     records: list[dict[str, object]] = []
@@ -151,7 +151,7 @@ def receive(
 
 
 def _keep(found: list[SignedStatement], folder: Path) -> None:
-    from maia.credentials.validity.statements import statement_to_bytes
+    from maia.credentials.statements import statement_to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -159,7 +159,7 @@ def _keep(found: list[SignedStatement], folder: Path) -> None:
 
 
 def _statements(paths: list[Path]) -> list[SignedStatement]:
-    from maia.credentials.validity.statements import statement_from_bytes
+    from maia.credentials.statements import statement_from_bytes
     from maia.errors import MaiaError
 
     files: list[Path] = []
@@ -219,7 +219,7 @@ def _statement_record(one: SignedStatement) -> dict[str, object]:
 
 def _facts(statement: Statement) -> list[dict[str, object]] | None:
     """Return the facts of a list by principal; None for any other statement."""
-    from maia.credentials.validity.statements import FactList
+    from maia.credentials.statements import FactList
     from maia.events import Instant
 
     if not isinstance(statement, FactList):

@@ -19,12 +19,12 @@ from maia.config.grant_terms import BadGrant
 from maia.errors import Refusal
 
 if TYPE_CHECKING:
-    from maia.credentials import OnlineTest, Principal, SignedCertificate, ValidityState, VerifiedConstitution
+    from maia.credentials import OnlineTest, Principal, SignedCertificate, VerifiedConstitution
     from maia.credentials.chains.reduction import BrokenChain
-    from maia.credentials.validity.validity_state import Once
     from maia.events import AttributeUid, Instant, PresentValue
     from maia.policy import Audience, Evidence, Facts, Request, View
     from maia.types import SignedDefinition, VerifiedType
+    from maia.validity import Monitor, Once
 
 
 EXAMPLES: Final = (
@@ -160,7 +160,7 @@ def _required(text: str, identity: Path | None, principal: Principal, now: Insta
 class Asked:
     """What testers say of certificates now. Those that cannot be asked are taken to confirm them."""
 
-    heard: ValidityState | None = None
+    heard: Monitor | None = None
     """None: testers are not asked, since the question is about another moment."""
     silent: Mapping[Principal, str] = field(default_factory=dict)
 
@@ -169,25 +169,23 @@ class Asked:
         """Ask the testers of these certificates, where the certificates say."""
         import asyncio
 
-        from maia.credentials import ValidityState
-        from maia.validity.fetch import BEGIN_S, ask_testers
+        from maia.api.testers import BEGIN_S, ask_testers
+        from maia.validity import Monitor
 
         fetched = asyncio.run(ask_testers(pool, now=now, within_s=BEGIN_S))
-        heard = ValidityState()
-        for one in fetched.statements:
-            heard.hear(one, now)
+        heard = Monitor.of(fetched.statements, now)
         return cls(heard, {by: problem.message for by, problem in fetched.problems.items()})
 
-    def problem_with(
+    def check(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return the reason against a certificate, or None."""
-        from maia.credentials.validity.statements import CertificateRevoked
+        from maia.credentials.statements import CertificateRevoked
 
         if self.heard is None:
             return None
         tests = signed.certificate.validity.tests
-        problem = self.heard.problem_with(signed, at, once=[*once, *((signed.id, one.by) for one in tests)])
+        problem = self.heard.check(signed, at, once=[*once, *((signed.id, one.by) for one in tests)])
         return problem if isinstance(problem, CertificateRevoked) or all(map(self._answers, tests)) else None
 
     def assumed(self, evidence: Evidence) -> list[str]:

@@ -82,9 +82,9 @@ def _with_others_word(found: WalletAnswer) -> WalletAnswer:
 
     import msgspec
 
+    from maia.api.testers import fresh_until, with_fetched
     from maia.credentials import certificate_from_bytes, statement_from_bytes, statement_to_bytes
     from maia.events import Instant
-    from maia.validity.fetch import fresh_until, with_fetched
 
     given = {*found.chains, *(right.certificate for right in found.rights)}
     certificates, now = [certificate_from_bytes(one) for one in given], moment(None)

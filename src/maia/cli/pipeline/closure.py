@@ -348,10 +348,11 @@ def readable_of(
     asked: LogOptions, event_type: VerifiedType, *, since: Instant | None = None, until: Instant | None = None
 ) -> frozenset[AttributeUid]:
     """Return the attributes that the holder of --key reads of every event in a log."""
-    from maia.credentials import ASSUMED_GOOD, Action
+    from maia.credentials import Action
     from maia.policy import Request
     from maia.spark.closure.what_if import readable_by
     from maia.spark.governed.reader import slices_of
+    from maia.validity import ASSUMED_GOOD
 
     assert asked.key is not None  # noqa: S101 - checked with the log
     own = asked.reader(open_key(asked.key).principal).tested(ASSUMED_GOOD, moment(None))

@@ -168,18 +168,13 @@ def _decided(
 ) -> _Decided:
     """Ask the kernel for each subscription, with the certificates of its principal that are in the pool."""
     from maia.config.constitutions import read_constitutions
-    from maia.credentials import (
-        ASSUMED_GOOD,
-        Action,
-        SignedCertificate,
-        VerificationCache,
-        certificate_from_bytes,
-    )
+    from maia.credentials import Action, SignedCertificate, VerificationCache, certificate_from_bytes
     from maia.policy import Facts, Request, decide, gather_evidence
     from maia.predicates import parse_predicate
     from maia.spark.closure.reach import Reach
     from maia.spark.closure.sources import read_pool
     from maia.spark.matching.tables import Subscription
+    from maia.validity import ASSUMED_GOOD
 
     if not pool:
         raise BadSubscriptions("give --pool: certificates say what each subscriber may see")

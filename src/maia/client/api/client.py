@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maia.api.revalidation import AskingTesters, Revalidate
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.publisher import OnWarning
@@ -39,7 +40,6 @@ from maia.net.links import LinkLimits
 from maia.net.node_runner import NodeRunner
 from maia.net.observer import Records
 from maia.types import SignedDefinition
-from maia.validity.revalidation import AskingTesters, Revalidate
 
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks

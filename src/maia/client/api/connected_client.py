@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from maia.api.revalidation import Revalidate, Revalidator
 from maia.client import (
     Accepted,
     Acknowledged,
@@ -51,7 +52,6 @@ from maia.predicates import ALWAYS, Predicate
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SignedDefinition
 from maia.types.definition import TOPIC, tree_label
-from maia.validity.revalidation import Revalidate, Revalidator
 from maia.wire.effects import Effect
 
 # ------------------------------------------------------------ calls that wait for an answer

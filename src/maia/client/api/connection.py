@@ -42,6 +42,7 @@ from maia.errors import MaiaError
 from maia.profile import Profile, find_profile
 
 if TYPE_CHECKING:
+    from maia.api.revalidation import Revalidate
     from maia.client.api.publisher import OnWarning
     from maia.client.api.wallet_watch import IdentitySource
     from maia.events import Instant
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from maia.net.observer import Records
     from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition
-    from maia.validity.revalidation import Revalidate
 
 __all__ = ["Connection", "connect", "connect_to_profile"]
 

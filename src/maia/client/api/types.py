@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from maia.api.revalidation import Revalidator, asking_testers
 from maia.client import (
     Challenged,
     ClientSession,
@@ -38,7 +39,6 @@ from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import SignedDefinition, TypeShape, ValueMismatch, check_predicate, definition_from_bytes
 from maia.types.definition import on_topics, tree_label, tree_name
-from maia.validity.revalidation import Revalidator, asking_testers
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str
 """A definition, a definition after those it was made from, or the name of one that is known.

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, TypeAlias
 
+from maia.api import testers
 from maia.client.api.connected_client import Client
 from maia.credentials import SignedCertificate, SignedStatement
 from maia.credentials.identity import SignedIdentity
@@ -24,7 +25,6 @@ from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
 from maia.net.process import beside
 from maia.sealing.two_message import LinkIdentity
-from maia.validity import fetch as testers
 
 # ------------------------------------------------------------ statements, while a client connects
 

@@ -10,12 +10,12 @@ from maia.console.pages.page import Data
 from maia.console.rights import Names
 
 _WORDS: Final = {
-    "Connect": "to connect", "Subscribe": "to subscribe", "SubscribeDurable": "to subscribe",
+    "Connect": "to connect", "Subscribe": "to subscribe",
     "Advertise": "to publish", "Publish": "to publish", "Interest": "to subscribe, for its clients",
     "Offer": "to publish, for its clients",
 }  # fmt: skip
 ACTIONS: Final = {
-    "Subscribe": "subscribe", "SubscribeDurable": "subscribe", "Advertise": "publish", "Publish": "publish",
+    "Subscribe": "subscribe", "Advertise": "publish", "Publish": "publish",
 }  # fmt: skip
 
 

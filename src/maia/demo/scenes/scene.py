@@ -27,7 +27,6 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     Validity,
-    ValidityState,
     exact_name,
 )
 from maia.demo.numberplate import granted, key_of
@@ -44,6 +43,7 @@ from maia.types import (
     to_transit,
     verify_definition,
 )
+from maia.validity import Monitor
 
 if TYPE_CHECKING:
     from maia.demo.scenes.play import Stage
@@ -224,11 +224,9 @@ class Cast:
 
     def view_of(self, reader: Reader, wallet: Wallet, *, now: Instant) -> View:
         """Return what a reader may see, as the kernel decides it from its wallet; raise the refusal."""
-        standing = ValidityState()
-        for statement in wallet.statements:
-            standing.hear(statement, now)
+        monitor = Monitor.of(wallet.statements, now)
         held = (*self.certificates[reader.name], *wallet.certificates)
-        return self._view(reader.name, Action.SUBSCRIBE, reader.type_name, held, standing, now)
+        return self._view(reader.name, Action.SUBSCRIBE, reader.type_name, held, monitor, now)
 
     def seen(
         self, reader: Reader, view: View, event: Happening, keys: TransformationKeys
@@ -255,7 +253,7 @@ class Cast:
         action: Action,
         type_name: str,
         held: Sequence[SignedCertificate],
-        standing: ValidityState | None,
+        standing: Monitor | None,
         now: Instant,
     ) -> View:
         event_type = self.types[type_name]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from maia.clock import system_now
 from maia.credentials import (
-    ValidityState,
     certificate_from_bytes,
     certificate_to_bytes,
     statement_from_bytes,
@@ -31,6 +30,7 @@ from maia.demo.spark_process import SparkRun, Tell, work_for_demonstration
 from maia.errors import Refusal
 from maia.events import Instant, Value
 from maia.types import VerifiedType
+from maia.validity import Monitor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -241,9 +241,8 @@ class _LogReader:
         from maia.spark.governed.table import governed
 
         cast, reader, wallet = self.cast, self.reader, self._wallet()
-        standing, now = ValidityState(), system_now()
-        for one in wallet.statements:
-            standing.hear(one, now)
+        now = system_now()
+        monitor = Monitor.of(wallet.statements, now)
         certificates = (*cast.certificates[reader.name], *wallet.certificates)
         asking = governed_reader.Reader(cast.principal(reader.name), certificates)
         event_type = cast.types[reader.type_name]
@@ -252,7 +251,7 @@ class _LogReader:
             log=self.log["log"],
             segments=tuple(LogView(Path(self.log["log"])).segments(event_type.type_id)),
             event_type=event_type,
-            reader=asking.tested(standing, now),
+            reader=asking.tested(monitor, now),
             shown_as=None if reader.shown_as is None else cast.types[reader.shown_as],
             transformation_keys=TransformationKeyFile(self.log["secrets"]) if self.log["secrets"] else None,
         )

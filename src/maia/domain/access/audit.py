@@ -20,7 +20,7 @@ from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import Principal, principal_from_bytes
-from maia.credentials.validity.statements import AuditHead, RevocationList, Statement
+from maia.credentials.statements import AuditHead, RevocationList, Statement
 from maia.domain.access.results import Page
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import WITNESSED, WitnessRow

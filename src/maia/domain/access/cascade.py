@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
-from maia.credentials.validity.statements import CertificateRevoked
+from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.memberships import DomainTester, membership_from_bytes, support_key
 from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access.settings import AccessSettings
@@ -96,7 +96,7 @@ def mark_revoked(work: UnitOfWork, rows: Iterable[RightRow], check: DomainTester
     gone: list[RightRow] = []
     for row in rows:
         signed = certificate_from_bytes(row.certificate)
-        problem = check.problem_with(signed, work.now) if row.revoked_at is None else None
+        problem = check.check(signed, work.now) if row.revoked_at is None else None
         if isinstance(problem, CertificateRevoked):
             reason = f"revoked by {signed.certificate.issuer}"[:_REASON_MAX]
             gone.append(replace(row, revoked_at=work.now, reason=reason))

@@ -25,8 +25,7 @@ from maia.credentials import (
     VerificationCache,
     principal_from_bytes,
 )
-from maia.credentials.validity.statements import SignedStatement
-from maia.credentials.validity.validity_state import ValidityState
+from maia.credentials.statements import SignedStatement
 from maia.domain.access.issuance import Issuer
 from maia.domain.access.memberships import DomainTester
 from maia.domain.access.policy_store import PolicyStore, TypeRegistry
@@ -42,6 +41,7 @@ from maia.domain.storage.tables import RECEIVED, ReceivedRow, Table
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
+from maia.validity import Monitor
 
 WORK_MAX: Final = 4096
 """Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
@@ -66,7 +66,7 @@ class AccessCore:
         self._roles = RoleActivation(key, self._settings)
         self._issuer = Issuer(key, self._settings, self._cache)
         self._publisher = ValidityPublisher(key, self._settings)
-        self._received: ValidityState | None = None
+        self._received: Monitor | None = None
         self._is_ahead = False
         self.has_news = False
         """Whether an act has left something for `due` to sign, sooner than was due before."""
@@ -110,6 +110,8 @@ class AccessCore:
         """Do one act: everything is kept when the body ends, or nothing is."""
         try:
             with self._store.transaction() as tables:
+                if self._received is not None:
+                    self._received.advance(now)
                 yield UnitOfWork(tables, actor, now)
         except BaseException:
             if self._is_ahead:
@@ -151,10 +153,10 @@ class AccessCore:
 
     # ------------------------------------------------------------ what is known
 
-    def _validity(self, tables: Tables) -> ValidityState:
+    def _validity(self, tables: Tables) -> Monitor:
         if self._received is None:
             rows = tables.find(RECEIVED, limit=_RECEIVED_MAX)
-            self._received = ValidityState.reloaded(row.record for row in rows)
+            self._received = Monitor.reloaded(row.record for row in rows)
         return self._received
 
     def _keep_received(self, tables: Tables, by: Principal) -> None:

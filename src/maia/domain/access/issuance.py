@@ -46,8 +46,7 @@ from maia.credentials import (
 )
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.names import NamePattern
-from maia.credentials.validity.statements import CertificateStale
-from maia.credentials.validity.validity_state import Tester
+from maia.credentials.statements import CertificateStale
 from maia.domain.access.cascade import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
@@ -58,6 +57,7 @@ from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import SECOND, Instant
 from maia.roles import GrantedRight, RoleMembership
+from maia.validity import Tester
 
 _REGISTER: Final = "register"
 
@@ -76,7 +76,7 @@ class Issuer:
     ) -> tuple[list[Issued], list[Withheld]]:
         """Issue what was granted to a member, or return what was issued before and lasts long enough."""
         on_record = held_certificates(work.tables, work.now)
-        held = [one for one in on_record if tester.problem_with(one, work.now) is None]
+        held = [one for one in on_record if tester.check(one, work.now) is None]
         # The rights of the member that are valid, by what was granted; the longest lived of each.
         where = (RIGHTS.c.membership == membership.id, *valid_rights(work.now))
         most = self._settings.limits.rights_each
@@ -108,7 +108,7 @@ class Issuer:
         on_record = held_certificates(work.tables, work.now, also_revoked=True)
         with suppress(BrokenCredential):
             for one in self.chain_to(signed, on_record, work.now)[:-1]:
-                found = tester.problem_with(one, work.now)
+                found = tester.check(one, work.now)
                 if found is not None:
                     cure = f"ask `{one.certificate.issuer}` for a new grant"
                     if isinstance(found, CertificateStale):

@@ -26,8 +26,7 @@ from maia.credentials.appointments import (
     verify_appointment,
 )
 from maia.credentials.chains.reduction import BrokenChain, shown_id
-from maia.credentials.validity.statements import CertificateRevoked
-from maia.credentials.validity.validity_state import Once, ValidityState
+from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.facts.store import matching_facts
 from maia.domain.storage.store import Tables
@@ -35,6 +34,7 @@ from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, REVOKED, activ
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
+from maia.validity import Monitor, Once
 
 # What speaks against a certificate, as this domain sees it?
 #
@@ -47,11 +47,11 @@ from maia.roles import Ground, RoleMembership, Support, SupportKind
 class DomainTester:
     """The register for certificates that this domain tests, received statements for all others."""
 
-    def __init__(self, tables: Tables, standing: ValidityState, domain: Principal) -> None:
+    def __init__(self, tables: Tables, standing: Monitor, domain: Principal) -> None:
         """Ask `tables` about certificates of `domain`, and `standing` about others."""
         self._tables, self._validity, self._domain = tables, standing, domain
 
-    def problem_with(
+    def check(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return what speaks against a certificate at `at`, or None."""
@@ -69,12 +69,12 @@ class DomainTester:
         if len(others) != len(tests):
             validity = replace(certificate.validity, tests=others)
             signed = replace(signed, certificate=replace(certificate, validity=validity))
-        return self._validity.problem_with(signed, at, once=once)
+        return self._validity.check(signed, at, once=once)
 
-    def problem_with_appointment(self, signed: SignedAppointment, at: Instant) -> BrokenChain | None:
+    def check_appointment(self, signed: SignedAppointment, at: Instant) -> BrokenChain | None:
         """Say the same of an appointment or a role membership certificate."""
         # `cast`: what is read (id, issuer, tests) has the same names in both.
-        return self.problem_with(cast("SignedCertificate", signed), at)
+        return self.check(cast("SignedCertificate", signed), at)
 
 
 class RegisterTester:
@@ -84,12 +84,11 @@ class RegisterTester:
         """Ask about what is known `now`, whichever moment the question is about."""
         self._inner, self._now = inner, now
 
-    def problem_with(
+    def check(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return that a certificate was revoked, if it was."""
-        # Never asked about `at`: a `ValidityState` forgets for good what is over at the moment in question.
-        problem = self._inner.problem_with(signed, self._now, once=once)
+        problem = self._inner.check(signed, self._now, once=once)
         return problem if isinstance(problem, CertificateRevoked) else None
 
 
@@ -207,7 +206,7 @@ class StoreWorld:
             if verified.id in seen:
                 continue
             seen.add(verified.id)
-            if self._tester.problem_with_appointment(verified.signed, self._now) is None:
+            if self._tester.check_appointment(verified.signed, self._now) is None:
                 yield verified
 
     def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:

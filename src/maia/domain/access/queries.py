@@ -27,7 +27,7 @@ from maia.credentials import (
     issue,
 )
 from maia.credentials.appointments import Given
-from maia.credentials.validity.statements import AuditHead
+from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import AuditRecord, record_from_bytes
 from maia.domain.access.core import rule_name
 from maia.domain.access.issuance import held_certificates, sample_resources

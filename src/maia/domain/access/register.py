@@ -24,7 +24,6 @@ from maia.credentials import (
     principal_from_bytes,
 )
 from maia.credentials.authority import composed
-from maia.credentials.validity.validity_state import Tester
 from maia.domain.access.core import AccessCore
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
 from maia.domain.access.memberships import RegisterTester
@@ -37,6 +36,7 @@ from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy import ConditionNotMet, Facts, Permit, Request, decide, gather_evidence, shows
 from maia.types import VerifiedType
+from maia.validity import Tester
 
 _POOL_MAX: Final = 512
 _AT_ONCE: Final = 200
@@ -198,7 +198,7 @@ class AccessRegister(AccessCore):
         shared = self._shared(work.tables, work.now)
         pool = self._pool_of(work.tables, certificate.issuer, work.now, shared)
         tester = self._tester(work.tables)
-        good = [one for one in pool if tester.problem_with(one, work.now) is None]
+        good = [one for one in pool if tester.check(one, work.now) is None]
         for chain in self._chains(good, certificate, work.now):
             leads_here = chain.root == self.principal or any(
                 signed.certificate.issuer == self.principal for signed in chain.certificates

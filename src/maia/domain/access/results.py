@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.appointments import SignedAppointment
-from maia.credentials.validity.statements import SignedStatement
+from maia.credentials.statements import SignedStatement
 from maia.domain.access.refusals import BadPage
 from maia.domain.access.settings import AccessLimits
 from maia.events import AttributeUid, Instant

@@ -36,7 +36,7 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.authority import EVENT_ACTIONS
 from maia.credentials.certificate import TestKind
-from maia.credentials.validity.statements import AuditHead
+from maia.credentials.statements import AuditHead
 from maia.domain.access import unit_of_work as remembering
 from maia.domain.access.attestations import AccessAttestations
 from maia.domain.access.audit import LEDGER_HEAD, AuditRecord, keep_head

@@ -9,7 +9,7 @@ from typing import Final
 from maia.credentials import OnlineTest, Principal, SignedCertificate, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.certificate import TestKind
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     AuditHead,
     OneTimeAnswer,
     RevocationList,
@@ -130,7 +130,7 @@ class AccessStatements(AccessCore):
             said = signed.certificate
             if self.principal not in {said.issuer, *(test.by for test in said.validity.tests)}:
                 raise NotOurs("this domain does not state the validity of the certificate")
-            problem = self._tester(tables).problem_with(signed, now)
+            problem = self._tester(tables).check(signed, now)
             if problem is not None:
                 raise problem
             if not said.validity.contains(now):
@@ -151,7 +151,9 @@ class AccessStatements(AccessCore):
         with self._begin(actor, now) as work:
             if by not in self._issuers_followed(work.tables, now):
                 return Revoked()
-            received = self._validity(work.tables).hear(signed, now)
+            received = self._validity(work.tables).receive(signed, now)
+            if received.refused is not None:
+                raise received.refused
             if not received.is_news:
                 return Revoked()
             self._is_ahead = True
@@ -245,7 +247,6 @@ class AccessStatements(AccessCore):
             where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
             while rows := work.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):
                 ids = [row.certificate for row in rows]
-                # To ask is to see that the period is over, which it then is for good.
                 found = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
                 bad = [
                     Support(SupportKind.CERTIFICATE, row.id) for row in found if _is_bad(check, row, work.now)
@@ -254,11 +255,12 @@ class AccessStatements(AccessCore):
                 # Nothing here watches them now; the next activation with one of them registers it again.
                 work.tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
             # A clock that is set back after a restart must not find the period open again.
+            validity.advance(work.now)
             self._keep_received(work.tables, tester)
 
 
 def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
-    return check.problem_with_appointment(appointment_from_bytes(row.certificate), now) is not None
+    return check.check_appointment(appointment_from_bytes(row.certificate), now) is not None
 
 
 def _ended(work: UnitOfWork) -> Sequence[tuple[str, str]]:

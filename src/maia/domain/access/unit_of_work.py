@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.credentials import Principal
-from maia.credentials.validity.statements import AuditHead
+from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
 from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessSettings

@@ -21,7 +21,7 @@ from typing import Final
 
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import SigningKey, Validity
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     FactList,
     Revalidation,
     RevocationList,

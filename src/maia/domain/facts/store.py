@@ -26,7 +26,7 @@ from maia.credentials.appointments import (
     checked_argument,
 )
 from maia.credentials.names import checked_label
-from maia.credentials.validity.statements import FACTS_MAX, StatedFacts
+from maia.credentials.statements import FACTS_MAX, StatedFacts
 from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import add_to

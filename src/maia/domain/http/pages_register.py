@@ -8,7 +8,7 @@ from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.problems import BadCall, NotFound
 from maia.credentials import TypeName, actions_from_words
-from maia.credentials.validity.statements import AuditHead, statement_from_bytes
+from maia.credentials.statements import AuditHead, statement_from_bytes
 from maia.domain.access.results import AdminAct, Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.http import responses as shaping

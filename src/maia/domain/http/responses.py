@@ -32,7 +32,7 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.credentials.appointments import SignedAppointment, appointment_to_bytes
-from maia.credentials.validity.statements import SignedStatement, statement_to_bytes
+from maia.credentials.statements import SignedStatement, statement_to_bytes
 from maia.domain.access.audit import AuditRecord
 from maia.domain.access.results import (
     Ability,

@@ -7,26 +7,22 @@ statement is new about one of its certificates.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TypeAlias
 
 from maia.credentials import (
-    ASSUMED_GOOD,
     Action,
     Budget,
-    Heard,
     Owner,
     Principal,
     SignedCertificate,
     SignedStatement,
-    ValidityState,
     VerificationCache,
     certificate_to_bytes,
 )
 from maia.credentials.chains.discovery import read_from_owner
-from maia.credentials.validity.one_time import VouchedFor
 from maia.domain.keys.settings import DomainSettings, KeyServerFull
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, SECOND, Instant, seconds_after
@@ -43,7 +39,8 @@ from maia.sessions.session import (
     goodbye,
     statements_for,
 )
-from maia.sessions.statements import Changed, StatementIntake
+from maia.sessions.statements import Recheck, StatementIntake
+from maia.validity import ASSUMED_GOOD, Changed, Monitor, VouchedFor, speakers
 from maia.wire.effects import Effect, LinkId, LinkOpened, Note
 from maia.wire.messages import HistoryKeys, JoinGroups
 
@@ -66,33 +63,36 @@ class KeyServerValidity:
         kept: Mapping[str, bytes],
         *,
         changes: dict[str, bytes | None],
-        changed: Changed,
+        recheck: Recheck,
     ) -> None:
-        """Go on from what was kept; `changes` is what has to be kept, `changed` rechecks members."""
+        """Go on from what was kept; `changes` is what has to be kept."""
         self._settings, self._certificates = settings, certificates
         self.intake = StatementIntake(kept)
-        self._changes, self._changed = changes, changed
+        self._changes, self._recheck = changes, recheck
 
     @property
-    def standing(self) -> ValidityState:
+    def monitor(self) -> Monitor:
         """Return what speaks for and against certificates."""
-        return self.intake.standing
+        return self.intake.monitor
 
     def hear(self, statements: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Take statements in, and recheck whom they concern."""
-        return self.intake.take(statements, now, self._news)
+        return self.intake.take(statements, now, self._changed)
 
-    def _news(self, heard: Heard, now: Instant) -> list[Effect]:
-        kept = self.intake.kept(heard.by)
+    def advance(self, now: Instant) -> list[Effect]:
+        """Recheck those whose statements have ended by now, or begun."""
+        return self.intake.advance(now, self._changed)
+
+    def _changed(self, changed: Changed, now: Instant) -> list[Effect]:
+        kept = self.intake.kept(changed.by)
         self._changes[kept.name] = kept.data
-        return self._changed(heard, now)
+        return self._recheck(changed, now)
 
     # -------------------------------------------------------- what peers show
 
     def hear_known(self, link: Session, now: Instant) -> None:
         """Take in what a peer has shown, of issuers whose statements were taken in before."""
-        known = frozenset(self.standing)
-        self.intake.take_shown(link, known.__contains__, now, self._news)
+        self.intake.take_shown(link, self.monitor.__contains__, now, self._changed)
 
     def receive_held(
         self,
@@ -105,7 +105,7 @@ class KeyServerValidity:
         """Take in what a peer has shown, of issuers on whom one of these requests could depend."""
         if link.statements:
             concerned = self._concerned(asked, pool, now, budget)
-            self.intake.take_shown(link, concerned.__contains__, now, self._news)
+            self.intake.take_shown(link, concerned.__contains__, now, self._changed)
 
     def _concerned(
         self,
@@ -132,12 +132,11 @@ class KeyServerValidity:
             except TooMuchToSearch:
                 break
             used |= {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
-        issuers = {signed.certificate.issuer for signed in used.values()}
-        return ValidityState.testers(used.values()) | issuers
+        return frozenset(by for signed in used.values() for by in speakers(signed))
 
     def status(self, now: Instant) -> dict[str, object]:
         """Return what an operator asks for: whose statements were taken in, and until when they hold."""
-        issuers = sorted(self.standing, key=lambda one: one.key)
+        issuers = sorted(self.monitor, key=lambda one: one.key)
         return {str(by): self.intake.status(by, now) for by in issuers}
 
 
@@ -173,7 +172,7 @@ class MemberLink(Session):
         known = self.brought.get(topic)
         if known is None or known.shown != frozenset(one.id for one in pool):
             return None
-        return known.vouched if known.vouched.serves.contains(now) else None
+        return known.vouched if known.vouched.counting(now) else None
 
     def bring(self, topic: Topic, pool: Iterable[SignedCertificate], vouched: VouchedFor | None) -> None:
         """Remember the answers that were brought about a topic, in place of earlier ones."""
@@ -266,7 +265,7 @@ class Links(Endpoint[MemberLink]):
         return self._own
 
     def own_statements(self, now: Instant) -> list[bytes]:
-        return statements_for(self._settings.credentials, self._validity.standing, now)
+        return statements_for(self._settings.credentials, self._validity.monitor, now)
 
     def admit(self, session: MemberLink, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
         """Take in what a peer has shown beside its certificates, and decide whether it may connect."""
@@ -307,19 +306,18 @@ class Links(Endpoint[MemberLink]):
             self._connecting(link.peer),
             link.pool,
             now,
-            tester=self._validity.standing,
+            tester=self._validity.monitor,
             cache=self._certificates,
             constitutions=self._settings.constitutions,
             budget=Budget.of(self._settings.limits.work_per_request) if budget is None else budget,
         )
-        ends = (right.until, self._validity.standing.stale_after(right.certificates, now))
-        link.right_ends = min((one for one in ends if one is not None), default=Instant(INSTANT_MAX))
+        link.right_ends = Instant(INSTANT_MAX) if right.until is None else right.until
 
-    def fallen(self, changed: Collection[bytes], now: Instant) -> list[tuple[MemberLink, MaiaError]]:
-        """Return the links that have to end because a new statement concerns these certificates."""
+    def fallen(self, changed: Changed, now: Instant) -> list[tuple[MemberLink, MaiaError]]:
+        """Return the links that have to end because a statement, or its end, concerns their certificates."""
         ended: list[tuple[MemberLink, MaiaError]] = []
         for link in self.all():
-            if link.is_ready and any(signed.id in changed for signed in link.pool):
+            if link.is_ready and any(map(changed.concerns, link.pool)):
                 try:
                     self._decide(link, now)
                     self._look_when_right_ends(link)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
-from maia.credentials import Principal, SigningKey, TypeName, VerificationCache, Witness, principal_from_bytes
+from maia.credentials import Principal, SigningKey, TypeName, VerificationCache, principal_from_bytes
 from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.settings import BadJoin, DomainSettings, KeyServerFull, NotManagedHere
 from maia.errors import MaiaError
@@ -40,6 +40,7 @@ from maia.types import (
     definition_to_bytes,
     verify_definition,
 )
+from maia.validity import Tester
 from maia.wire.codec import Unsendable, encode
 from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
@@ -163,13 +164,13 @@ class ManagedTypes:
         at_rest: AtRest,
         random: Callable[[int], bytes],
         certificates: VerificationCache,
-        witness: Witness,
+        tester: Tester,
         links: Links,
         changes: Changes,
     ) -> None:
         """Begin with none; what has to be kept is added to `changes`."""
         self._key, self._settings, self._at_rest, self._random = key, settings, at_rest, random
-        self._certificates, self._witness, self._links = certificates, witness, links
+        self._certificates, self._tester, self._links = certificates, tester, links
         self._changes = changes
         self.definitions = Definitions(settings, certificates)
         self._distrusted = Distrusted()
@@ -225,7 +226,7 @@ class ManagedTypes:
             settings.bounds,
             settings.constitutions,
             self._certificates,
-            self._witness,
+            self._tester,
             settings.limits.chains_per_request,
         )
 

@@ -22,7 +22,6 @@ from heapq import heappop, heappush
 from typing import Final
 
 from maia.credentials import Principal, certificate_to_bytes
-from maia.credentials.validity.one_time import VouchedFor
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.settings import DomainSettings, NotAMember
@@ -39,6 +38,7 @@ from maia.sealing.keys.epochs import epoch_from_bytes, verify_epoch
 from maia.sealing.keys.history import PastAnswer, pack_past, past_info
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, TooManyQuestions
 from maia.sessions.session import goodbye
+from maia.validity import VouchedFor
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import (

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
-from maia.credentials import Heard, Principal, SignedStatement, SigningKey, VerificationCache
+from maia.credentials import Principal, SignedStatement, SigningKey, VerificationCache
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes
 from maia.domain.keys.requests import KeyRequestHandler, refusal_told
@@ -25,6 +25,7 @@ from maia.sealing.groups.manager import GroupManager
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.session import Established, OutOfTurn, Shutdown
+from maia.validity import Changed
 from maia.wire.codec import encode
 from maia.wire.effects import (
     Close,
@@ -79,7 +80,7 @@ class KeyServer:
         self._is_draining = False
         sealed, certificates = AtRest(at_rest, random), VerificationCache()
         self._validity = KeyServerValidity(
-            settings, certificates, kept, changes=self._changes, changed=self._statement_changed
+            settings, certificates, kept, changes=self._changes, recheck=self._statement_changed
         )
         self._links = Links(settings, certificates, self._validity, instance=random(16))
         self._types = ManagedTypes(
@@ -88,7 +89,7 @@ class KeyServer:
             at_rest=sealed,
             random=random,
             certificates=certificates,
-            witness=self._validity.standing,
+            tester=self._validity.monitor,
             links=self._links,
             changes=self._changes,
         )
@@ -180,11 +181,10 @@ class KeyServer:
         """Hear a statement that the domain made, or heard; whoever it takes the ground from is put out."""
         return self._finished(self._validity.hear([signed], now), now)
 
-    def _statement_changed(self, heard: Heard, now: Instant) -> list[Effect]:
-        """Recheck exactly those members and links that a new statement concerns."""
-        changed = heard.revoked | heard.restored
-        effects = self._types.everywhere(lambda manager: manager.hear(heard.by, changed, now))
-        for link, problem in self._links.fallen(changed, now) if changed else ():
+    def _statement_changed(self, changed: Changed, now: Instant) -> list[Effect]:
+        """Recheck exactly those members and links that a statement, or its end, concerns."""
+        effects = self._types.everywhere(lambda manager: manager.recheck(changed, now))
+        for link, problem in self._links.fallen(changed, now):
             effects += self._requests.close(link, problem)
         return effects
 
@@ -235,7 +235,7 @@ class KeyServer:
     # -------------------------------------------------------- time
 
     def _look(self, now: Instant) -> list[Effect]:
-        effects = [*self._requests.look(now), *self._types.look(now)]
+        effects = [*self._validity.advance(now), *self._requests.look(now), *self._types.look(now)]
         ended, asked = self._links.look(now)
         for link, problem in ended:
             effects += self._requests.close(link, problem)
@@ -248,7 +248,8 @@ class KeyServer:
         for effect in effects:
             if isinstance(effect, Count):
                 self._counters[effect.name] += effect.amount
-        moments = (self._types.next_look(), self._links.next_look(), self._requests.next_look())
+        looks = (self._types.next_look(), self._links.next_look(), self._requests.next_look())
+        moments = (*looks, self._validity.monitor.next_change())
         wake = min((one for one in moments if one is not None), default=None)
         woken: list[Effect] = [] if wake is None else [WakeAt(Instant(max(wake, now)))]
         return [*kept, *effects, *woken]

@@ -22,7 +22,7 @@ from maia.config.input_files import read_certificates, read_text
 from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.config.start_checks import opened
 from maia.credentials import Principal, SignedCertificate, SigningKey, certificate_to_bytes
-from maia.credentials.validity.statements import statement_to_bytes
+from maia.credentials.statements import statement_to_bytes
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder, PostgresChanges
 from maia.domain.server.access_config import FactConfig, PreparedAccess

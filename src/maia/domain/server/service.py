@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
-from maia.credentials.validity.statements import IDS_MAX, SignedStatement
+from maia.credentials.statements import IDS_MAX, SignedStatement
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.storage.fenced_store import StoreFenced

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from maia.api.testers import Fetched, fetching
 from maia.back_off import doubled
 from maia.client import RowsRefused
 from maia.client.api.by_frame import link_of
@@ -29,7 +30,7 @@ from maia.credentials import (
     SigningKey,
     VerifiedConstitution,
 )
-from maia.credentials.validity.statements import SignedStatement, statement_from_bytes, statement_to_bytes
+from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.server.service import DomainService
@@ -42,7 +43,6 @@ from maia.types import (
     validity_definition,
     validity_type_name,
 )
-from maia.validity.fetch import Fetched, fetching
 
 Listener = Callable[[Client], Coroutine[None, None, None]]
 

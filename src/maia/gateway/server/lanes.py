@@ -18,13 +18,14 @@ from maia.client import RowsRefused
 from maia.client.api.by_frame import call_on_room, next_label, offer_columns
 from maia.client.api.publisher import Publisher
 from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, rows_per_frame
-from maia.credentials import ASSUMED_GOOD, Action, Principal, SignedCertificate, VerifiedConstitution
+from maia.credentials import Action, Principal, SignedCertificate, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Column, Frame, Instant, Kind
 from maia.gateway.topic_table import Columns, Row
 from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
 from maia.types import VerifiedType
 from maia.types.definition import tree_root
+from maia.validity import ASSUMED_GOOD
 
 if TYPE_CHECKING:
     from maia.gateway.server.upstream import Upstream

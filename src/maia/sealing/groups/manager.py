@@ -13,13 +13,12 @@ share one sequence of epochs, each signed and bound to the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final, TypeAlias
 
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
-from maia.credentials.validity.one_time import VouchedFor
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
 from maia.predicates import Predicate, attributes_of
@@ -44,6 +43,7 @@ from maia.sealing.keys.epochs import SignedEpoch
 from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.types import VerifiedType
+from maia.validity import Changed, VouchedFor
 
 _NAMES_MAX: Final = 4096
 
@@ -217,9 +217,9 @@ class GroupManager:
             self._members.recheck(now, member.claim.principal)
         return self.tick(now)
 
-    def hear(self, by: Principal, changed: Collection[bytes], now: Instant) -> list[Outcome]:
-        """Look at those whom a word of `by` concerns; `changed` is what it takes away or gives back."""
-        touched = [one for one in self._members.all() if one.is_about(by, changed)]
+    def recheck(self, changed: Changed, now: Instant) -> list[Outcome]:
+        """Look at those whom a statement, or its end, concerns."""
+        touched = [one for one in self._members.all() if any(map(changed.concerns, one.claim.pool))]
         for member in touched:
             self._members.recheck(now, member.claim.principal)
         return self.tick(now) if touched else []
@@ -270,7 +270,7 @@ class GroupManager:
             one
             for one in shown
             if one.id not in self._distrusted.revoked
-            and not isinstance(self.grounds.witness.problem_with(one, now), CertificateRevoked)
+            and not isinstance(self.grounds.tester.check(one, now), CertificateRevoked)
         )
 
     # -------------------------------------------------------- time passes
@@ -284,8 +284,6 @@ class GroupManager:
         gained: list[tuple[GroupMember, RightHistory]] = []
         answering: list[Callable[[], list[Outcome]]] = []
         for member in self._members.due(now):
-            if self._members.is_as_before(member, self.grounds, now):
-                continue
             before, history = member.groups, RightHistory(member.claim, self.grounds, now, member.held)
             lost = self._members.give(member, history, self.grounds, due)
             if lost and member.is_here:

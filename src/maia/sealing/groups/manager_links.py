@@ -21,20 +21,19 @@ from maia.credentials import (
     SigningKey,
     VerificationCache,
     VerifiedConstitution,
-    Witness,
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.credentials.validity.one_time import VouchedFor
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal, Request
 from maia.sealing.groups.members import keys_digest
 from maia.sealing.keys.delivery import EncryptionKey, SessionKey
 from maia.sealing.member.settings import MemberSettings
-from maia.sessions.admission import WithShown, right_to_connect
+from maia.sessions.admission import right_to_connect, with_shown
 from maia.sessions.challenges import Challenged, OwnChallenges
 from maia.sessions.session import Endpoint, Session, Stage, statements_for
+from maia.validity import Monitor, VouchedFor
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
 from maia.wire.messages import Challenge, Message, Show
@@ -150,7 +149,7 @@ class ManagerLinks(Endpoint[Session]):
         own: Callable[[], tuple[SignedCertificate, ...]],
         random: Callable[[int], bytes],
         cache: VerificationCache,
-        standing: Witness | None = None,
+        standing: Monitor | None = None,
     ) -> None:
         """Begin with no manager; `standing` is what is known on the validity of certificates."""
         super().__init__(settings.network, instance=random(16))
@@ -228,7 +227,7 @@ class ManagerLinks(Endpoint[Session]):
                 Request(session.peer, Action.CONNECT, self._settings.network),
                 tuple(certificate_from_bytes(one) for one in session.shown),
                 now,
-                tester=WithShown(self._standing, session.take_statements(lambda _: True), now),
+                tester=with_shown(self._standing, session.take_statements(lambda _: True), now),
                 cache=self._cache,
                 constitutions=self._settings.constitutions,
             )
@@ -242,7 +241,7 @@ class ManagerLinks(Endpoint[Session]):
         if self._standing is None:
             return
         for signed in manager.rests_on:
-            if isinstance(self._standing.problem_with(signed, now), CertificateRevoked):
+            if isinstance(self._standing.check(signed, now), CertificateRevoked):
                 raise NotTheManager("the manager's right to be part of this network was revoked")
 
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:

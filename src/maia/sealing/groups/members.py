@@ -12,16 +12,14 @@ these keys, for this member, from this server, in this session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from heapq import heappop, heappush
 from typing import Final
 
 from maia.canonical import write_canonical
-from maia.credentials import Principal, ValidityState
-from maia.credentials.validity.one_time import NO_ANSWERS, VouchedFor
-from maia.credentials.validity.validity_state import Once, one_time_tests
+from maia.credentials import Principal
 from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import ManagerStore
@@ -38,6 +36,7 @@ from maia.sealing.groups.membership import (
 )
 from maia.sealing.groups.outcomes import Distrusted, MembersFull, Refresh
 from maia.sealing.groups.type_groups import Due, TypeGroups
+from maia.validity import NO_ANSWERS, Once, VouchedFor, one_time_tests
 
 _MEMBERS_MAX: Final = 1 << 16
 _POOL_MAX: Final = 256
@@ -52,18 +51,11 @@ class GroupMember:
     may_write: bool = False
     until: Instant = field(default_factory=lambda: Instant(INSTANT_MAX))
     is_here: bool = False
-    good: frozenset[bytes] = frozenset()
-    """Its certificates that passed the last check."""
 
     @property
     def held(self) -> Held:
         """Return what it was found to have a right to."""
         return Held(self.groups, self.may_write)
-
-    def is_about(self, by: Principal, changed: Collection[bytes]) -> bool:
-        """Say whether a word of `by` on these certificates may change what the member holds."""
-        lacking = [one for one in self.claim.pool if one.id not in self.good]
-        return by in ValidityState.testers(lacking) or any(one.id in changed for one in self.claim.pool)
 
 
 class GroupMembers:
@@ -172,8 +164,8 @@ class GroupMembers:
         lost = member.groups - found.groups
         due |= dict.fromkeys(self._groups.expel(principal, but_from=found.groups), Refresh.EXPIRY)
         member.groups, member.may_write, member.until = found.groups, found.may_write, found.until
-        member.good = history.good
-        self._watch(member, history.fresh_until)
+        if member.until < INSTANT_MAX:
+            self.recheck(Instant(member.until + 1), principal)
         if member.is_here:
             self._take_in(member, history, due)
         if self._groups.keeps_history and found.may_write:
@@ -199,23 +191,6 @@ class GroupMembers:
             return history.held_since(group, moment)
 
         return held
-
-    def is_as_before(self, member: GroupMember, grounds: Grounds, now: Instant) -> bool:
-        """Return whether a recheck is due only because statements ended, and newer ones say the same."""
-        witness = grounds.witness
-        once = member.claim.once(now)
-        good = [one for one in member.claim.pool if witness.problem_with(one, now, once=once) is None]
-        if not ValidityState.testers(good) or member.until < now or {one.id for one in good} != member.good:
-            return False
-        fresh = witness.stale_after(good, now)
-        self._watch(member, Instant(INSTANT_MAX) if fresh is None else fresh)
-        return True
-
-    def _watch(self, member: GroupMember, fresh_until: Instant) -> None:
-        """Schedule a recheck of a member for the end of its right, or of its statements."""
-        ends = min(member.until, fresh_until)
-        if ends < INSTANT_MAX:
-            self.recheck(Instant(ends + 1), member.claim.principal)
 
 
 _PRESENT: Final = b"join"
@@ -250,10 +225,10 @@ def demanded(
 
 def _would_do(claim: Claim, grounds: Grounds, now: Instant) -> frozenset[Once]:
     """Return whose word is all that some certificates lack."""
-    problem_with = grounds.witness.problem_with
+    check = grounds.tester.check
     tested = [(signed, tests) for signed in claim.pool if (tests := one_time_tests(signed))]
     return frozenset(
-        one for signed, tests in tested if problem_with(signed, now, once=tests) is None for one in tests
+        one for signed, tests in tested if check(signed, now, once=tests) is None for one in tests
     )
 
 

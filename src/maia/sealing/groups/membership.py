@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.credentials import (
-    ASSUMED_GOOD,
     Action,
     Budget,
     Principal,
@@ -22,12 +21,8 @@ from maia.credentials import (
     Validity,
     VerificationCache,
     VerifiedConstitution,
-    Witness,
     steady_period,
 )
-from maia.credentials import ValidityState as Statements
-from maia.credentials.validity.one_time import NO_ANSWERS, Answered, VouchedFor
-from maia.credentials.validity.validity_state import Once, one_time_tests
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.policy import (
@@ -48,6 +43,7 @@ from maia.policy.view import Window, keeps
 from maia.predicates import Predicate, attributes_of
 from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel, VerifiedType
+from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Monitor, Once, Tester, VouchedFor, one_time_tests
 
 VERSIONS_MAX: Final = 16
 """Versions of a type that one member may ask for."""
@@ -56,7 +52,7 @@ _STEPS_MAX: Final = 256
 _WORK_MAX: Final = 40_000
 """Steps that the search for one right of one claim may take."""
 _ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
-_NOTHING_HEARD: Final = Statements()
+_NOTHING_HEARD: Final = Monitor()
 
 
 class TooManyVersions(BadInput):
@@ -82,8 +78,7 @@ class Claim:
 
     def once(self, at: Instant) -> frozenset[Once]:
         """Return the one-time answers that count for the claim at a moment."""
-        vouched = self.vouched
-        return vouched.once if vouched is not None and vouched.serves.contains(at) else NO_ANSWERS
+        return NO_ANSWERS if self.vouched is None else self.vouched.counting(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +99,7 @@ class Grounds:
     bounds: tuple[BoundRule, ...] = field(default=(), repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     cache: VerificationCache | None = field(default=None, repr=False)
-    standing: Witness | None = field(default=None, repr=False)
+    standing: Tester | None = field(default=None, repr=False)
     """The validity statements received; None for none."""
     chains_max: int = CHAINS_COUNTED
     """Chains of one principal to one version that add up."""
@@ -112,7 +107,7 @@ class Grounds:
     """None where it does not matter who reads answers."""
 
     @property
-    def witness(self) -> Witness:
+    def tester(self) -> Tester:
         """Return who is asked about certificates."""
         return _NOTHING_HEARD if self.standing is None else self.standing
 
@@ -204,8 +199,8 @@ def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Gro
     present. A moment that is over is not judged again: what passes its tests
     now counts for the past too, and what does not counts for nothing.
     """
-    problem_with, once = grounds.witness.problem_with, claim.once(now)
-    pool = tuple(signed for signed in claim.pool if problem_with(signed, now, once=once) is None)
+    check, once = grounds.tester.check, claim.once(now)
+    pool = tuple(signed for signed in claim.pool if check(signed, now, once=once) is None)
     return replace(claim, pool=pool), replace(grounds, standing=ASSUMED_GOOD)
 
 
@@ -242,7 +237,7 @@ def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[S
 class RightHistory:
     """What a claim opens now, and has opened before; worked out backwards, on demand."""
 
-    __slots__ = ("_claim", "_found", "_grounds", "at", "fresh_until", "good", "now")
+    __slots__ = ("_claim", "_found", "_grounds", "at", "now")
 
     def __init__(self, claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> None:
         """Begin with what is open at `now` to a member that holds this already."""
@@ -250,11 +245,6 @@ class RightHistory:
         self.at = now
         self.now: MembershipState = standing_now(claim, grounds, now, held)
         self._found = [self.now]
-        self.good = frozenset(signed.id for signed in self._claim.pool)
-        """The certificates that are neither revoked nor stale."""
-        fresh = grounds.witness.stale_after(self._claim.pool, now)
-        self.fresh_until = Instant(INSTANT_MAX) if fresh is None else fresh
-        """Up to when that is so if no more statements arrive."""
 
     def held_since(self, group: GroupId, moment: Instant) -> bool:
         """Say whether a group was open at every moment from `moment` on."""
@@ -298,7 +288,6 @@ def _opened(
 
 def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
     """Return the chains in a claim for a request, with the answers that serve at the moment."""
-    once = claim.once(at)
     try:
         return gather_evidence(
             request,
@@ -307,7 +296,8 @@ def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) 
             bounds=grounds.bounds,
             cache=grounds.cache,
             constitutions=grounds.constitutions,
-            standing=Answered(grounds.witness, once) if once else grounds.standing,
+            standing=grounds.standing,
+            once=claim.once(at),
             chains_max=grounds.chains_max,
             budget=Budget.of(_WORK_MAX),
         )

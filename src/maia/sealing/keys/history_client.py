@@ -11,14 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final
 
-from maia.credentials import (
-    Principal,
-    SignedCertificate,
-    SignedStatement,
-    SigningKey,
-    VerificationCache,
-    Witness,
-)
+from maia.credentials import Principal, SignedCertificate, SignedStatement, SigningKey, VerificationCache
 from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.predicates import Predicate
@@ -30,6 +23,7 @@ from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.sessions.session import Established
 from maia.types import VerifiedType
+from maia.validity import Monitor
 from maia.wire.effects import Close, DialFailed, Effect, Input, LinkClosed, LinkOpened, Received, Tick, WakeAt
 from maia.wire.messages import Accepted, Bye, Challenge, Failed, HistoryKeysReply, Message
 
@@ -68,7 +62,7 @@ class HistoryAsker:
         random: Callable[[int], bytes],
         since: Instant | None = None,
         until: Instant | None = None,
-        standing: Witness | None = None,
+        standing: Monitor | None = None,
     ) -> None:
         """Ask with `credentials` for the keys of a type, of which these are versions, oldest first.
 

@@ -21,10 +21,8 @@ from maia.credentials import (
     SigningKey,
     VerificationCache,
     VerifiedConstitution,
-    Witness,
     certificate_to_bytes,
 )
-from maia.credentials.validity.one_time import WhenVouched
 from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_after
 from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId
@@ -38,6 +36,7 @@ from maia.sealing.keys.type_keys import KeysMissed
 from maia.sealing.member.settings import KeysChanged, KeysRefused, MemberSettings, Notice
 from maia.sealing.member.types import NeededType
 from maia.types import definition_to_bytes
+from maia.validity import Tester, VouchedFor
 from maia.wire.effects import Count, Effect, Note
 from maia.wire.messages import Challenge, Failed, GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Rekey
 
@@ -53,7 +52,7 @@ class OwnRights:
         settings: MemberSettings,
         *,
         cache: VerificationCache,
-        tester: Witness | None,
+        tester: Tester | None,
     ) -> None:
         """Begin with the certificates of the settings; `tester` says which of them still count."""
         self._principal, self._settings, self._cache, self._tester = principal, settings, cache, tester
@@ -66,7 +65,9 @@ class OwnRights:
     def standing(self, known: NeededType, now: Instant) -> MembershipState:
         """Return the groups of a type that are open to us, and until when that is so."""
         settings = self._settings
-        claim = Claim(self._principal, known.versions, self.pool)
+        # The manager asks for one-time answers, and has said until when they hold.
+        vouched = VouchedFor.assumed(self.pool, now, known.vouched_until)
+        claim = Claim(self._principal, known.versions, self.pool, vouched)
         grounds = Grounds(
             known.sealing.level,
             settings.bounds,
@@ -75,9 +76,6 @@ class OwnRights:
             self._tester,
             answers=_as_told(known.keys.ring.answers),
         )
-        if now <= known.vouched_until:
-            # The manager checks online tests, and has said until when they hold.
-            grounds = replace(grounds, standing=WhenVouched(grounds.witness))
         return standing(claim, grounds, now)
 
     def next_chance(self, known: NeededType, now: Instant) -> Instant:

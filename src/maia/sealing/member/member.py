@@ -24,10 +24,8 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     SigningKey,
-    ValidityState,
     VerificationCache,
     VerifiedConstitution,
-    Witness,
 )
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
@@ -43,6 +41,7 @@ from maia.sealing.member.types import NeededType, NeededTypes
 from maia.sessions.challenges import QuestionNotOurs
 from maia.sessions.session import Established, Session, Shutdown, goodbye
 from maia.types import VerifiedType, strongest
+from maia.validity import Monitor, named_testers
 from maia.wire.effects import (
     Close,
     Count,
@@ -86,7 +85,7 @@ class KeyMember:
         random: Callable[[int], bytes],
         kept: Mapping[str, bytes] | None = None,
         cache: VerificationCache | None = None,
-        standing: Witness | None = None,
+        standing: Monitor | None = None,
     ) -> None:
         """Make a member that holds `key`; `kept` is what `Keep` stored before.
 
@@ -256,7 +255,7 @@ class KeyMember:
         A manager that may not be part of the network any more is left.
         """
         effects: list[Effect] = []
-        is_demanded = by in ValidityState.testers(self._rights.pool)
+        is_demanded = by in named_testers(self._rights.pool)
         for manager in [one for one in self._managers.all() if one.is_ready]:
             try:
                 self._managers.check_not_revoked(manager, now)

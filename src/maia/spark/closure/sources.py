@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from maia.config.constitutions import constitutions_of, read_quorums
 from maia.config.input_files import QUORUM_SUFFIX, BadFile, read_certificates, read_definitions
 from maia.config.type_folder import verified_lineage
-from maia.credentials import QuorumEvidence, ValidityState, certificate_from_bytes, certificate_to_bytes
+from maia.credentials import QuorumEvidence, certificate_from_bytes, certificate_to_bytes
 from maia.credentials.encoding.certificates import signed_part
-from maia.credentials.validity.statements import CertificateNotRevalidated, CertificateRevoked
+from maia.credentials.statements import CertificateNotRevalidated, CertificateRevoked
 from maia.events import Instant
 from maia.spark.governed.right_watch import read_statements
 from maia.types import VerifiedType
+from maia.validity import Monitor
 
 REGISTER_BYTES_MAX: Final = 1 << 30
 CERTIFICATES_MAX: Final = 10_000_000
@@ -131,12 +132,11 @@ def _revoked(certificates: Iterable[bytes], statements: Iterable[Path], at: Inst
     heard = read_statements(statements)
     if not heard:
         return frozenset()
-    state = ValidityState()
+    monitor = Monitor()
     for one in heard:
-        state.hear(one, at)
+        if (refused := monitor.receive(one, at).refused) is not None:
+            raise refused
     revoked = (CertificateRevoked, CertificateNotRevalidated)
     return frozenset(
-        data
-        for data in certificates
-        if isinstance(state.problem_with(certificate_from_bytes(data), at), revoked)
+        data for data in certificates if isinstance(monitor.check(certificate_from_bytes(data), at), revoked)
     )

@@ -19,7 +19,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.credentials import (
-    ASSUMED_GOOD,
     Action,
     AuthorisationCertificate,
     Principal,
@@ -38,6 +37,7 @@ from maia.predicates.syntax import ALWAYS
 from maia.spark.closure.reach import Grant, Reach
 from maia.spark.governed.reader import Reader, Slice, slices_of
 from maia.types import VerifiedType
+from maia.validity import ASSUMED_GOOD
 from maia.views import ViewSummarises
 from maia.views.plan import spark_type
 from maia.views.to_spark import to_spark, with_bound

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from maia.api.revalidation import AskingTesters, Revalidator
 from maia.clock import system_now
 from maia.credentials import (
     Action,
@@ -23,7 +24,6 @@ from maia.credentials import (
     SignedCertificate,
     SigningKey,
     VerifiedConstitution,
-    Witness,
 )
 from maia.errors import Unavailable
 from maia.events import Instant
@@ -40,7 +40,7 @@ from maia.spark.governed.right_watch import Asking, RightWatch, read_statements,
 from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, PastKeys, SeveralSources
 from maia.spark.keys.key_server import job_desk
 from maia.types import VerifiedType
-from maia.validity.revalidation import AskingTesters, Revalidator
+from maia.validity import Monitor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +170,7 @@ def _reading_keys(reader: LogReader, who: Reader, watch: RightWatch) -> ReadingK
     )
     return waited_for(
         fetch_reading_keys(
-            reader.key, settings, list(reader.versions), credentials=who.credentials, standing=watch.standing
+            reader.key, settings, list(reader.versions), credentials=who.credentials, standing=watch.monitor
         )
     )
 
@@ -240,7 +240,7 @@ async def fetch_reading_keys(
     versions: Sequence[VerifiedType],
     *,
     credentials: Sequence[SignedCertificate],
-    standing: Witness | None = None,
+    standing: Monitor | None = None,
     timeout_s: float = 60.0,
 ) -> ReadingKeys:
     """Ask the type's key manager for keys of the past and of this hour, and for who has published.
@@ -273,7 +273,7 @@ async def _asked(  # noqa: PLR0913 - every one is named at the call
     credentials: Sequence[SignedCertificate],
     since: Instant | None = None,
     until: Instant | None = None,
-    standing: Witness | None = None,
+    standing: Monitor | None = None,
     timeout_s: float,
 ) -> HistoryAsker:
     asker = HistoryAsker(
@@ -315,7 +315,7 @@ async def _present(
     settings: MemberSettings,
     versions: Sequence[VerifiedType],
     *,
-    standing: Witness | None,
+    standing: Monitor | None,
     timeout_s: float,
 ) -> KeyRing | None:
     """Return the keys of this hour, as a member has them; None if the reader has no right today."""

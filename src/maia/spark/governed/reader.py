@@ -28,7 +28,6 @@ from maia.credentials import (
     BrokenChain,
     Principal,
     SignedCertificate,
-    Tester,
     Validity,
     VerificationCache,
     VerifiedConstitution,
@@ -52,7 +51,6 @@ from maia.credentials.requirements import (
     requirement_from_bytes,
     requirement_to_bytes,
 )
-from maia.credentials.validity.validity_state import Once
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.policy import (
@@ -75,6 +73,7 @@ from maia.policy import (
 from maia.policy.view import shows
 from maia.predicates import Predicate
 from maia.types import VerifiedType
+from maia.validity import NO_ANSWERS, Once, Tester, VouchedFor
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Sealed, SealedWithAuthor
 
 # Which recorded frames would have come to this reader, by the identity of its publisher and its own?
@@ -288,14 +287,6 @@ class FactPeriod:
     facts: Facts
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredOnce:
-    """The certificates confirmed for one request, and until when that counts."""
-
-    once: frozenset[Once] = field(repr=False)
-    until: Instant
-
-
 class TestedAt:
     """What was known of certificates at one moment: the answer for every moment of a table."""
 
@@ -306,12 +297,12 @@ class TestedAt:
         self._standing, self._at, self._once = standing, at, once
         self._found: dict[bytes, BrokenChain | None] = {}
 
-    def problem_with(
+    def check(
         self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
     ) -> BrokenChain | None:
         """Return what spoke against a certificate when it was tested; `at` is a moment that is over."""
         if signed.id not in self._found:
-            self._found[signed.id] = self._standing.problem_with(signed, self._at, once=self._once)
+            self._found[signed.id] = self._standing.check(signed, self._at, once=self._once)
         return self._found[signed.id]
 
 
@@ -334,7 +325,7 @@ class Reader:
     chains_max: int = CHAINS_COUNTED
     """Chains of certificates that add up; if there are more, `RightsCut` is warned of."""
 
-    answered: AnsweredOnce | None = field(default=None, repr=False, compare=False)
+    vouched: VouchedFor | None = field(default=None, repr=False, compare=False)
     """Answers to one-time questions about the request that this reader makes."""
 
     identity: ReaderIdentity | None = field(default=None, repr=False)
@@ -346,7 +337,7 @@ class Reader:
 
     def once_at(self, now: Instant) -> frozenset[Once]:
         """Return the answers to one-time questions that count at a moment."""
-        return self.answered.once if self.answered is not None and now <= self.answered.until else frozenset()
+        return NO_ANSWERS if self.vouched is None else self.vouched.counting(now)
 
     @property
     def pool(self) -> tuple[SignedCertificate, ...]:

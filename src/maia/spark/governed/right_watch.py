@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+from maia.api.testers import answer_one_time, ask_testers
 from maia.client.api.client import Client
 from maia.clock import system_now
 from maia.config.input_files import BadFile
@@ -31,20 +32,26 @@ from maia.credentials import (
     SignedStatement,
     SigningKey,
     TestKind,
-    ValidityState,
     statement_from_bytes,
 )
-from maia.credentials.validity.one_time import OneTimeQuestion, OpenQuestions
-from maia.credentials.validity.statements import NONCE_BYTES
-from maia.credentials.validity.validity_state import ASSUMED_GOOD, Once
+from maia.credentials.statements import NONCE_BYTES
 from maia.errors import MaiaError
-from maia.events import SECOND, Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.policy import Request, gather_evidence, request_digest
-from maia.spark.governed.reader import AnsweredOnce, Reader
+from maia.spark.governed.reader import Reader
 from maia.spark.keys.content_keys import KeyPass
 from maia.spark.keys.key_server import JobDesk
 from maia.types import validity_type_name
-from maia.validity.fetch import answer_one_time, ask_testers
+from maia.validity import (
+    ASSUMED_GOOD,
+    NO_ANSWERS,
+    Monitor,
+    Once,
+    OneTimeQuestion,
+    OpenQuestions,
+    VouchedFor,
+    one_time_tests,
+)
 
 # Does the right behind a table still hold while its job runs?
 
@@ -63,10 +70,10 @@ class HeldRight:
     request: Request | None = field(default=None, repr=False)
     """What was asked for: one-time questions are about it."""
 
-    def holds(self, standing: ValidityState, now: Instant) -> bool:
+    def holds(self, monitor: Monitor, now: Instant) -> bool:
         """Say whether the table would be decided the same way now."""
         try:
-            return self.decide(self.reader.tested(standing, now)) == self.decided
+            return self.decide(self.reader.tested(monitor, now)) == self.decided
         except MaiaError:
             return False
 
@@ -84,66 +91,46 @@ class Watch(Protocol):
 class RightsOnWatch:
     """The tables of one driver, as a value that is handed statements and time."""
 
-    def __init__(self, standing: ValidityState) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         """Begin with no table, and with the statements received so far."""
-        self.standing = standing
+        self.monitor = monitor
         self._rights: list[HeldRight] = []
-        self._look_at: Instant | None = None
+        self._looked_at = Instant(INSTANT_MIN)
 
-    def begin(self, right: HeldRight, now: Instant) -> None:
+    def begin(self, right: HeldRight) -> None:
         """Look after a table."""
         self._rights.append(right)
-        self._plan(now)
 
     def follow(
         self, statements: Iterable[SignedStatement], now: Instant
     ) -> tuple[list[HeldRight], list[MaiaError]]:
         """Hear statements; return the tables that must end, and what could not be believed."""
-        odd: list[MaiaError] = []
-        is_news = False
-        for signed in statements:
-            try:
-                is_news |= self.standing.hear(signed, now).is_news
-            except MaiaError as problem:
-                odd.append(problem)
-        return (self._looked(now) if is_news else self.look(now)), odd
+        received = [self.monitor.receive(signed, now) for signed in statements]
+        odd = [one.refused for one in received if one.refused is not None]
+        return (self._looked(now) if any(received) else self.look(now)), odd
 
     def look(self, now: Instant) -> list[HeldRight]:
         """Return the tables that must end because no valid statement covers them any more."""
-        return self._looked(now) if self._look_at is not None and self._look_at < now else []
+        vouched = (one.reader.vouched for one in self._rights)
+        is_over = any(one is not None and self._looked_at <= one.until < now for one in vouched)
+        return self._looked(now) if self.monitor.advance(now) or is_over else []
 
     @property
     def asked_once(self) -> tuple[HeldRight, ...]:
         """Return the tables that depend on one-time answers."""
-        return tuple(one for one in self._rights if one.reader.answered is not None)
+        return tuple(one for one in self._rights if one.reader.vouched is not None)
 
-    def answer(self, right: HeldRight, answered: AnsweredOnce | None, now: Instant) -> list[HeldRight]:
+    def answer(self, right: HeldRight, vouched: VouchedFor | None, now: Instant) -> list[HeldRight]:
         """Take newer answers for a table, or that there are none; return the tables that must end."""
-        newer = replace(right, reader=replace(right.reader, answered=answered))
+        newer = replace(right, reader=replace(right.reader, vouched=vouched))
         self._rights = [newer if one is right else one for one in self._rights]
         return self._looked(now)
 
-    @property
-    def next_look(self) -> Instant | None:
-        """Return the time after which `look` finds something, if no statement arrives before."""
-        return self._look_at
-
     def _looked(self, now: Instant) -> list[HeldRight]:
-        ended = [one for one in self._rights if not one.holds(self.standing, now)]
+        self._looked_at = now
+        ended = [one for one in self._rights if not one.holds(self.monitor, now)]
         self._rights = [one for one in self._rights if all(one is not other for other in ended)]
-        self._plan(now)
         return ended
-
-    def _plan(self, now: Instant) -> None:
-        ends = [self._stale_after(one, now) for one in self._rights]
-        self._look_at = min((one for one in ends if one is not None), default=None)
-
-    def _stale_after(self, right: HeldRight, now: Instant) -> Instant | None:
-        once = right.reader.once_at(now)
-        good = [one for one in right.certificates if self.standing.problem_with(one, now, once=once) is None]
-        ends = [self.standing.stale_after(good, now)]
-        ends += [right.reader.answered.until] if right.reader.answered is not None and once else []
-        return min((one for one in ends if one is not None), default=None)
 
 
 # Which testers does a job ask, while it runs, whether its right still holds?
@@ -160,7 +147,7 @@ _Result = TypeVar("_Result")
 class Answers:
     """What came of the one-time questions about one table."""
 
-    answered: AnsweredOnce | None
+    vouched: VouchedFor | None
     problems: Mapping[Principal, MaiaError] = field(default_factory=dict)
 
     @property
@@ -194,16 +181,12 @@ class Asking:
             return Answers(None)
         return waited_for(self._asked(demanded, request_digest(request), clock))
 
-    def is_half_over(self, answered: AnsweredOnce, now: Instant) -> bool:
-        """Say whether it is time to ask again, so that an answer comes before the last one is over."""
-        return now >= answered.until - round(self.once_s * SECOND / 2)
-
     def _demanded(
         self, reader: Reader, request: Request, now: Instant
     ) -> list[tuple[SignedCertificate, Principal]]:
         mine = {one.id for one in self.certificates}
         pool = [one for one in reader.pool if one.id in mine]
-        if not any(test.kind is TestKind.ONE_TIME for one in pool for test in one.certificate.validity.tests):
+        if not any(map(one_time_tests, pool)):
             return []
         evidence = gather_evidence(
             request, reader.pool, at=now, constitutions=reader.constitutions, standing=ASSUMED_GOOD
@@ -240,8 +223,7 @@ class Asking:
                 question = questions.ask(certificate.id, by, request=request, nonce=nonce, now=began)
                 tasks.create_task(ask(certificate, question))
         # The answer is as old as the question: what happened after it was asked may not be in it.
-        until = Instant(began + round(self.once_s * SECOND))
-        return Answers(AnsweredOnce(frozenset(once), until), problems)
+        return Answers(VouchedFor.for_a_lease(frozenset(once), began, self.once_s), problems)
 
 
 def waited_for(asked: Coroutine[Any, Any, _Result]) -> _Result:
@@ -263,13 +245,13 @@ class RightWatch:
     def __init__(
         self,
         desk: JobDesk,
-        standing: ValidityState,
+        monitor: Monitor,
         clock: Callable[[], Instant],
         asking: Asking | None = None,
     ) -> None:
         """Look after nothing yet."""
         self._desk, self._clock, self._asking = desk, clock, asking
-        self._rights = RightsOnWatch(standing)
+        self._rights = RightsOnWatch(monitor)
         self._lock = threading.Lock()
         self.ended = 0
         """How many tables have ended so far because their right was gone."""
@@ -277,23 +259,22 @@ class RightWatch:
         """Why testers did not answer the one-time questions of the last table."""
 
     @property
-    def standing(self) -> ValidityState:
+    def monitor(self) -> Monitor:
         """Return the statements received."""
-        return self._rights.standing
+        return self._rights.monitor
 
     def tested(self, reader: Reader, request: Request) -> Reader:
         """Return a reader whose certificates are tested at this moment, for this request."""
         if self._asking is not None:
             found = self._asking.once(reader, request, self._clock)
-            self.unanswered, reader = found.problems, replace(reader, answered=found.answered)
+            self.unanswered, reader = found.problems, replace(reader, vouched=found.vouched)
         with self._lock:  # statements that arrive meanwhile do not affect a table that is being decided
-            received = ValidityState.reloaded(self.standing.exported())
-            return reader.tested(received, self._clock())
+            return reader.tested(self.monitor.copy(), self._clock())
 
     def begin(self, right: HeldRight) -> None:
         """Look after a table from now on."""
         with self._lock:
-            self._rights.begin(right, self._clock())
+            self._rights.begin(right)
 
     def follow(self, statements: Iterable[SignedStatement]) -> list[MaiaError]:
         """Hear statements, and end what they take the ground from; return what could not be believed."""
@@ -318,14 +299,14 @@ class RightWatch:
             self._ask_again(self._asking, right)
 
     def _ask_again(self, asking: Asking, right: HeldRight) -> None:
-        answered, request = right.reader.answered, right.request
-        if answered is None or request is None or not asking.is_half_over(answered, self._clock()):
+        vouched, request = right.reader.vouched, right.request
+        if vouched is None or request is None or self._clock() < vouched.ask_at:
             return
         found = asking.once(right.reader, request, self._clock)
         # A tester that answers only now changes nothing for a table that was decided without it.
-        newer = replace(answered, once=frozenset()) if found.answered is None else found.answered
-        kept = newer.once & answered.once
-        if kept < answered.once and not found.is_refused:
+        newer = found.vouched or replace(vouched, once=NO_ANSWERS)
+        kept = newer.once & vouched.once
+        if kept < vouched.once and not found.is_refused:
             return  # the answer before counts until it is over, and the next look asks again
         with self._lock:
             self._end(self._rights.answer(right, replace(newer, once=kept), self._clock()))
@@ -350,7 +331,7 @@ def right_watch(
 
     With `asking`, testers are asked before the body runs, and then again and again.
     """
-    watch, over = RightWatch(desk, ValidityState(), clock, asking), threading.Event()
+    watch, over = RightWatch(desk, Monitor(), clock, asking), threading.Event()
     watch.follow(statements)
     watch.ask()
     desk.look = watch.look

@@ -46,12 +46,16 @@ def recorded(tmp_path_factory):
     return log, moments
 
 
-def seen_by(principal, pool, event_type, published_at, event):
+def seen_by(principal, pool, event_type):
+    """Return what a principal sees of an event that was published at a moment."""
     request = Request(principal, Action.SUBSCRIBE, event_type.name, event_type)
-    who = reader(*pool, who=READER)
-    slices = slices_of(request, who)
-    one = next((part for part in slices if part.since <= published_at <= part.until), None)
-    return {} if one is None else see(one.view, event) or {}
+    slices = slices_of(request, reader(*pool, who=READER))
+
+    def seen(published_at, event):
+        one = next((part for part in slices if part.since <= published_at <= part.until), None)
+        return {} if one is None else see(one.view, event) or {}
+
+    return seen
 
 
 def test_counts_are_those_of_the_kernel_for_each_event(spark, recorded):
@@ -67,10 +71,11 @@ def test_counts_are_those_of_the_kernel_for_each_event(spark, recorded):
         one.affected.principal: one for one in compare(table, log.event_type, changed, readable=readable)
     }
     less, more, before, after = {}, {}, 0, 0
+    with_both = seen_by(READER.principal, (REVOKED, STAYS), log.event_type)
+    with_one = seen_by(READER.principal, (STAYS,), log.event_type)
     for published_at, events in moments:
         for event in events:
-            was = seen_by(READER.principal, (REVOKED, STAYS), log.event_type, published_at, event)
-            is_now = seen_by(READER.principal, (STAYS,), log.event_type, published_at, event)
+            was, is_now = with_both(published_at, event), with_one(published_at, event)
             before, after = before + bool(was), after + bool(is_now)
             for uid in was.keys() - is_now.keys():
                 less[uid] = less.get(uid, 0) + 1

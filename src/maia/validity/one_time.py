@@ -10,15 +10,14 @@ certificate, the request and the tester that the question named.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, final
 
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials.certificate import SignedCertificate, Validity
-from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.keys import Principal, SigningKey, principal_from_expression, principal_to_expression
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     ID_BYTES,
     NONCE_BYTES,
     AnswerNotAsked,
@@ -29,9 +28,9 @@ from maia.credentials.validity.statements import (
     check_statement,
     sign_statement,
 )
-from maia.credentials.validity.validity_state import Once, Tester, Witness, one_time_tests
 from maia.errors import BadInput, BrokenCredential
 from maia.events import INSTANT_MAX, SECOND, Instant
+from maia.validity.monitor import Once, one_time_tests
 
 QUESTIONS_MAX: Final = 4096
 PATIENCE: Final = 30 * 1_000_000
@@ -191,52 +190,29 @@ class VouchedFor:
     until: Instant
 
     @classmethod
-    def for_a_lease(cls, once: frozenset[Once], now: Instant, lease_s: int) -> VouchedFor | None:
+    def for_a_lease(cls, once: frozenset[Once], now: Instant, lease_s: float) -> VouchedFor | None:
         """Return what answers permit that came now: something for one lease, or nothing."""
         if not once:
             return None
-        half, whole = lease_s * SECOND // 2, lease_s * SECOND
-        return cls(once, now, _later(now, half), _later(now, whole))
+        lease = round(lease_s * SECOND)
+        return cls(once, now, _later(now, lease // 2), _later(now, lease))
+
+    @classmethod
+    def assumed(
+        cls, certificates: Iterable[SignedCertificate], now: Instant, until: Instant | None = None
+    ) -> VouchedFor:
+        """Return answers as if every tester had confirmed, up to a moment: for asking, never for deciding."""
+        once = frozenset(one for signed in certificates for one in one_time_tests(signed))
+        return cls(once, now, now, Instant(INSTANT_MAX) if until is None else until)
 
     @property
     def serves(self) -> Validity:
         """Return the period in which it counts; a clock that goes back does not extend it."""
         return Validity(self.since, self.until)
 
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The statements received, and the answers for one request."""
-
-    heard: Tester
-    answers: frozenset[Once]
-
-    def problem_with(
-        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
-    ) -> BrokenChain | None:
-        """Return the reason against a certificate, given these answers."""
-        return self.heard.problem_with(signed, at, once=self.answers.union(once))
-
-
-@dataclass(frozen=True, slots=True)
-class WhenVouched:
-    """The statements received, as if every tester had confirmed: for asking, never for deciding."""
-
-    heard: Witness
-
-    def problem_with(
-        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
-    ) -> BrokenChain | None:
-        """Return the reason against a certificate even then."""
-        return self.heard.problem_with(signed, at, once=one_time_tests(signed).union(once))
-
-    def stale_after(self, certificates: Iterable[SignedCertificate], at: Instant) -> Instant | None:
-        """Return the last moment at which none of these is stale, if no more statements arrive."""
-        return self.heard.stale_after(certificates, at)
-
-    def statements(self, by: Principal, at: Instant) -> tuple[SignedStatement, ...]:
-        """Return what tells a newcomer all that is known of `by` at `at`."""
-        return self.heard.statements(by, at)
+    def counting(self, at: Instant) -> frozenset[Once]:
+        """Return the answers that count at a moment."""
+        return self.once if self.since <= at <= self.until else NO_ANSWERS
 
 
 def _later(now: Instant, microseconds: int) -> Instant:

@@ -3,7 +3,7 @@
 An issuer says which of its certificates are revoked, which are still valid,
 or what is a fact about whom; each statement has a number, and most have a
 period (dissertation 6.2). Domain servers make statements, verifiers receive
-them; what follows from them is in `validity/validity_state.py`. A statement that
+them; what follows from them is in `validity/monitor.py`. A statement that
 exists is well formed.
 
 Two numberings never mix: lists of what is revoked, with and without a

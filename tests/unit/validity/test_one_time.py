@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import (
-    BadStatement,
-    NotTheIssuer,
+from maia.credentials import BadStatement, NotTheIssuer, StandingFull
+from maia.validity import (
+    PATIENCE,
     OneTimeQuestion,
     OpenQuestions,
-    StandingFull,
     answer_question,
     question_from_bytes,
     question_to_bytes,
 )
-from maia.credentials.validity.one_time import PATIENCE
 from support.statements import ISSUER, SECOND, TESTER, certificate, crl, moment
 
 QUESTION = OneTimeQuestion(TESTER.principal, b"c" * 32, b"r" * 32, b"n" * 32)

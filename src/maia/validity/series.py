@@ -34,7 +34,7 @@ from functools import reduce
 from typing import Final, TypeAlias
 
 from maia.credentials.keys import Principal
-from maia.credentials.validity.statements import (
+from maia.credentials.statements import (
     BrokenStatement,
     FactList,
     Revalidation,
@@ -147,6 +147,15 @@ class Series:
         periods = [numbered(signed).period for signed in self._held().values()]
         starts = [period.not_before for period in periods if period is not None]
         return [start for start in starts if start is not None and start > now]
+
+    def changes_after(self, now: Instant) -> int | None:
+        """Return the first moment after `now` at which a period begins, or is over; None for never."""
+        begin = [*self.starts_after(now), *(hold.since for hold in self.holds if hold.since > now)]
+        return min([*begin, *(hold.until + 1 for hold in self.holds if hold.until >= now)], default=None)
+
+    def revokes(self, certificate: bytes, at: Instant) -> bool:
+        """Return whether the list of a moment, or a newer one, revokes a certificate."""
+        return any(certificate in _revoked(source) for source in _that_count(self.said, at))
 
     def _held(self) -> dict[bytes, SignedStatement]:
         held = {source.id: source for hold in self.holds for source in hold.sources}
@@ -353,6 +362,16 @@ def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal]:
     changed = _all_said(before.statements()) ^ _all_said(after.statements())
     # What an older list still says counts only as far as the newest one says it too.
     changed |= _all_said(before.newest) ^ _all_said(after.newest)
+    return frozenset(whom for whom, _, _, _ in changed)
+
+
+def whose_facts_differ(
+    before: Series, held: Hold | None, after: Series, holds: Hold | None
+) -> frozenset[Principal]:
+    """Return of whom other facts hold in one period than in another."""
+    old = {} if held is None else facts_at(before, held)
+    new = {} if holds is None else facts_at(after, holds)
+    changed = {_said(*one) for one in old.items()} ^ {_said(*one) for one in new.items()}
     return frozenset(whom for whom, _, _, _ in changed)
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from maia.credentials import (
     ALL_ACTIONS,
-    ASSUMED_GOOD,
     UNBOUNDED,
     AnswerNotAsked,
     AnyResource,
@@ -19,7 +18,6 @@ from maia.credentials import (
     CertificateStale,
     CertificateTestedOnce,
     FactList,
-    Heard,
     NetworkName,
     OneTimeAnswer,
     StandingFull,
@@ -29,7 +27,6 @@ from maia.credentials import (
     StatementTooEarly,
     TestKind,
     TypeName,
-    ValidityState,
     issue,
     period_from,
     root_handover_certificate,
@@ -37,8 +34,9 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.validity import series as standing_room
-from maia.credentials.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
+from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
+from maia.validity import series as standing_room
+from maia.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
     HOLDER,
     ISSUER,
@@ -60,7 +58,7 @@ BY = TESTER.principal
 
 
 def code_of(standing, signed, seconds, **named):
-    problem = standing.problem_with(signed, moment(seconds), **named)
+    problem = standing.check(signed, moment(seconds), **named)
     return None if problem is None else type(problem)
 
 
@@ -68,7 +66,7 @@ def code_of(standing, signed, seconds, **named):
 
 
 def test_who_has_received_nothing_refuses_whatever_demands_a_test():
-    standing = ValidityState()
+    standing = Monitor()
     assert code_of(standing, UNTESTED, 0) is None
     assert code_of(standing, LISTED, 0) is CertificateStale
     assert code_of(standing, TIMED, 0) is CertificateStale
@@ -77,11 +75,11 @@ def test_who_has_received_nothing_refuses_whatever_demands_a_test():
 
 
 def test_who_only_chooses_certificates_assumes_the_best():
-    assert all(ASSUMED_GOOD.problem_with(one, moment(0)) is None for one in (LISTED, TIMED, VOUCHED, ONCE))
+    assert all(ASSUMED_GOOD.check(one, moment(0)) is None for one in (LISTED, TIMED, VOUCHED, ONCE))
 
 
 def test_the_problem_names_the_certificate():
-    problem = ValidityState().problem_with(TIMED, moment(0))
+    problem = Monitor().check(TIMED, moment(0))
     assert problem.as_record()["certificate"] == TIMED.id.hex()
     assert problem.field == "validity.online"
     assert str(BY) in problem.message
@@ -91,40 +89,41 @@ def test_the_problem_names_the_certificate():
 
 
 def test_an_issuer_revokes_also_what_demands_no_test():
-    standing = ValidityState()
-    heard = standing.hear(crl(1, UNTESTED, by=ISSUER), moment(0))
-    assert heard == Heard(ISSUER.principal, True, revoked=frozenset((UNTESTED.id,)))
+    standing = Monitor()
+    heard = standing.receive(crl(1, UNTESTED, by=ISSUER), moment(0))
+    revoked, tests = frozenset((UNTESTED.id,)), frozenset((TestKind.CRL,))
+    assert heard == Changed(ISSUER.principal, True, revoked=revoked, tests=tests)
     assert code_of(standing, UNTESTED, 0) is CertificateRevoked
 
 
 def test_no_other_principal_revokes():
-    standing = ValidityState()
-    standing.hear(crl(1, UNTESTED, TIMED, by=STRANGER), moment(0))
-    standing.hear(crl(1, since=0), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, UNTESTED, TIMED, by=STRANGER), moment(0))
+    standing.receive(crl(1, since=0), moment(0))
     assert code_of(standing, UNTESTED, 0) is None
     assert code_of(standing, TIMED, 0) is None
 
 
 def test_a_certificate_that_two_have_listed_stays_revoked_when_one_restores_it():
-    standing = ValidityState()
-    standing.hear(crl(1, TIMED, since=0), moment(0))
-    standing.hear(crl(1, TIMED, by=ISSUER), moment(0))
-    assert standing.hear(crl(2, by=ISSUER), moment(1)).restored == {TIMED.id}
+    standing = Monitor()
+    standing.receive(crl(1, TIMED, since=0), moment(0))
+    standing.receive(crl(1, TIMED, by=ISSUER), moment(0))
+    assert standing.receive(crl(2, by=ISSUER), moment(1)).restored == {TIMED.id}
     assert code_of(standing, TIMED, 1) is CertificateRevoked
-    assert standing.hear(crl(2), moment(2)).restored == {TIMED.id}
+    assert standing.receive(crl(2), moment(2)).restored == {TIMED.id}
     assert code_of(standing, TIMED, 2) is None
 
 
 def test_a_plain_list_is_enough_for_who_demands_one_and_not_for_who_demands_a_timed_one():
-    standing = ValidityState()
-    standing.hear(crl(1), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1), moment(0))
     assert code_of(standing, LISTED, 1_000_000) is None
     assert code_of(standing, TIMED, 0) is CertificateStale
 
 
 def test_a_timed_list_holds_from_its_first_microsecond_to_its_last():
-    standing = ValidityState()
-    standing.hear(crl(1, since=10), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, since=10), moment(0))
     assert code_of(standing, TIMED, 9.999_999) is CertificateStale
     assert code_of(standing, TIMED, 10) is None
     assert code_of(standing, TIMED, 39.999_999) is None
@@ -132,28 +131,28 @@ def test_a_timed_list_holds_from_its_first_microsecond_to_its_last():
 
 
 def test_the_next_list_may_come_before_it_begins():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
     assert standing.fresh_until(BY, moment(0)) == moment(30) - 1
-    standing.hear(crl(2, since=30), moment(20))
+    standing.receive(crl(2, since=30), moment(20))
     assert standing.fresh_until(BY, moment(20)) == moment(60) - 1
     assert code_of(standing, TIMED, 30) is None
 
 
 def test_a_gap_between_two_lists_is_a_gap():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
-    standing.hear(crl(2, since=30.000_001), moment(20))
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
+    standing.receive(crl(2, since=30.000_001), moment(20))
     assert standing.fresh_until(BY, moment(20)) == moment(30) - 1
     assert code_of(standing, TIMED, 30) is CertificateStale
     assert code_of(standing, TIMED, 30.000_001) is None
 
 
 def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
     assert code_of(standing, TIMED, 4) is None
-    assert standing.hear(crl(2, TIMED), moment(5)).revoked == {TIMED.id}
+    assert standing.receive(crl(2, TIMED), moment(5)).revoked == {TIMED.id}
     assert code_of(standing, TIMED, 5) is CertificateRevoked
     assert standing.fresh_until(BY, moment(5)) == moment(30) - 1
 
@@ -161,56 +160,57 @@ def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
 def test_a_list_gives_back_from_the_beginning_of_its_period_and_takes_away_at_once():
     """RFC 2693 5.2, dissertation 6.2.3: the list of that moment decides, whatever was received besides."""
     other = certificate(TestKind.TIMED_CRL, comment="another")
-    standing = ValidityState()
-    standing.hear(crl(1, TIMED, since=0), moment(0))
-    heard = standing.hear(crl(2, other, since=30), moment(20))
+    standing = Monitor()
+    standing.receive(crl(1, TIMED, since=0), moment(0))
+    heard = standing.receive(crl(2, other, since=30), moment(20))
     assert (heard.revoked, heard.restored) == ({other.id}, frozenset())
     assert code_of(standing, TIMED, 29.999_999) is CertificateRevoked
     assert code_of(standing, other, 20) is CertificateRevoked
     assert code_of(standing, TIMED, 30) is None
+    assert [one.restored for one in standing.advance(moment(30))] == [{TIMED.id}]
     assert standing.revoked_by(BY) == {other.id}
 
 
 def test_an_immediate_revocation_stands_until_the_period_of_a_newer_list_begins():
-    standing = ValidityState()
+    standing = Monitor()
     for signed in (crl(1, since=0), crl(3, since=30), crl(2, TIMED)):
-        standing.hear(signed, moment(5))
+        standing.receive(signed, moment(5))
     assert code_of(standing, TIMED, 6) is CertificateRevoked
-    assert code_of(ValidityState.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
+    assert code_of(Monitor.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
     assert code_of(standing, TIMED, 30) is None
-    with pytest.raises(StatementOld):
-        standing.hear(crl(2, TIMED), moment(31))
+    assert [one.restored for one in standing.advance(moment(30))] == [{TIMED.id}]
+    assert isinstance(standing.receive(crl(2, TIMED), moment(31)).refused, StatementOld)
 
 
 def test_the_list_of_the_moment_is_kept_however_many_are_to_come():
-    standing = ValidityState()
-    standing.hear(crl(1, TIMED, since=0), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, TIMED, since=0), moment(0))
     for number in range(SAID_MAX + 5):
-        standing.hear(crl(2 + number, since=30 * (number + 1)), moment(0))
+        standing.receive(crl(2 + number, since=30 * (number + 1)), moment(0))
     assert code_of(standing, TIMED, 29) is CertificateRevoked
     assert len(standing.statements(BY, moment(29))) <= SAID_MAX + HOLDS_MAX
-    assert code_of(ValidityState.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
+    assert code_of(Monitor.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
 
 
 def test_what_is_known_is_no_news():
-    standing = ValidityState()
+    standing = Monitor()
     signed = crl(1, TIMED, since=0)
-    assert standing.hear(signed, moment(0)).is_news
+    assert standing.receive(signed, moment(0)).is_news
     again = statement_from_bytes(statement_to_bytes(signed))
-    assert standing.hear(again, moment(0)) == Heard(BY, False)
+    assert standing.receive(again, moment(0)) == Changed(BY, False)
 
 
 def test_a_newcomer_learns_everything_from_what_another_verifier_holds():
-    old, new = ValidityState(), ValidityState()
+    old, new = Monitor(), Monitor()
     for signed in (
         crl(1, since=0),
         crl(2, UNTESTED),
         crl(3, UNTESTED, since=30),
         revalidation(1, VOUCHED, since=0),
     ):
-        old.hear(signed, moment(10))
+        old.receive(signed, moment(10))
     for signed in reversed(old.statements(BY, moment(10))):
-        new.hear(signed, moment(10))
+        new.receive(signed, moment(10))
     assert new.revoked_by(BY) == old.revoked_by(BY) == {UNTESTED.id}
     assert new.fresh_until(BY, moment(10)) == old.fresh_until(BY, moment(10)) == moment(60) - 1
     assert code_of(new, VOUCHED, 10) is None
@@ -219,8 +219,8 @@ def test_a_newcomer_learns_everything_from_what_another_verifier_holds():
 
 def test_a_late_statement_is_the_newest_word_and_makes_nothing_fresh():
     """Who was offline must not miss a revocation because its list has run out meanwhile."""
-    standing = ValidityState()
-    heard = standing.hear(crl(9, UNTESTED, by=ISSUER, since=0), moment(31))
+    standing = Monitor()
+    heard = standing.receive(crl(9, UNTESTED, by=ISSUER, since=0), moment(31))
     assert heard.revoked == {UNTESTED.id}
     assert standing.fresh_until(ISSUER.principal, moment(31)) is None
 
@@ -229,8 +229,8 @@ def test_a_late_statement_is_the_newest_word_and_makes_nothing_fresh():
 
 
 def test_a_revalidation_confirms_what_it_names_while_it_holds():
-    standing = ValidityState()
-    standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
+    standing = Monitor()
+    standing.receive(revalidation(1, VOUCHED, since=0), moment(0))
     other = certificate(TestKind.REVALIDATION, comment="another")
     assert code_of(standing, VOUCHED, 29) is None
     assert code_of(standing, other, 29) is CertificateNotRevalidated
@@ -239,20 +239,21 @@ def test_a_revalidation_confirms_what_it_names_while_it_holds():
 
 
 def test_the_newest_revalidation_takes_away_before_it_begins_and_gives_only_from_then_on():
-    standing = ValidityState()
+    standing = Monitor()
     other = certificate(TestKind.REVALIDATION, comment="another")
-    standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
-    heard = standing.hear(revalidation(2, other, since=30), moment(20))
-    assert (heard.revoked, heard.restored) == ({VOUCHED.id}, {other.id})
+    standing.receive(revalidation(1, VOUCHED, since=0), moment(0))
+    heard = standing.receive(revalidation(2, other, since=30), moment(20))
+    assert (heard.revoked, heard.restored) == ({VOUCHED.id}, frozenset())
     assert code_of(standing, VOUCHED, 21) is CertificateNotRevalidated
     assert code_of(standing, other, 21) is CertificateNotRevalidated
     assert code_of(standing, other, 30) is None
+    assert [one.restored for one in standing.advance(moment(30))] == [{other.id}]
 
 
 def test_who_must_revalidate_can_revoke_at_once():
-    standing = ValidityState()
-    standing.hear(revalidation(1, VOUCHED, since=0), moment(0))
-    standing.hear(crl(1, VOUCHED), moment(5))
+    standing = Monitor()
+    standing.receive(revalidation(1, VOUCHED, since=0), moment(0))
+    standing.receive(crl(1, VOUCHED), moment(5))
     assert code_of(standing, VOUCHED, 5) is CertificateRevoked
 
 
@@ -266,9 +267,9 @@ def facts(number, since, lasting=30, by=TESTER, **values):
 
 
 def test_facts_are_told_by_who_says_them_while_they_hold():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True), moment(0))
-    standing.hear(facts(1, 0, by=STRANGER, on_duty=False), moment(0))
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True), moment(0))
+    standing.receive(facts(1, 0, by=STRANGER, on_duty=False), moment(0))
     assert standing.facts_about(HOLDER.principal, moment(29)) == {
         BY: {"on-duty": True},
         STRANGER.principal: {"on-duty": False},
@@ -278,138 +279,137 @@ def test_facts_are_told_by_who_says_them_while_they_hold():
 
 
 def test_newer_facts_replace_older_ones_at_once():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True, grade=1), moment(0))
-    heard = standing.hear(facts(2, 10, grade=2), moment(5))
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True, grade=1), moment(0))
+    heard = standing.receive(facts(2, 10, grade=2), moment(5))
     assert heard.about == {HOLDER.principal}
     assert heard.problem is None
     assert standing.facts_about(HOLDER.principal, moment(10)) == {BY: {"grade": 2}}
-    with pytest.raises(StatementOld):
-        standing.hear(facts(1, 0, on_duty=True, grade=1), moment(11))
+    assert [one.about for one in standing.advance(moment(10))] == [{HOLDER.principal}]
+    assert isinstance(standing.receive(facts(1, 0, on_duty=True, grade=1), moment(11)).refused, StatementOld)
 
 
 def test_what_newer_facts_do_not_say_is_over_before_they_begin():
     """A verifier whose clock is behind must not keep a principal on duty for so long."""
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True, grade=1, shift="early"), moment(0))
-    heard = standing.hear(facts(2, 10, grade=True, shift="early"), moment(5))
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True, grade=1, shift="early"), moment(0))
+    heard = standing.receive(facts(2, 10, grade=True, shift="early"), moment(5))
     assert heard.about == {HOLDER.principal}
     assert standing.facts_about(HOLDER.principal, moment(5)) == {BY: {"shift": "early"}}
     assert standing.facts_about(HOLDER.principal, moment(10)) == {BY: {"shift": "early", "grade": True}}
 
 
 def test_who_is_left_out_of_a_newer_list_is_among_those_whose_facts_changed():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True), moment(0))
-    assert standing.hear(facts(2, 10), moment(10)).about == {HOLDER.principal}
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True), moment(0))
+    assert standing.receive(facts(2, 10), moment(10)).about == {HOLDER.principal}
     assert standing.facts_about(HOLDER.principal, moment(10)) == {}
 
 
 def test_facts_last_until_something_else_is_said_of_the_same_person():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, lasting=10, grade=1), moment(0))
-    standing.hear(facts(2, 10, lasting=10, grade=1), moment(0))
+    standing = Monitor()
+    standing.receive(facts(1, 0, lasting=10, grade=1), moment(0))
+    standing.receive(facts(2, 10, lasting=10, grade=1), moment(0))
     assert standing.facts_until(HOLDER.principal, moment(0)) == moment(20) - 1
-    standing.hear(facts(3, 20, lasting=10, grade=1, on_duty=True), moment(0))
+    standing.receive(facts(3, 20, lasting=10, grade=1, on_duty=True), moment(0))
     assert standing.facts_until(HOLDER.principal, moment(0)) == moment(20) - 1
     assert standing.facts_until(HOLDER.principal, moment(20)) == moment(30) - 1
 
 
 def test_newer_facts_that_come_when_the_older_ones_are_over_count_for_what_is_left_of_their_time():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True), moment(0))
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True), moment(0))
     assert standing.facts_about(HOLDER.principal, moment(30)) == {}
-    assert standing.hear(facts(2, 20, on_duty=False), moment(31)).problem is None
+    assert standing.receive(facts(2, 20, on_duty=False), moment(31)).problem is None
     assert standing.facts_about(HOLDER.principal, moment(31)) == {BY: {"on-duty": False}}
     assert standing.facts_about(HOLDER.principal, moment(50)) == {}
 
 
 def test_of_two_fact_lists_with_one_number_what_both_say_holds():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True, grade=1), moment(0))
-    heard = standing.hear(facts(1, 0, on_duty=True, grade=True), moment(0))
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True, grade=1), moment(0))
+    heard = standing.receive(facts(1, 0, on_duty=True, grade=True), moment(0))
     assert isinstance(heard.problem, StatementConflict)
     assert standing.facts_about(HOLDER.principal, moment(0)) == {BY: {"on-duty": True}}
 
 
 def test_facts_that_stay_the_same_concern_no_principal():
-    standing = ValidityState()
-    standing.hear(facts(1, 0, on_duty=True), moment(0))
-    assert standing.hear(facts(2, 30, on_duty=True), moment(20)).about == frozenset()
+    standing = Monitor()
+    standing.receive(facts(1, 0, on_duty=True), moment(0))
+    assert standing.receive(facts(2, 30, on_duty=True), moment(20)).about == frozenset()
 
 
 # ---------------------------------------------------------------- what is refused, and what is reported
 
 
 def test_a_forged_statement_changes_nothing():
-    standing = ValidityState()
+    standing = Monitor()
     signed = crl(1, UNTESTED, by=ISSUER)
     data = statement_to_bytes(signed)
-    with pytest.raises(BadSignature):
-        standing.hear(statement_from_bytes(data[:-3] + bytes((data[-3] ^ 1,)) + b"))"), moment(0))
+    assert isinstance(
+        standing.receive(statement_from_bytes(data[:-3] + bytes((data[-3] ^ 1,)) + b"))"), moment(0)).refused,
+        BadSignature,
+    )
     assert standing.sequence_of(ISSUER.principal) == 0
     assert code_of(standing, UNTESTED, 0) is None
 
 
 def test_overlapping_periods_are_reported_and_the_later_one_makes_nothing_fresh():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
-    heard = standing.hear(crl(2, UNTESTED, since=29.999_999), moment(1))
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
+    heard = standing.receive(crl(2, UNTESTED, since=29.999_999), moment(1))
     assert isinstance(heard.problem, StatementOverlap)
     assert heard.revoked == {UNTESTED.id}
     assert code_of(standing, TIMED, 29.999_999) is None
     assert code_of(standing, TIMED, 30) is CertificateStale
-    assert standing.hear(crl(3, since=60), moment(31)).problem is None
+    assert standing.receive(crl(3, since=60), moment(31)).problem is None
     assert code_of(standing, TIMED, 60) is None
 
 
 def test_a_period_far_ahead_is_reported_and_not_kept():
-    standing = ValidityState()
+    standing = Monitor()
     ahead = EARLY_MAX / SECOND
-    heard = standing.hear(crl(1, UNTESTED, since=ahead + 1), moment(0))
+    heard = standing.receive(crl(1, UNTESTED, since=ahead + 1), moment(0))
     assert isinstance(heard.problem, StatementTooEarly)
     assert heard.revoked == {UNTESTED.id}
     assert code_of(standing, TIMED, ahead + 1) is CertificateStale
-    assert standing.hear(crl(2, since=ahead), moment(0)).problem is None
+    assert standing.receive(crl(2, since=ahead), moment(0)).problem is None
 
 
 def test_of_two_lists_with_one_number_both_count():
-    standing = ValidityState()
-    standing.hear(crl(1, LISTED, since=0, lasting=30), moment(0))
-    heard = standing.hear(crl(1, TIMED, since=0, lasting=20), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, LISTED, since=0, lasting=30), moment(0))
+    heard = standing.receive(crl(1, TIMED, since=0, lasting=20), moment(0))
     assert isinstance(heard.problem, StatementConflict)
     assert standing.revoked_by(BY) == {LISTED.id, TIMED.id}
     assert standing.fresh_until(BY, moment(0)) == moment(20) - 1
     for number in range(SOURCES_MAX - 2):
-        standing.hear(crl(1, since=0, lasting=number + 1), moment(0))
-    with pytest.raises(StatementConflict):
-        standing.hear(crl(1, since=1), moment(0))
+        standing.receive(crl(1, since=0, lasting=number + 1), moment(0))
+    assert isinstance(standing.receive(crl(1, since=1), moment(0)).refused, StatementConflict)
 
 
 def test_a_disputed_period_cannot_be_shown_again_as_an_older_one():
-    standing = ValidityState()
+    standing = Monitor()
     first, second = crl(1, since=0, lasting=30), crl(1)
     for signed in (first, second, crl(2)):
-        standing.hear(signed, moment(0))
-    with pytest.raises(StatementOld):
-        standing.hear(first, moment(1))
+        standing.receive(signed, moment(0))
+    assert isinstance(standing.receive(first, moment(1)).refused, StatementOld)
     assert code_of(standing, TIMED, 1) is CertificateStale
 
 
 def test_a_one_time_answer_is_for_who_asked():
     answer = sign_statement(OneTimeAnswer(BY, ONCE.id, b"r" * 32, b"n" * 32), TESTER)
-    with pytest.raises(AnswerNotAsked):
-        ValidityState().hear(answer, moment(0))
+    assert isinstance(Monitor().receive(answer, moment(0)).refused, AnswerNotAsked)
 
 
 # ---------------------------------------------------------------- limits
 
 
 def test_only_so_many_periods_are_kept_and_revocations_are_accepted_nevertheless():
-    standing = ValidityState()
+    standing = Monitor()
     for number in range(1, HOLDS_MAX + 1):
-        standing.hear(crl(number, since=number * 30), moment(0))
-    heard = standing.hear(crl(HOLDS_MAX + 1, UNTESTED, since=(HOLDS_MAX + 1) * 30), moment(0))
+        standing.receive(crl(number, since=number * 30), moment(0))
+    heard = standing.receive(crl(HOLDS_MAX + 1, UNTESTED, since=(HOLDS_MAX + 1) * 30), moment(0))
     assert heard.revoked == {UNTESTED.id}
     assert standing.fresh_until(BY, moment(30)) == moment((HOLDS_MAX + 1) * 30) - 1
 
@@ -417,34 +417,31 @@ def test_only_so_many_periods_are_kept_and_revocations_are_accepted_nevertheless
 def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
     monkeypatch.setattr(standing_room, "ISSUERS_MAX", 1)
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
-    standing = ValidityState()
-    standing.hear(crl(1, UNTESTED, TIMED), moment(0))
-    with pytest.raises(StandingFull):
-        standing.hear(crl(1, by=ISSUER), moment(0))
-    with pytest.raises(StandingFull):
-        standing.hear(crl(2, UNTESTED, TIMED, LISTED), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, UNTESTED, TIMED), moment(0))
+    assert isinstance(standing.receive(crl(1, by=ISSUER), moment(0)).refused, StandingFull)
+    assert isinstance(standing.receive(crl(2, UNTESTED, TIMED, LISTED), moment(0)).refused, StandingFull)
     assert standing.sequence_of(BY) == 1
-    assert standing.hear(crl(2, LISTED), moment(0)).restored == {UNTESTED.id, TIMED.id}
-    assert standing.hear(crl(3, LISTED, TIMED), moment(0)).revoked == {TIMED.id}
+    assert standing.receive(crl(2, LISTED), moment(0)).restored == {UNTESTED.id, TIMED.id}
+    assert standing.receive(crl(3, LISTED, TIMED), moment(0)).revoked == {TIMED.id}
 
 
 def test_periods_that_are_over_take_no_room(monkeypatch):
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
-    standing = ValidityState()
+    standing = Monitor()
     for number in range(1, 9):
-        standing.hear(crl(number, UNTESTED, since=number * 30), moment(number * 30 - 5))
+        standing.receive(crl(number, UNTESTED, since=number * 30), moment(number * 30 - 5))
         # A question in the new period makes the verifier forget the one before.
-        assert standing.problem_with(TIMED, moment(number * 30)) is None
+        assert standing.check(TIMED, moment(number * 30)) is None
     assert standing.sequence_of(BY) == 8
 
 
 def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
     monkeypatch.setattr(standing_room, "IDS_OF_ONE_MAX", 1)
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 16)
-    standing = ValidityState()
-    with pytest.raises(StandingFull):
-        standing.hear(crl(1, UNTESTED, TIMED), moment(0))
-    assert standing.hear(crl(1, UNTESTED), moment(0)).revoked == {UNTESTED.id}
+    standing = Monitor()
+    assert isinstance(standing.receive(crl(1, UNTESTED, TIMED), moment(0)).refused, StandingFull)
+    assert standing.receive(crl(1, UNTESTED), moment(0)).revoked == {UNTESTED.id}
 
 
 # ---------------------------------------------------------------- who is asked, and how long that will do
@@ -452,24 +449,75 @@ def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
 
 def test_testers_are_named_by_certificates():
     both = certificate(TestKind.TIMED_CRL, by=ISSUER)
-    assert ValidityState.testers([UNTESTED, TIMED, both]) == {BY, ISSUER.principal}
-    assert ValidityState.testers([UNTESTED]) == frozenset()
+    assert named_testers([UNTESTED, TIMED, both]) == {BY, ISSUER.principal}
+    assert named_testers([UNTESTED]) == frozenset()
 
 
 def test_certificates_are_stale_after_the_first_of_their_statements_ends():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
-    standing.hear(revalidation(1, VOUCHED, since=0, lasting=10), moment(0))
-    assert standing.stale_after([TIMED, VOUCHED, UNTESTED], moment(0)) == moment(10) - 1
-    assert standing.stale_after([TIMED], moment(0)) == moment(30) - 1
-    assert standing.stale_after([UNTESTED, LISTED], moment(0)) is None
-    assert standing.stale_after([certificate(TestKind.TIMED_CRL, by=STRANGER)], moment(5)) == moment(5)
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
+    standing.receive(revalidation(1, VOUCHED, since=0, lasting=10), moment(0))
+    assert standing.steady_until([TIMED, VOUCHED, UNTESTED], moment(0)) == moment(10) - 1
+    assert standing.steady_until([TIMED], moment(0)) == moment(30) - 1
+    assert standing.steady_until([UNTESTED, LISTED], moment(0)) is None
+    assert standing.steady_until([certificate(TestKind.TIMED_CRL, by=STRANGER)], moment(5)) is None
+
+
+def test_what_is_refused_now_stays_so_until_the_next_period_that_was_stated():
+    standing = Monitor()
+    standing.receive(crl(1, TIMED, since=0), moment(0))
+    standing.receive(crl(2, since=30), moment(0))
+    standing.receive(crl(1, since=50, by=ISSUER), moment(0))
+    assert standing.steady_until([TIMED], moment(0)) == moment(30) - 1
+    assert standing.steady_until([certificate(TestKind.TIMED_CRL, by=ISSUER)], moment(0)) == moment(50) - 1
+
+
+def test_who_advances_is_told_what_has_ended_and_when_to_advance_again():
+    standing = Monitor()
+    assert standing.next_change() is None
+    standing.receive(crl(1, since=0), moment(0))
+    standing.receive(crl(2, since=30), moment(20))
+    assert standing.next_change() == moment(30)
+    assert standing.advance(moment(29)) == []
+    assert standing.advance(moment(30)) == []  # the next list says the same
+    assert standing.next_change() == moment(60)
+    assert standing.advance(moment(60)) == [Changed(BY, tests=frozenset({TestKind.TIMED_CRL}))]
+    assert standing.advance(moment(61)) == []
+    assert standing.next_change() is None
+
+
+def test_who_did_not_advance_is_told_with_the_next_statement():
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
+    assert TestKind.TIMED_CRL in standing.receive(crl(2), moment(31)).tests
+    assert standing.advance(moment(32)) == []
+
+
+def test_a_statement_that_is_refused_hides_no_end():
+    standing = Monitor()
+    standing.receive(crl(2, since=0), moment(0))
+    told = standing.receive(crl(1), moment(31))
+    assert isinstance(told.refused, StatementOld)
+    assert told
+    assert told.tests == {TestKind.TIMED_CRL}
+
+
+def test_a_copy_goes_its_own_way():
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
+    copy = standing.copy()
+    copy.receive(crl(2, TIMED), moment(1))
+    standing.receive(crl(2, since=30), moment(2))
+    assert code_of(copy, TIMED, 3) is CertificateRevoked
+    assert code_of(standing, TIMED, 31) is None
+    assert copy.next_change() == moment(30)
 
 
 def test_asking_ahead_forgets_nothing():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
     assert standing.fresh_until(BY, moment(100)) is None
+    assert code_of(standing, TIMED, 100) is CertificateStale
     assert standing.statements(BY, moment(100))
     assert code_of(standing, TIMED, 1) is None
 
@@ -478,11 +526,11 @@ def test_asking_ahead_forgets_nothing():
 
 
 def test_a_record_that_was_damaged_is_an_error_and_not_a_fresh_start():
-    standing = ValidityState()
-    standing.hear(crl(2, TIMED, since=0), moment(0))
-    standing.hear(crl(3, TIMED, since=30), moment(0))
+    standing = Monitor()
+    standing.receive(crl(2, TIMED, since=0), moment(0))
+    standing.receive(crl(3, TIMED, since=30), moment(0))
     (record,) = standing.exported()
-    assert list(ValidityState.reloaded([record])) == [BY]
+    assert list(Monitor.reloaded([record])) == [BY]
     damaged = [
         b"",
         record[:-1],
@@ -495,14 +543,14 @@ def test_a_record_that_was_damaged_is_an_error_and_not_a_fresh_start():
     ]
     for data in damaged:
         with pytest.raises((BadStatement, BadSignature)):
-            ValidityState.reloaded([data])
+            Monitor.reloaded([data])
 
 
 def test_records_of_one_issuer_can_be_written_alone():
-    standing = ValidityState()
-    standing.hear(crl(1, since=0), moment(0))
-    standing.hear(crl(1, by=ISSUER), moment(0))
-    standing.hear(facts(1, 0, on_duty=True), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, since=0), moment(0))
+    standing.receive(crl(1, by=ISSUER), moment(0))
+    standing.receive(facts(1, 0, on_duty=True), moment(0))
     assert len(standing.exported()) == 3
     assert len(standing.exported(BY)) == 2
     assert standing.sequence_of(BY, SeriesKind.FACTS) == 1
@@ -523,7 +571,7 @@ def test_what_was_handed_over_for_good_stands_whatever_its_issuer_says(resource)
         ISSUER.principal, HOLDER.principal, True, Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED
     )
     taken_back = issue(blanket, ISSUER)
-    standing = ValidityState()
-    standing.hear(crl(1, handover, taken_back, by=ISSUER), moment(0))
+    standing = Monitor()
+    standing.receive(crl(1, handover, taken_back, by=ISSUER), moment(0))
     assert code_of(standing, handover, 0) is None
     assert code_of(standing, taken_back, 0) is CertificateRevoked

@@ -7,16 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials import (
-    BrokenStatement,
     CertificateRevoked,
     FactList,
     RevocationList,
     TestKind,
-    ValidityState,
     period_from,
     sign_statement,
 )
 from maia.events import Instant
+from maia.validity import Monitor
 from reference.standing_model import StandingModel
 from support.statements import (
     HOLDER,
@@ -56,32 +55,73 @@ def deliveries(draw):
 
 
 def hear(standing, signed, now):
-    """Hear a statement as a verifier does: what is refused changes nothing."""
-    try:
-        return standing.hear(signed, now)
-    except BrokenStatement:
-        return None
+    """Receive a statement as a verifier does: what is over by now has gone before."""
+    standing.advance(now)
+    changed = standing.receive(signed, now)
+    return None if changed.refused is not None else changed
+
+
+@given(deliveries())
+def test_asking_changes_nothing(steps):
+    standing, now = Monitor(), moment(0)
+    for signed, waits, _ in steps:
+        now = Instant(now + round(waits * SECOND))
+        standing.receive(signed, now)
+        held, due = standing.exported(), standing.next_change()
+        for one in CERTIFICATES:
+            for at in (now, Instant(now + 3 * SECOND), moment(100), moment(-100)):
+                standing.check(one, at)
+                standing.steady_until([one], at)
+        assert (standing.exported(), standing.next_change()) == (held, due)
+
+
+@given(deliveries())
+def test_whatever_is_answered_otherwise_than_before_was_told(steps):
+    """Nothing that was decided has to be looked at again but where `receive` or `advance` says so."""
+    standing, now = Monitor(), moment(0)
+    answers = {one: type(standing.check(one, now)) for one in CERTIFICATES}
+    for signed, waits, advances in steps:
+        now = Instant(now + round(waits * SECOND))
+        told = standing.advance(now) if advances else []
+        told.append(standing.receive(signed, now))
+        told += standing.advance(now)
+        for one in CERTIFICATES:
+            answer = type(standing.check(one, now))
+            assert answer is answers[one] or any(changed.concerns(one) for changed in told)
+            answers[one] = answer
+
+
+@given(deliveries(), st.integers(0, 40))
+def test_what_is_steady_stays_good_or_refused_all_the_while(steps, second):
+    standing, now = Monitor(), moment(0)
+    for signed, waits, _ in steps:
+        now = Instant(now + round(waits * SECOND))
+        hear(standing, signed, now)
+    for one in CERTIFICATES:
+        until = standing.steady_until([one], now)
+        at = Instant(now + second * SECOND if until is None else min(until, now + second * SECOND))
+        assert (standing.check(one, at) is None) is (standing.check(one, now) is None)
 
 
 @given(deliveries())
 def test_a_verifier_knows_what_follows_from_everything_it_was_shown(steps):
-    standing, model, now = ValidityState(), StandingModel(), moment(0)
+    standing, model, now = Monitor(), StandingModel(), moment(0)
     for signed, waits, restarts in steps:
         now = Instant(now + round(waits * SECOND))
         hear(standing, signed, now)
         model.show(signed.statement, now)
-        standing = ValidityState.reloaded(standing.exported()) if restarts else standing
+        standing = Monitor.reloaded(standing.exported()) if restarts else standing
         for one in CERTIFICATES:
-            assert (standing.problem_with(one, now) is None) is model.accepts(one, now)
+            assert (standing.check(one, now) is None) is model.accepts(one, now)
 
 
 @given(deliveries())
 def test_a_restart_changes_nothing(steps):
-    once, again, now = ValidityState(), ValidityState(), moment(0)
+    once, again, now = Monitor(), Monitor(), moment(0)
     for signed, waits, restarts in steps:
         now = Instant(now + round(waits * SECOND))
         assert hear(once, signed, now) == hear(again, signed, now)
-        again = ValidityState.reloaded(again.exported()) if restarts else again
+        again = Monitor.reloaded(again.exported()) if restarts else again
         assert once.exported() == again.exported()
 
 
@@ -92,22 +132,22 @@ def test_who_has_received_more_lists_is_never_the_more_permissive_one(series, da
     few = series[: data.draw(st.integers(1, len(series)))]
     periods = [(signed, signed.statement.period) for signed in series]
     more = few + [signed for signed, period in periods if period and period.not_before > moment(second)]
-    one, other = ValidityState(), ValidityState()
+    one, other = Monitor(), Monitor()
     for standing, said in ((one, few), (other, data.draw(st.permutations(more)))):
         for signed in said:
             hear(standing, signed, moment(0))
     for certificate_ in CERTIFICATES:
-        if isinstance(one.problem_with(certificate_, moment(second)), CertificateRevoked):
-            assert isinstance(other.problem_with(certificate_, moment(second)), CertificateRevoked)
+        if isinstance(one.check(certificate_, moment(second)), CertificateRevoked):
+            assert isinstance(other.check(certificate_, moment(second)), CertificateRevoked)
 
 
 @given(deliveries())
 def test_numbers_never_go_back(steps):
-    standing, now, highest = ValidityState(), moment(0), {}
+    standing, now, highest = Monitor(), moment(0), {}
     for signed, waits, restarts in steps:
         now = Instant(now + round(waits * SECOND))
         hear(standing, signed, now)
-        standing = ValidityState.reloaded(standing.exported()) if restarts else standing
+        standing = Monitor.reloaded(standing.exported()) if restarts else standing
         said = signed.statement
         if isinstance(said, RevocationList):
             highest[said.by] = max(highest.get(said.by, 0), said.sequence)
@@ -116,7 +156,7 @@ def test_numbers_never_go_back(steps):
 
 @given(deliveries())
 def test_what_is_reported_as_revoked_is_what_is_refused_from_then_on(steps):
-    standing, now, heard_at = ValidityState(), moment(0), {}
+    standing, now, heard_at = Monitor(), moment(0), {}
     for signed, waits, _ in steps:
         now = Instant(now + round(waits * SECOND))
         before = standing.revoked_by(signed.statement.by)
@@ -152,12 +192,12 @@ def test_withheld_statements_never_extend_a_right_beyond_what_was_said_before(se
         crl(number + 1, TIMED, since=start, lasting=4),
         crl(number + 2, TIMED, since=start + 4, lasting=4),
     ]
-    standing, told = ValidityState(), False
+    standing, told = Monitor(), False
     for index, second in steps:
         signed = [*before, *after][index % (len(before) + len(after))]
         hear(standing, signed, moment(second))
         told = told or signed in after
-        if standing.problem_with(TIMED, moment(second)) is None:
+        if standing.check(TIMED, moment(second)) is None:
             assert not told
             assert moment(second) <= max(ends)
 
@@ -168,14 +208,14 @@ def test_withheld_statements_never_extend_a_right_beyond_what_was_said_before(se
 )
 def test_a_period_that_was_seen_to_be_over_never_counts_again(series, steps):
     """The clock may step back, and old statements may be shown again: what is over stays over."""
-    standing, known, over = ValidityState(), set(), set()
+    standing, known, over = Monitor(), set(), set()
     for index, second in steps:
         at, signed = moment(second), series[index % len(series)]
         over |= {one for one in known if _ends(one) < at}
         hear(standing, signed, at)
         known.add(signed)
         over |= {one for one in known if _ends(one) < at}
-        if standing.problem_with(TIMED, at) is None:
+        if standing.check(TIMED, at) is None:
             assert any(one.statement.period.contains(at) for one in known - over if one.statement.period)
 
 
@@ -202,18 +242,18 @@ def dishonest_series(draw):
 @given(dishonest_series(), st.lists(st.integers(0, 2), min_size=10, max_size=10))
 def test_an_issuer_that_breaks_the_rules_only_takes_away(series, waits):
     """Conflicts and overlaps: what is accepted is accepted by every reading of what was shown."""
-    standing, now, shown = ValidityState(), moment(0), []
+    standing, now, shown = Monitor(), moment(0), []
     for signed, waited in zip(series, waits, strict=False):
         now = Instant(now + waited * SECOND)
         hear(standing, signed, now)
         shown.append(signed.statement)
         newest = max(said.sequence for said in shown)
         for one in CERTIFICATES:
-            if standing.problem_with(one, now) is None and one.certificate.validity.tests:
+            if standing.check(one, now) is None and one.certificate.validity.tests:
                 if one.certificate.validity.tests[0].by != TESTER.principal:
                     continue
                 assert all(one.id not in said.revoked for said in shown if said.sequence == newest)
-        if standing.problem_with(TIMED, now) is None:
+        if standing.check(TIMED, now) is None:
             assert any(said.period is not None and said.period.contains(now) for said in shown)
 
 
@@ -225,10 +265,10 @@ def test_statements_that_are_there_in_time_may_come_in_any_order(order, second):
         crl(3, CERTIFICATES[0], since=6, lasting=6),
         crl(4, CERTIFICATES[0], CERTIFICATES[1]),
     ]
-    standing = ValidityState()
+    standing = Monitor()
     for index in order:
         hear(standing, said[index], moment(0))
-    assert standing.problem_with(TIMED, moment(second)) is None
+    assert standing.check(TIMED, moment(second)) is None
     assert standing.revoked_by(TESTER.principal) == {CERTIFICATES[0].id, CERTIFICATES[1].id}
     assert standing.fresh_until(TESTER.principal, moment(second)) == moment(12) - 1
 
@@ -237,13 +277,13 @@ def test_statements_that_are_there_in_time_may_come_in_any_order(order, second):
 def test_a_revalidation_is_believed_only_where_the_newest_agrees(steps):
     """Also an issuer of revalidations that breaks the rules cannot vouch by two tongues."""
     one = certificate(TestKind.REVALIDATION)
-    standing, now, shown = ValidityState(), moment(0), []
+    standing, now, shown = Monitor(), moment(0), []
     for number, vouches, since in steps:
         signed = revalidation(number, *([one] if vouches else []), since=since, lasting=3)
         hear(standing, signed, now)
         shown.append(signed.statement)
         newest = max(said.sequence for said in shown)
-        if standing.problem_with(one, now) is None:
+        if standing.check(one, now) is None:
             assert all(one.id in said.valid for said in shown if said.sequence == newest)
             assert any(one.id in said.valid and said.period.contains(now) for said in shown)
         now = Instant(now + SECOND)
@@ -251,16 +291,14 @@ def test_a_revalidation_is_believed_only_where_the_newest_agrees(steps):
 
 @given(honest_series(CERTIFICATES, TESTER), st.integers(0, 30))
 def test_a_newcomer_who_is_told_what_is_held_knows_what_follows(series, second):
-    old, new = ValidityState(), ValidityState()
+    old, new = Monitor(), Monitor()
     for signed in series:
         hear(old, signed, moment(0))
     told = old.statements(TESTER.principal, moment(second))
     for signed in reversed(told):
         hear(new, signed, moment(second))
     for one in CERTIFICATES:
-        assert (old.problem_with(one, moment(second)) is None) is (
-            new.problem_with(one, moment(second)) is None
-        )
+        assert (old.check(one, moment(second)) is None) is (new.check(one, moment(second)) is None)
 
 
 @given(
@@ -269,7 +307,7 @@ def test_a_newcomer_who_is_told_what_is_held_knows_what_follows(series, second):
 )
 def test_facts_are_those_of_the_newest_list_that_has_begun_where_the_newest_of_all_agrees(lists, deliveries):
     """Lists of an issuer begin one after the other, and a new one may begin before the old one ends."""
-    standing, now, heard, start = ValidityState(), moment(0), [], 0
+    standing, now, heard, start = Monitor(), moment(0), [], 0
     for number, ((later, lasting, value), (arrives, waits)) in enumerate(
         zip(lists, deliveries, strict=False), start=1
     ):

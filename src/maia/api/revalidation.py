@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
-from maia.credentials.validity.one_time import OneTimeQuestion
 from maia.errors import MaiaError, Unavailable
 from maia.sessions.challenges import Challenged
+from maia.validity import OneTimeQuestion
 
 if TYPE_CHECKING:
-    from maia.validity.http import ConnectionPool
+    from maia.api.tester_calls import ConnectionPool
 
 
 Revalidate: TypeAlias = Callable[[OneTimeQuestion, SignedCertificate], Awaitable[SignedStatement]]
@@ -48,7 +48,7 @@ def asking_testers(key: SigningKey) -> Revalidate:
     """Return what asks the testers that a client's certificates name, as the holder of `key`."""
 
     async def asked(question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
-        from maia.validity.fetch import answer_one_time
+        from maia.api.testers import answer_one_time
 
         return await answer_one_time(question, certificate, key)
 
@@ -66,8 +66,8 @@ class AskingTesters:
         self._lines: ConnectionPool | None = None
 
     async def __call__(self, question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
-        from maia.validity.fetch import answer_one_time
-        from maia.validity.http import ConnectionPool
+        from maia.api.tester_calls import ConnectionPool
+        from maia.api.testers import answer_one_time
 
         if self._lines is None:
             self._lines = ConnectionPool()

@@ -10,7 +10,7 @@ what it may do). A location is a hint. Statements
 prove themselves, and only the tester itself is listened to, by its key; what
 a location answers can therefore shorten a right, never extend one.
 
-A client that connects shows what was fetched by itself (`api/validity.py`),
+A client that connects shows what was fetched by itself (`client/api/wallet_watch.py`),
 and a job goes on asking while it runs (`governed/right_watch.py`).
 """
 
@@ -18,21 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.back_off import doubled
-from maia.credentials import (
-    Principal,
-    SignedCertificate,
-    SignedStatement,
-    SigningKey,
-    TestKind,
-    ValidityState,
-)
-from maia.credentials.validity.one_time import OneTimeQuestion
-from maia.credentials.validity.statements import (
+from maia.credentials import Principal, SignedCertificate, SignedStatement, SigningKey, TestKind
+from maia.credentials.statements import (
     CertificateNotRevalidated,
     CertificateStale,
     OneTimeAnswer,
@@ -44,9 +36,10 @@ from maia.events import Instant
 from maia.net.observer import Records
 from maia.net.process import beside
 from maia.types import SignedDefinition, definition_from_bytes, validity_type_name
+from maia.validity import Monitor, OneTimeQuestion, one_time_tests
 
 if TYPE_CHECKING:
-    from maia.validity.http import ConnectionPool
+    from maia.api.tester_calls import ConnectionPool
 
 
 # HTTP is imported when a tester is asked: most wallets name none.
@@ -113,12 +106,12 @@ def lacking(
     ]
     if not demanding:
         return ()
-    heard = _heard(statements, now)
+    monitor = Monitor.of(statements, now)
     return tuple(
         one
         for one in demanding
         if one.certificate.validity.contains(now)
-        and isinstance(heard.problem_with(one, now, once=_assumed(one)), _MENDED_BY_NEWS)
+        and isinstance(monitor.check(one, now, once=one_time_tests(one)), _MENDED_BY_NEWS)
     )
 
 
@@ -126,17 +119,9 @@ def fresh_until(
     certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
 ) -> Instant | None:
     """Return the last moment at which these statements vouch for what they vouch for now."""
-    heard = _heard(statements, now)
-    good = [one for one in certificates if heard.problem_with(one, now, once=_assumed(one)) is None]
-    return heard.stale_after(good, now)
-
-
-def _heard(statements: Iterable[SignedStatement], now: Instant) -> ValidityState:
-    heard = ValidityState()
-    for signed in statements:
-        with suppress(MaiaError):  # forged, or too old to help
-            heard.hear(signed, now)
-    return heard
+    monitor = Monitor.of(statements, now)
+    good = [one for one in certificates if monitor.check(one, now, once=one_time_tests(one)) is None]
+    return monitor.steady_until(good, now)
 
 
 async def with_fetched(
@@ -210,7 +195,7 @@ def _places(
 
 
 def _is_among(text: str, allowed: frozenset[str]) -> bool:
-    from maia.validity.http import BadLocation, location_from_text
+    from maia.api.tester_calls import BadLocation, location_from_text
 
     try:
         return location_from_text(text).address in allowed
@@ -234,7 +219,7 @@ async def _first_answer(by: Principal, locations: list[str], now: Instant, *, en
 async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> _Answer:
     from maia.api.client import StrangeAnswer
     from maia.api.responses import StatementPage
-    from maia.validity.http import STATEMENTS_PATH, TesterCalls, location_from_text
+    from maia.api.tester_calls import STATEMENTS_PATH, TesterCalls, location_from_text
 
     calls = TesterCalls(by, location_from_text(text), call_s=within_s)
     page = await calls.public(STATEMENTS_PATH, answer=StatementPage)
@@ -254,11 +239,6 @@ def _counts(signed: SignedStatement, by: Principal, now: Instant) -> bool:
         return False  # another tester's statement is valid too, but was not asked for here
     check_statement(signed)
     return said.period is None or said.period.not_after is None or said.period.not_after >= now
-
-
-def _assumed(signed: SignedCertificate) -> frozenset[tuple[bytes, Principal]]:
-    """Return what stands for the answers to one-time questions: they have not been asked yet."""
-    return frozenset((signed.id, test.by) for test in signed.certificate.validity.tests)
 
 
 # ------------------------------------------------------------ an answer for one request
@@ -305,7 +285,7 @@ async def _answer_at(
     from maia.api import requests as bodies
     from maia.api.client import StrangeAnswer
     from maia.api.responses import StatementAnswer
-    from maia.validity.http import TesterCalls, location_from_text
+    from maia.api.tester_calls import TesterCalls, location_from_text
 
     calls = TesterCalls(question.by, location_from_text(text), lines=lines)
     body = bodies.OneTimeQuestion(question.certificate, question.request, question.nonce)

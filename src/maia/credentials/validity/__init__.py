@@ -1,1 +1,0 @@
-"""Validity: periods, online tests, revocation lists and revalidations, and what a verifier knows of them."""
