@@ -11,21 +11,25 @@ from msgspec.structs import replace
 
 from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
-from maia.credentials import SigningKey
+from maia.credentials import SigningKey, principal_from_bytes
 from maia.demo.numberplate import NUMBERPLATE
+from maia.events import Frame
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.key_group import GroupId
+from maia.sealing.keys.blinding import envelope
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
+from maia.types.definition import ENVELOPE_UID
 from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
+from support.blinded_net import BlindedNet
 from support.broker import Client, Running, connect_right, random_from, sighting
 from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
+from support.sealing import seal_one
 
 CAMERA = "camera at Victoria"
 ANOTHER_WRITER = "a broker that may publish, too"
@@ -69,8 +73,7 @@ class City:
         )
         sealer = Sealer(signer, random=random_from(sequence.to_bytes(8)), process_id=lambda: 1)
         about = Publication(net.story.principal(CAMERA), self.camera.stream, sequence, int(net.now), 1)
-        columns = frame_to_columns(sightings(("FORGED", "Victoria")))
-        return sealer.seal(columns, about, keys=keys, level=SealingLevel.ATTRIBUTE)
+        return seal_one(sealer, about, sightings(("FORGED", "Victoria")), keys, SealingLevel.ATTRIBUTE)
 
     def middle_says(self, frame: Sealed) -> None:
         """Let the office's broker hear a frame from the one that leads to the rendezvous."""
@@ -151,6 +154,33 @@ def test_numbers_of_one_entitled_signer_make_no_frame_of_another_late(city: City
     city.middle_says(city.forged(city.net._identity(ANOTHER_WRITER)[0], 1_000))
     city.camera_is_heard("one", "two")
     assert [event[NUMBERPLATE] for event in logged_events(archive)] == ["FORGED", "one", "two"]
+
+
+def test_envelopes_of_one_entitled_broker_use_up_no_number_of_another_s() -> None:
+    """A85: of a blinded type, whose frames number the envelopes of a broker; it may publish under its own."""
+    net = BlindedNet()
+    net.entitle(ANOTHER_WRITER, WRITE)
+    net.bring(net.met, 1)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("one"))
+    (sent,) = net.sealed_frames(to=net.met)
+    state = state_of(net.met)
+    keys = state.seals.keys(sent.type_id, sent.epoch)
+    assert keys is not None
+    sealer = Sealer(net._identity(ANOTHER_WRITER)[0], random=random_from(b"seals"), process_id=lambda: 1)
+    cover = Frame(1, {ENVELOPE_UID: envelope(None, rows=1, fill=0)})
+    link = next(one.id for one in state.links.values() if one.peer == net.middle.key.principal)
+    for number in THE_NEXT_ONES:
+        about = Publication(
+            principal_from_bytes(sent.publisher), sent.stream, sent.sequence + 1 + number, int(net.now), 1
+        )
+        forged = seal_one(sealer, about, cover, keys, SealingLevel.EVENT)
+        net._input(net.met, Received(link, encode(forged)))
+    net.settle()
+    assert not net.met.counts.get("maia_frames_refused_total")
+    for plate in ("two", "three"):
+        camera.publish(1, sighting(plate))
+    assert [event[NUMBERPLATE] for event in office.take_events()] == ["one", "two", "three"]
 
 
 def test_a_broker_s_own_frame_that_comes_back_to_it_is_a_repetition(city: City) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.impairment import log_full, warn_of_impairments
+from maia.broker.access.impairment import Impairments
 from maia.broker.durable.catch_up import CatchUp
 from maia.broker.durable.delivery import DurableSubscriptions
 from maia.broker.durable.log_requests import LogRequests
@@ -175,6 +175,17 @@ class Broker:
         state = self._state = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         state.router, state.streams = new_router(state), Streams(state)
         open_log(state)
+        state.impairments = Impairments(
+            key.principal,
+            lambda: state.settings,
+            state.links,
+            state.routes,
+            types=state.types,
+            keys=state.keys,
+            seals=state.seals,
+            statements=state.statements,
+            log=state.recording,
+        )
         state.syncs = RouteSyncs(
             key.principal.key,
             state.router,
@@ -255,7 +266,7 @@ class Broker:
                 if state.durable is not None and state.catch_up is not None:
                     state.durable.receive_recorded(upto, turn)
                     state.catch_up.go_on(turn)
-                log_full(state, problem)
+                state.impairments.note_log(problem)
             case LogRead():
                 if state.durable is not None:
                     state.durable.receive_log_read(happened, turn)
@@ -361,7 +372,7 @@ class Broker:
         if state.statements.new:
             subscribe_to_issuers(state, turn)
         if state.impairments.changed:
-            warn_of_impairments(state, turn)
+            state.impairments.warn_of_changes(turn)
         if state.syncs.next or state.syncs.not_received:
             state.syncs.go_on(turn)
         if state.catch_up is not None and state.catch_up.is_changed:

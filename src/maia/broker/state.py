@@ -49,6 +49,7 @@ from maia.wire.effects import LinkId
 from maia.wire.names import network_to_bytes
 
 if TYPE_CHECKING:
+    from maia.broker.access.impairment import Impairments
     from maia.broker.durable.catch_up import CatchUp
     from maia.broker.durable.delivery import DurableSubscriptions
     from maia.broker.durable.log_requests import LogRequests
@@ -58,38 +59,14 @@ if TYPE_CHECKING:
     from maia.broker.subscriptions.route_sync import RouteSyncs
 
 __all__ = [
-    "ROUTE",
     "BrokerState",
-    "Impairments",
     "just_after",
     "new_state",
     "seconds_after",
     "shown_to_every_peer",
 ]
 
-ROUTE: Final = b""
-"""In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
-
-
-@dataclass(slots=True)
-class Impairments:
-    """What was said of types that cannot be served here; see `access/impairment.py`."""
-
-    changed: set[bytes] = field(default_factory=set)
-    """Types of which it may be another answer now."""
-    last: dict[bytes, object] = field(default_factory=dict)
-    """What the answer about each type was."""
-    noted: dict[bytes, str] = field(default_factory=dict)
-    """What the log has said of each type."""
-    awaited: dict[bytes, Instant] = field(default_factory=dict)
-    """Up to when keys that are on their way are waited for without a warning."""
-    silent_seeds: dict[str, str] = field(default_factory=dict)
-    """Where no broker has become a neighbour since there was one last, and why, if it answered."""
-    in_vain: Counter[str] = field(default_factory=Counter)
-    """How often each of these was dialled since."""
-    log_full: str = ""
-    """Why nothing can be recorded at this moment."""
 
 
 @dataclass(slots=True)
@@ -157,7 +134,8 @@ class BrokerState:
     """The short form of this broker's own identity statement, if it has one."""
     attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
     """The identity statements of publishers that came with their frames."""
-    impairments: Impairments = field(default_factory=Impairments)
+    impairments: Impairments = field(init=False, repr=False)
+    """What cannot be served at this moment; set behind the log."""
     summary_room: GroupRoom = field(default_factory=GroupRoom)
     """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)

@@ -27,9 +27,9 @@ from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid
-from maia.sealing import EpochKeys, closed_frame, open_frame, verify_frame
-from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.sealing import LEVEL_NUMBERS, EpochKeys, open_run, read_run, verify
 from maia.wire.codec import decode_recorded
+from maia.wire.columns import FrameReader
 from maia.wire.effects import Logged
 from maia.wire.messages import Carried, Sealed, Unblinded
 
@@ -87,10 +87,10 @@ class RecordedFrames:
         """Return a frame that another broker has kept, if it is sealed as its type asks for, and proved."""
         sealing = self.types.sealing(frame.type_id)
         if isinstance(frame, Sealed):
-            closed = closed_frame(frame)  # one that contradicts itself ends the link
+            run = read_run([frame])  # one that contradicts itself ends the link
             if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
                 raise SealedTooWeakly("a frame is sealed less than its type asks for")
-            verify_frame(closed, None, self.seals.checks)  # before it is remembered or passed on (A90)
+            verify(run, self.seals.checks)  # before it is remembered or passed on (A90)
             return frame
         if sealing is not None:
             raise PlainOfSealed("the owner of this type wants it sealed")
@@ -120,11 +120,11 @@ class RecordedFrames:
         type_id, travelled = frame.type_id, frame
         if isinstance(frame, Unblinded):
             travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
-        opened = open_frame(travelled, keys)
-        if not opened.parts:
+        opened = open_run(verify(read_run([travelled]), self.seals.checks), keys)
+        if opened.is_closed:
             return None
-        part, missing = opened_part(opened, self.types.kinds(type_id))
-        signer = verify_frame(opened, keys, self.seals.checks).signer
+        kinds, signer = self.types.kinds(type_id), opened.signer
+        part, missing = opened_part(opened, kinds, FrameReader(None, kinds))
         if not self.writers.knows(type_id, signer):
             self.learn(type_id, signer)
         uids = spoken_of(self.seals, type_id, missing.union(part.frame.columns))

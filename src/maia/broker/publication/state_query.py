@@ -151,9 +151,8 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, tur
         refuse_unasked(state, link, turn, said="StateFrame")
         return
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
-    is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     # Of topics there are several last events on one stream; only their publisher's broker knows which.
-    is_retained = not is_cut and not state.types.holds_topics(frame.type_id)
+    is_retained = not frame.kept and not state.types.holds_topics(frame.type_id)
     if is_retained:
         state.retained.remember(said)
     newer = state.retained.line(frame) if is_retained else []

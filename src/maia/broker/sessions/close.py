@@ -8,7 +8,6 @@ neighbours forget all that it told when theirs ends.
 
 from __future__ import annotations
 
-from maia.broker.access.impairment import seed_refused
 from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
@@ -67,4 +66,4 @@ def forget_link(state: BrokerState, link: Link, turn: Turn, why: str = "") -> No
         state.router.neighbour_gone(link, turn)
     elif link.dialled is not None:
         state.router.dial_failed(link.dialled, turn)
-        seed_refused(state, link.dialled, why)
+        state.impairments.seed_refused(link.dialled, why)

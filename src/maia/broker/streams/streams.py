@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from maia.broker.access.impairment import dial_or_lack, key_lack
 from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold
@@ -262,7 +261,7 @@ class Streams:
         return state.seals.sealer.sign([sealer.answering(transit, keys)])[0]
 
     def _awaiting_keys(self, type_id: bytes, sealing: Sealing) -> Stage:
-        state, lack = self._state, partial(key_lack, self._state)
+        state, lack = self._state, self._state.impairments.key_lack
         return awaiting_keys(type_id, sealing, state.seals, state.cover, lack=lack, changed=self._changed)
 
     def _seal_keys(self, type_id: bytes, sealing: Sealing) -> SealKeys:
@@ -307,7 +306,7 @@ class Streams:
         waiting, stream = state.seals.projecting, (run.link.id, ref)
         if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
             return None
-        lack = dial_or_lack(state, type_id, turn)
+        lack = state.impairments.dial_or_lack(type_id, turn)
         size = 256 + sum(len(column.data) for column in run.columns[0])
         held = run.link.id, ref, run, then
         if lack is None and waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):

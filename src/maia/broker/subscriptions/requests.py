@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import tell_limit
 from maia.broker.access.challenges import challenge_request
-from maia.broker.access.impairment import await_keys, dial_or_lack, key_lack, warn
 from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import (
@@ -120,7 +119,7 @@ def _subscribe(
     if state.types.sealing(event_type.type_id) is not None:
         if before is None:
             note_missing_keys(state, right, turn)
-        dial_or_lack(state, event_type.type_id, turn)
+        state.impairments.dial_or_lack(event_type.type_id, turn)
     _answer(state, link, entry, before, since, turn)
     if cursor is not None and state.durable is not None:
         _take_over(state, cursor, (link.id, entry.ref), turn)
@@ -181,7 +180,7 @@ def _advertise(
     right = _decided(state, link, request, pool, answers, turn.now)
     written = _version_written(right, handed_over, before)
     _meet(state, event_type, handed_over, turn)
-    lack = dial_or_lack(state, event_type.type_id, turn)
+    lack = state.impairments.dial_or_lack(event_type.type_id, turn)
     if before is None and lack is not None:
         # Said and not raised: what was met is remembered, whatever becomes of the request.
         turn.send(link.id, Failed(message.id, lack.code, lack.message))
@@ -384,17 +383,17 @@ def _answer(
     def answer(turn: Turn) -> None:
         turn.send(link.id, accepted)
         tell_limit(link.id, entry.ref, right, None if before is None else before.right, turn)
-        warn(state, link, entry, turn)
+        state.impairments.warn(link, entry, turn)
 
     kind = right.event_type.type_id
     if before is not None:
         answer(turn)
         return
     if state.types.sealing(kind) is not None:
-        if key_lack(state, kind, turn.now) is not None:
+        if state.impairments.key_lack(kind, turn.now) is not None:
             answer(turn)
             return
-        await_keys(state, kind, turn.now)  # from now on, whenever the client is answered
+        state.impairments.await_keys(kind, turn.now)  # from now on, whenever the client is answered
     state.syncs.answer_when_known(entry, since=since, answer=answer, turn=turn)
 
 
