@@ -37,8 +37,7 @@ from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant, seconds_after
 from maia.predicates import ALWAYS, Predicate, verdict
 from maia.routing.duplicates import ALL_ROWS
-from maia.sealing import closed_frame, verify_frame
-from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.sealing import LEVEL_NUMBERS, read_run, verify
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, decode_recorded, encode, encode_known
 from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
@@ -661,10 +660,10 @@ def _checked(
 def _check(state: BrokerState, frame: Carried | Sealed) -> None:
     sealing = state.types.sealing(frame.type_id)
     if isinstance(frame, Sealed):
-        closed = closed_frame(frame)  # one that contradicts itself ends the link
+        run = read_run([frame])  # one that contradicts itself ends the link
         if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
             raise SealedTooWeakly("a frame is sealed less than its type asks for")
-        verify_frame(closed, None, state.seals.checks)
+        verify(run, state.seals.checks)
         return
     if sealing is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")

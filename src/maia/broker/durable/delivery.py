@@ -55,8 +55,9 @@ from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
-from maia.sealing import EpochKeys, open_frame, verify_frame
+from maia.sealing import EpochKeys, open_run, read_run, verify
 from maia.wire.codec import decode_recorded, encode_known, sendable_text
+from maia.wire.columns import FrameReader
 from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import (
     Carried,
@@ -404,11 +405,12 @@ def _read(state: BrokerState, frame: Sealed, keys: EpochKeys, logged: Logged) ->
     type_id, travelled = frame.type_id, frame
     if isinstance(frame, Unblinded):
         travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
-    opened = open_frame(travelled, keys)
-    if not opened.parts:
+    opened = open_run(verify(read_run([travelled]), state.seals.checks), keys)
+    if opened.is_closed:
         return None
-    part, missing = opened_part(opened, state.types.kinds(type_id))
-    signer = verify_frame(opened, keys, state.seals.checks).signer
+    kinds = state.types.kinds(type_id)
+    part, missing = opened_part(opened, kinds, FrameReader(None, kinds))
+    signer = opened.signer
     if not state.writers.knows(type_id, signer):
         learn_what_is_at_hand(state, type_id, signer)
     uids = spoken_of(state.seals, type_id, missing.union(part.frame.columns))

@@ -19,7 +19,6 @@ from maia.bounded_map import BoundedMap
 from maia.errors import BadInput
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
-from maia.sealing import closed_frame
 from maia.wire.effects import LinkId
 from maia.wire.messages import FetchLog, LogPlace, Recorded, RecordedRun, Sealed, Unblinded
 
@@ -139,12 +138,9 @@ def identity_of(frame: Recorded) -> tuple[StreamKey, int, RowSet]:
     """Return by what a recorded frame is known: its stream, number and rows."""
     if isinstance(frame, Unblinded):
         return (frame.inner_publisher, frame.inner_stream, b""), frame.inner_sequence, ALL_ROWS
-    if not isinstance(frame, Sealed):
-        rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-        return (frame.publisher, frame.stream, b""), frame.sequence, rows
-    is_whole = not frame.kept and not frame.blocks
-    rows = ALL_ROWS if is_whole else row_set(closed_frame(frame).row_numbers) or ALL_ROWS
-    return (frame.publisher, frame.stream, frame.signer), frame.sequence, rows
+    rows = row_set(frame.kept) if frame.kept else ALL_ROWS
+    signer = frame.signer if isinstance(frame, Sealed) else b""
+    return (frame.publisher, frame.stream, signer), frame.sequence, rows
 
 
 # ------------------------------------------------------------ requests under way

@@ -37,7 +37,6 @@ from maia.credentials import Principal
 from maia.errors import BadInput, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
-from maia.sealing import closed_frame
 from maia.types import is_validity_stream
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
@@ -305,14 +304,13 @@ def _recognise(
 ) -> None:
     try:
         frame = decode_recorded(logged.data)
-        numbers = list(closed_frame(frame).row_numbers) if isinstance(frame, Sealed) else frame.kept
     except ProtocolViolation:
         return  # of another version: no publisher sends the same today
     known = progress.get(frame.type_id)
     if known is None:
         known = progress[frame.type_id] = Progress(logged.recorded_at, is_cut=True)
     known.note(frame)
-    rows = row_set(numbers) if numbers else ALL_ROWS
+    rows = row_set(frame.kept) if frame.kept else ALL_ROWS
     # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
     unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""
     seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)

@@ -30,8 +30,7 @@ from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
-from maia.sealing import closed_frame, verify_frame
-from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.sealing import LEVEL_NUMBERS, read_run, verify
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import LinkId, Logged
@@ -153,9 +152,8 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, tur
         refuse_unasked(state, link, turn, said="StateFrame")
         return
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
-    is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     # Of topics there are several last events on one stream; only their publisher's broker knows which.
-    is_retained = not is_cut and not state.types.holds_topics(frame.type_id)
+    is_retained = not frame.kept and not state.types.holds_topics(frame.type_id)
     if is_retained:
         state.retained.remember(said)
     newer = state.retained.line(frame) if is_retained else []
@@ -340,10 +338,10 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
         raise NotTheState("a question about the state was answered with something else")
     sealing = state.types.sealing(frame.type_id)
     if isinstance(frame, Sealed):
-        closed = closed_frame(frame)  # one that contradicts itself ends the link
+        run = read_run([frame])  # one that contradicts itself ends the link
         if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
             raise SealedTooWeakly("a frame is sealed less than its type asks for")
-        verify_frame(closed, None, state.seals.checks)  # before it is remembered or passed on (A90)
+        verify(run, state.seals.checks)  # before it is remembered or passed on (A90)
         return frame
     if sealing is not None:
         raise PlainOfSealed("the owner of this type wants it sealed")
