@@ -20,7 +20,7 @@ import pytest
 from maia.api import tester_calls as testers_calls
 from maia.api import testers
 from maia.api.client import DomainClient, DomainUnavailable
-from maia.api.testers import answer_one_time, ask_testers, lacking, with_fetched
+from maia.api.testers import answer_one_time, ask_testers, with_fetched
 from maia.clock import system_now
 from maia.credentials import (
     OnlineTest,
@@ -308,7 +308,7 @@ def test_a_certificate_that_is_over_is_not_asked_about():
             OnlineTest(TestKind.TIMED_CRL, TESTER.principal, (met.location,))
         )
         over = issue(replace(certificate().certificate, validity=validity), ISSUER)
-        assert lacking([over], (), now=NOW) == ()
+        assert asyncio.run(with_fetched([over], now=NOW)) == ()
         assert asyncio.run(fetch_statements([over], now=NOW)) == ()
         assert met.requests == []
 

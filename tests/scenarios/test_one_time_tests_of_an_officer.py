@@ -207,7 +207,7 @@ async def test_a_station_that_is_away_for_a_while_ends_nothing_for_good(tmp_path
     async with town(tmp_path, states=False) as here:
         wallet = await here.wallet(SMITH)
         is_away = asyncio.Event()
-        asking = maia.api.revalidation.asking_testers(SMITH)
+        asking = maia.api.revalidation.AskingTesters(SMITH)
 
         async def ask(question, certificate):  # type: ignore[no-untyped-def]
             if is_away.is_set():

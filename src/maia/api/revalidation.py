@@ -44,17 +44,6 @@ class RevalidationFailed(Unavailable):
     code = "UNAVAILABLE-REVALIDATION"
 
 
-def asking_testers(key: SigningKey) -> Revalidate:
-    """Return what asks the testers that a client's certificates name, as the holder of `key`."""
-
-    async def asked(question: OneTimeQuestion, certificate: SignedCertificate) -> SignedStatement:
-        from maia.api.testers import answer_one_time
-
-        return await answer_one_time(question, certificate, key)
-
-    return asked
-
-
 class AskingTesters:
     """Asks the testers that certificates name, and keeps the connections to them open for a while."""
 

@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from maia.back_off import doubled
 from maia.credentials import Principal, SignedCertificate, SignedStatement, SigningKey, TestKind
 from maia.credentials.statements import (
-    CertificateNotRevalidated,
-    CertificateStale,
     OneTimeAnswer,
     check_statement,
     statement_from_bytes,
@@ -36,7 +34,7 @@ from maia.events import Instant
 from maia.net.observer import Records
 from maia.net.process import beside
 from maia.types import SignedDefinition, definition_from_bytes, validity_type_name
-from maia.validity import Monitor, OneTimeQuestion, one_time_tests
+from maia.validity import Monitor, OneTimeQuestion, lacking, one_time_tests
 
 if TYPE_CHECKING:
     from maia.api.tester_calls import ConnectionPool
@@ -61,7 +59,6 @@ FETCH_S: Final = 30.0
 BEGIN_S: Final = 5.0
 """How long a client that starts waits for testers."""
 
-_MENDED_BY_NEWS: Final = (CertificateStale, CertificateNotRevalidated)
 _FETCHED: Final = (TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION)
 
 
@@ -97,24 +94,6 @@ class Fetched:
 # ------------------------------------------------------------ statements for every verifier
 
 
-def lacking(
-    certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
-) -> tuple[SignedCertificate, ...]:
-    """Return the certificates that must be vouched for, and for which no statement at hand does so now."""
-    demanding = [
-        one for one in certificates if any(test.kind in _FETCHED for test in one.certificate.validity.tests)
-    ]
-    if not demanding:
-        return ()
-    monitor = Monitor.of(statements, now)
-    return tuple(
-        one
-        for one in demanding
-        if one.certificate.validity.contains(now)
-        and isinstance(monitor.check(one, now, once=one_time_tests(one)), _MENDED_BY_NEWS)
-    )
-
-
 def fresh_until(
     certificates: Iterable[SignedCertificate], statements: Iterable[SignedStatement], *, now: Instant
 ) -> Instant | None:
@@ -140,7 +119,7 @@ async def with_fetched(
     wanting = [one for one in certificates if _places([one], now)]
     if not wanting:
         return held
-    found = await ask_testers(lacking(wanting, held, now=now), now=now, within_s=within_s)
+    found = await ask_testers(lacking(Monitor.of(held, now), wanting, now), now=now, within_s=within_s)
     known = {one.id for one in held}
     return (*held, *(one for one in found.statements if one.id not in known))
 

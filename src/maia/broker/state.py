@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.progress import CatchUps
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures
@@ -50,43 +49,24 @@ from maia.wire.effects import LinkId
 from maia.wire.names import network_to_bytes
 
 if TYPE_CHECKING:
+    from maia.broker.access.impairment import Impairments
+    from maia.broker.durable.catch_up import CatchUp
+    from maia.broker.durable.delivery import DurableSubscriptions
+    from maia.broker.durable.log_requests import LogRequests
+    from maia.broker.durable.recorded_frames import RecordedFrames
     from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
     from maia.broker.subscriptions.route_sync import RouteSyncs
 
 __all__ = [
-    "ROUTE",
     "BrokerState",
-    "Impairments",
     "just_after",
     "new_state",
     "seconds_after",
     "shown_to_every_peer",
 ]
 
-ROUTE: Final = b""
-"""In place of a type id: the way to other brokers, which all types need."""
 _LONG_AGO: Final = Instant(INSTANT_MIN)
-
-
-@dataclass(slots=True)
-class Impairments:
-    """What was said of types that cannot be served here; see `access/impairment.py`."""
-
-    changed: set[bytes] = field(default_factory=set)
-    """Types of which it may be another answer now."""
-    last: dict[bytes, object] = field(default_factory=dict)
-    """What the answer about each type was."""
-    noted: dict[bytes, str] = field(default_factory=dict)
-    """What the log has said of each type."""
-    awaited: dict[bytes, Instant] = field(default_factory=dict)
-    """Up to when keys that are on their way are waited for without a warning."""
-    silent_seeds: dict[str, str] = field(default_factory=dict)
-    """Where no broker has become a neighbour since there was one last, and why, if it answered."""
-    in_vain: Counter[str] = field(default_factory=Counter)
-    """How often each of these was dialled since."""
-    log_full: str = ""
-    """Why nothing can be recorded at this moment."""
 
 
 @dataclass(slots=True)
@@ -134,8 +114,14 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
-    catch_up: CatchUps = field(default_factory=CatchUps)
+    durable: DurableSubscriptions | None = field(default=None, repr=False)
+    """The durable subscriptions, which are served from it."""
+    catch_up: CatchUp | None = field(default=None, repr=False)
+    """How it is compared with the logs of other brokers."""
+    log_requests: LogRequests = field(init=False, repr=False)
     """What brokers ask each other for that one of them has missed."""
+    recorded_frames: RecordedFrames = field(init=False, repr=False)
+    """The reader of frames that were recorded, or kept as the present state."""
     disclosures: Disclosures | None = None
     """What was written to the ledger of deliveries, if this broker keeps one."""
     retained: RetainedFrames = field(default_factory=RetainedFrames)
@@ -148,7 +134,8 @@ class BrokerState:
     """The short form of this broker's own identity statement, if it has one."""
     attached: AttachedStatements = field(default_factory=lambda: AttachedStatements(None))
     """The identity statements of publishers that came with their frames."""
-    impairments: Impairments = field(default_factory=Impairments)
+    impairments: Impairments = field(init=False, repr=False)
+    """What cannot be served at this moment; set behind the log."""
     summary_room: GroupRoom = field(default_factory=GroupRoom)
     """How much summaries may remember together."""
     timers: TimerWheel = field(default_factory=TimerWheel)

@@ -13,9 +13,10 @@ import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from maia.errors import MaiaError, Unavailable
 from maia.net.addresses import bind
@@ -28,6 +29,9 @@ STOP_WITH_INPUT: Final = "MAIA_STOP_WITH_INPUT"
 _READ_MAX: Final = 4096
 
 _numbers: Final = [os.getpid()]
+
+
+_Result = TypeVar("_Result")
 
 
 def process_id() -> int:
@@ -86,6 +90,13 @@ async def beside(*work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+def waited_for(asked: Coroutine[Any, Any, _Result]) -> _Result:
+    # Any: what a coroutine takes and yields between is asyncio's business.
+    """Wait for an answer, also where the caller's thread has an event loop that runs, as notebooks do."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, asked).result()
 
 
 async def stop_process(process: asyncio.subprocess.Process, *, within_s: float) -> None:

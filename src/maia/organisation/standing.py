@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials import Principal, SignedCertificate
 from maia.credentials.statements import CertificateRevoked
 from maia.events import Instant
+from maia.net.process import waited_for
 from maia.validity import Monitor
 
 _ASK_S: Final = 3.0
@@ -36,9 +35,7 @@ def ask_standing(
 
     pool = list(certificates)
     also = {by: f"https://{one}/v1/statements" for by, one in (servers or {}).items() if one is not None}
-    with ThreadPoolExecutor(1) as beside:  # a program may call from its own event loop
-        asking = ask_testers(pool, now=now, within_s=_ASK_S, also=also)
-        fetched = beside.submit(asyncio.run, asking).result()
+    fetched = waited_for(ask_testers(pool, now=now, within_s=_ASK_S, also=also))
     monitor = Monitor.of(fetched.statements, now)
     revoked = (one.id for one in pool if isinstance(monitor.check(one, now), CertificateRevoked))
     return Standing(frozenset(revoked), frozenset(fetched.problems))

@@ -2,10 +2,12 @@
 
 from maia.validity.monitor import (
     ASSUMED_GOOD,
+    AsOf,
     Changed,
     Monitor,
     Once,
     Tester,
+    lacking,
     named_testers,
     one_time_tests,
     speakers,
@@ -20,10 +22,12 @@ from maia.validity.one_time import (
     answer_question,
     question_from_bytes,
     question_to_bytes,
+    questions_for,
 )
 
 __all__ = [
     "ASSUMED_GOOD",
+    "AsOf",
     "NO_ANSWERS",
     "PATIENCE",
     "Changed",
@@ -38,6 +42,8 @@ __all__ = [
     "one_time_tests",
     "question_from_bytes",
     "question_to_bytes",
+    "questions_for",
     "speakers",
+    "lacking",
     "named_testers",
 ]

@@ -434,6 +434,27 @@ def _is_same(whom: Principal, facts: Mapping[AttributeUid, PresentValue], series
     return said == facts and all(type(said[name]) is type(value) for name, value in facts.items())
 
 
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """What is known `now`, as the answer about every moment; only reasons of these `kinds` count.
+
+    Whether a certificate is revoked or stale is a question about the present, also where a right of the
+    past is asked about.
+    """
+
+    tester: Tester
+    now: Instant
+    once: Collection[Once] = ()
+    kinds: tuple[type[BrokenChain], ...] = (BrokenChain,)
+
+    def check(
+        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
+    ) -> BrokenChain | None:
+        """Return what speaks against a certificate now."""
+        problem = self.tester.check(signed, self.now, once=(*self.once, *once))
+        return problem if isinstance(problem, self.kinds) else None
+
+
 class _AssumedGood:
     """For those who choose certificates and do not enforce anything: a client, a tool that explains."""
 
@@ -478,6 +499,16 @@ def _not_asked(signed: SignedCertificate, test: OnlineTest) -> CertificateTested
         f"certificate {shown_id(signed.id)} demands that `{test.by}` is asked for each request",
         certificate=signed.id,
         field=_FIELD,
+    )
+
+
+def lacking(
+    tester: Tester, certificates: Iterable[SignedCertificate], at: Instant
+) -> tuple[SignedCertificate, ...]:
+    """Return the certificates that a newer statement may make good; one-time answers come with a request."""
+    mended = (CertificateStale, CertificateNotRevalidated)
+    return tuple(
+        one for one in certificates if isinstance(tester.check(one, at, once=one_time_tests(one)), mended)
     )
 
 

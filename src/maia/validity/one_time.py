@@ -16,6 +16,7 @@ from typing import Final, final
 
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials.certificate import SignedCertificate, Validity
+from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.keys import Principal, SigningKey, principal_from_expression, principal_to_expression
 from maia.credentials.statements import (
     ID_BYTES,
@@ -213,6 +214,16 @@ class VouchedFor:
     def counting(self, at: Instant) -> frozenset[Once]:
         """Return the answers that count at a moment."""
         return self.once if self.since <= at <= self.until else NO_ANSWERS
+
+
+def questions_for(chains: Iterable[VerifiedChain], most: int) -> frozenset[Once]:
+    """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
+    chosen = NO_ANSWERS
+    for chain in chains:
+        tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
+        if len(chosen | tests) <= most:
+            chosen |= tests
+    return chosen
 
 
 def _later(now: Instant, microseconds: int) -> Instant:

@@ -6,11 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from maia.credentials import Action, BadSignature, TypeName
+from maia.credentials import (
+    Action,
+    BadSignature,
+    OnlineTest,
+    Revalidation,
+    RevocationList,
+    TestKind,
+    TypeName,
+    issue,
+    period_from,
+    sign_statement,
+)
 from maia.credentials.appointments import BadArgument
 from maia.domain.access.refusals import BadPage, BadRegistration, NoPolicy, UnknownType
 from maia.domain.access.results import EntryKind
 from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.events import Instant
 from maia.policy import Permit
 from maia.predicates.language.parser import parse_predicate
 from maia.roles import UnknownRole
@@ -275,3 +287,28 @@ def test_a_role_that_does_not_exist_or_other_arguments_are_refused(station):
         station.would_be_able("np_tracker", [7], NOON)
     with pytest.raises(NoPolicy):
         Station(MET).would_be_able("np_tracker", [PLATE], NOON)
+
+
+@pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION, TestKind.ONE_TIME])
+def test_testers_are_asked_for_what_they_have_not_stated_and_for_nothing_else(station, kind):
+    """A list without a period confirms what demands one, and no statement what is asked for each request."""
+    plain = station.held(station.now)[0].certificate
+    tested = issue(
+        replace(
+            plain, validity=plain.validity.with_tests(OnlineTest(kind, PITO.principal)), comment="tested"
+        ),
+        PITO,
+    )
+    station.hold([tested])
+    missed = () if kind is TestKind.ONE_TIME else (tested,)
+    assert station.not_vouched_for(station.now) == missed
+    period = period_from(station.now, microseconds=30_000_000)
+    valid, none = frozenset({tested.id}), frozenset()
+    for said in (
+        RevocationList(PITO.principal, 1, None if kind is TestKind.CRL else period, none),
+        Revalidation(PITO.principal, 1, period, valid),
+    ):
+        station.receive_statement(sign_statement(said, PITO))
+    assert station.not_vouched_for(station.now) == ()
+    is_timed = kind in (TestKind.TIMED_CRL, TestKind.REVALIDATION)
+    assert station.not_vouched_for(Instant(period.not_after - 1_000_000)) == (missed if is_timed else ())

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from maia.api.tester_calls import BadLocation, Location, location_from_text
-from maia.api.testers import answer_one_time, fresh_until, lacking, with_fetched
+from maia.api.testers import answer_one_time, fresh_until, with_fetched
 from maia.client.api.wallet_watch import bringing_statements, following
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, SignedStatement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
-from maia.validity import Monitor, OpenQuestions, Revalidated
+from maia.validity import Monitor, OpenQuestions, Revalidated, lacking
 from support.domain_server import DomainAtWork, key_of
 from support.fetching import fetch_statements
 from support.tested_rights import domain_with_locations, logged_in, rights_of, take_back
@@ -54,9 +54,9 @@ def asked_once(met: DomainAtWork, right: SignedCertificate) -> Revalidated:
 
 def test_a_certificate_that_nobody_vouches_for_is_vouched_for_by_what_is_fetched(met: DomainAtWork) -> None:
     right, now = rights(met)["timed-crl"], system_now()
-    assert lacking([right], (), now=now) == (right,)
+    assert lacking(Monitor(), [right], now) == (right,)
     found = asyncio.run(fetch_statements([right], now=now))
-    assert lacking([right], found, now=now) == ()
+    assert lacking(Monitor.of(found, now), [right], now) == ()
     ends = fresh_until([right], found, now=now)
     assert ends is not None
     assert ends >= now

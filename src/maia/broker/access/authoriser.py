@@ -72,7 +72,7 @@ from maia.policy.decision import (
     NoChain,
 )
 from maia.predicates import attributes_of
-from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Once, Tester, VouchedFor, one_time_tests
+from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Once, Tester, VouchedFor, one_time_tests, questions_for
 from maia.wire.effects import LinkId
 from maia.wire.messages import Changed
 
@@ -248,11 +248,8 @@ class Authoriser:
         every = self._evidence(request, pool, now).once
         if not every:
             return NO_ANSWERS
-        wanted = NO_ANSWERS  # for the first chains, as long as there is room for a whole chain more
-        for chain in self._evidence(request, pool, now, every).evidence.chains:
-            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
-            if len(wanted | tests) <= self._settings.limits.one_time_questions_per_request:
-                wanted |= tests
+        chains = self._evidence(request, pool, now, every).evidence.chains
+        wanted = questions_for(chains, self._settings.limits.one_time_questions_per_request)
         found = self._evidence(request, pool, now, wanted)
         decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
         is_of_use = isinstance(decision, Permit) and decision.view != beyond

@@ -22,8 +22,6 @@ from typing import Final, NamedTuple, assert_never
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.impairment import neighbour_found, seed_silent
-from maia.broker.durable.catch_up import ask_again_behind
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
 from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
@@ -138,7 +136,7 @@ class MeshRouter:
 
     def dial_failed(self, address: str, turn: Turn) -> None:
         """Dial again later."""
-        seed_silent(self._state, address)
+        self._state.impairments.seed_silent(address)
         self._state.routes.is_changed = True
         self._dialling.failed(address, turn.now)
 
@@ -156,7 +154,7 @@ class MeshRouter:
         is_new = node not in self._keys
         self._reach(link.peer.key, link.id, turn.now)
         self._dialling.linked(node, dialled=link.dialled)
-        neighbour_found(state)
+        state.impairments.neighbour_found()
         routes.is_changed = True
         self._perform(self._table.hop_up(node), turn)
         known = self._table.origins.get(link.peer.key)
@@ -164,7 +162,8 @@ class MeshRouter:
             # It was away for less than a lease, and will not send again what is at hand.
             self._verify_at.setdefault(known.key, seconds_after(turn.now, state.settings.lease_s))
             self._register(known.key, known.parts, turn)
-        ask_again_behind(state, link.id)
+        if state.catch_up is not None:
+            state.catch_up.ask_again_behind(link.id)
         show_rights(state, [link.id], state.sealed.in_use, turn)
 
     def neighbour_gone(self, link: Link, turn: Turn) -> None:

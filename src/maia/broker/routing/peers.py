@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from maia.broker.access.impairment import neighbour_found, seed_silent
 from maia.broker.publication.expected_sources import not_asked_any_more, offer_ended
 from maia.broker.routing.outbox import NO_PROOF, Proof, route_messages
 from maia.broker.routing.proofs import is_to_be_verified, proved_filter
@@ -73,7 +72,7 @@ def broker_ready(state: BrokerState, link: Link, turn: Turn) -> None:
         _forget(state, routes.neighbours[contact.node], turn)
     routes.neighbours[contact.node] = Neighbour(contact.node, link.id)
     routes.node_of[link.id] = contact.node
-    neighbour_found(state)
+    state.impairments.neighbour_found()
     performed(state, routes.membership.confirmed(contact, turn.now, dialled=link.dialled), turn)
     route_messages(state, routes.book.hop_up(contact.node, turn.now), turn)
     show_rights(state, [link.id], state.sealed.in_use, turn)
@@ -135,7 +134,7 @@ def leave(state: BrokerState, turn: Turn) -> None:
 
 def dial_failed(state: BrokerState, address: str, turn: Turn) -> None:
     """No broker that may connect answered at an address."""
-    seed_silent(state, address)
+    state.impairments.seed_silent(address)
     performed(state, state.routes.membership.dial_failed(address, turn.now), turn)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from maia.broker.access.impairment import key_lack, keys_overdue, late_keys, next_impairment
 from maia.broker.sealed.keys import without_alarms
 from maia.broker.sealed.rekeying import keys_changed, open_rights_again
 from maia.broker.sessions.close import close_link
@@ -60,7 +59,9 @@ def look_for_keys(state: BrokerState, types: Iterable[bytes], turn: Turn) -> Non
 def maintain_keys(state: BrokerState, turn: Turn) -> None:
     """Do what is due by itself: the key member's business, and frames that waited long enough."""
     now, is_asked = turn.now, state.keys.look_again(turn)
-    state.impairments.changed |= late_keys(state, now) | (state.types.sealed().keys() if is_asked else set())
+    state.impairments.changed |= state.impairments.late(now) | (
+        state.types.sealed().keys() if is_asked else set()
+    )
     member = state.keys.member.next_look()
     if member is not None and member <= now:
         handle_key_input(state, Tick(), turn)
@@ -83,7 +84,7 @@ def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
     """Return when there is something to do about keys."""
     waiting = len(state.seals.publishing) or len(state.seals.projecting)
     again = seconds_after(now, _LOOK_AGAIN_S) if waiting else None
-    late = next_impairment(state, now)
+    late = state.impairments.next_due(now)
     moments = (state.keys.next_look(), state.seals.next_due(), again, late)
     return min((moment for moment in moments if moment is not None), default=None)
 
@@ -158,7 +159,7 @@ def answer_waiting(state: BrokerState, number: LinkId, message: Publish, turn: T
 def _refuse_waiting(state: BrokerState, turn: Turn) -> None:
     """Tell publishers at once whose frames wait for keys that are not on their way any more."""
     for type_id in state.seals.publishing.types():
-        lack = key_lack(state, type_id, turn.now)
+        lack = state.impairments.key_lack(type_id, turn.now)
         for link, message in [] if lack is None else state.seals.publishing.take(type_id):
             _refuse_frame(state, link, message, turn, lack)
 
@@ -171,5 +172,5 @@ def _refuse_frame(
     entry = None if link is None else link.advertisements.get(message.ref)
     if link is None or entry is None:
         return
-    overdue = keys_overdue(state, entry.right.event_type.type_id)
+    overdue = state.impairments.keys_overdue(entry.right.event_type.type_id)
     end_advertisement(state, link, entry, turn, problem or overdue)

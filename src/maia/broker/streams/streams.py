@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from maia.broker.access.impairment import dial_or_lack, key_lack
-from maia.broker.durable.catch_up import record_arrived
 from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold
@@ -263,7 +261,7 @@ class Streams:
         return state.seals.sealer.sign([sealer.answering(transit, keys)])[0]
 
     def _awaiting_keys(self, type_id: bytes, sealing: Sealing) -> Stage:
-        state, lack = self._state, partial(key_lack, self._state)
+        state, lack = self._state, self._state.impairments.key_lack
         return awaiting_keys(type_id, sealing, state.seals, state.cover, lack=lack, changed=self._changed)
 
     def _seal_keys(self, type_id: bytes, sealing: Sealing) -> SealKeys:
@@ -308,7 +306,7 @@ class Streams:
         waiting, stream = state.seals.projecting, (run.link.id, ref)
         if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
             return None
-        lack = dial_or_lack(state, type_id, turn)
+        lack = state.impairments.dial_or_lack(type_id, turn)
         size = 256 + sum(len(column.data) for column in run.columns[0])
         held = run.link.id, ref, run, then
         if lack is None and waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):
@@ -345,8 +343,8 @@ class Streams:
             looks.append(checking_author(partial(self._is_read, type_id)))
         looks.append(self._look_at_seen)
         given = [self._deliveries.of(type_id)]
-        if state.recording is not None and state.recording.records(type_id):
-            given.insert(0, recording_arrived(partial(record_arrived, state), is_sealed=False))
+        if state.catch_up is not None and state.catch_up.records(type_id):
+            given.insert(0, recording_arrived(state.catch_up.record_arrived, is_sealed=False))
         forward, send = forwarding(type_id, link.id, routes, state.router)
         remember, onward = self._remember, forward
         if not state.router.asks_filters_alone:
@@ -397,8 +395,8 @@ class Streams:
             given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of(type_id)),)
         else:
             given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
-            if state.recording is not None and state.recording.records(name):
-                given = (recording_arrived(partial(record_arrived, state), is_sealed=True), *given)
+            if state.catch_up is not None and state.catch_up.records(name):
+                given = (recording_arrived(state.catch_up.record_arrived, is_sealed=True), *given)
         return Stream(looks, (remember, *given, onward), (), version), opening
 
     def _give_inner(self, deliver: Stage, run: Run, turn: Turn) -> None:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from maia.api.revalidation import Revalidator, asking_testers
+from maia.api.revalidation import AskingTesters, Revalidator
 from maia.client import (
     Challenged,
     ClientSession,
@@ -203,7 +203,7 @@ async def fetch_definitions(
 
     runner = NodeRunner(session, key, after_inputs=take_notices)
     revalidator = Revalidator(
-        asking_testers(key),
+        AskingTesters(key),
         lambda asked, answers, problem: runner.perform(session.vouch(asked.id, answers, problem)),
     )
     async with runner.running():

@@ -25,7 +25,7 @@ from maia.credentials import (
     VerificationCache,
     principal_from_bytes,
 )
-from maia.credentials.statements import SignedStatement
+from maia.credentials.statements import CertificateRevoked, SignedStatement
 from maia.domain.access.issuance import Issuer
 from maia.domain.access.memberships import DomainTester
 from maia.domain.access.policy_store import PolicyStore, TypeRegistry
@@ -41,7 +41,7 @@ from maia.domain.storage.tables import RECEIVED, ReceivedRow, Table
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
-from maia.validity import Monitor
+from maia.validity import AsOf, Monitor, Tester
 
 WORK_MAX: Final = 4096
 """Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
@@ -167,6 +167,10 @@ class AccessCore:
 
     def _tester(self, tables: Tables) -> DomainTester:
         return DomainTester(tables, self._validity(tables), self.principal)
+
+    def _revocations(self, tables: Tables, now: Instant) -> Tester:
+        """Return the same for questions about rights: only a revocation counts against a certificate."""
+        return AsOf(self._tester(tables), now, kinds=(CertificateRevoked,))
 
     def _policy_in_force(self, tables: Tables) -> Policy:
         policy = self._policies.in_force(tables)

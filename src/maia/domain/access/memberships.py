@@ -77,21 +77,6 @@ class DomainTester:
         return self.check(cast("SignedCertificate", signed), at)
 
 
-class RegisterTester:
-    """The same, for questions about rights: only a revocation counts against a certificate."""
-
-    def __init__(self, inner: DomainTester, now: Instant) -> None:
-        """Ask about what is known `now`, whichever moment the question is about."""
-        self._inner, self._now = inner, now
-
-    def check(
-        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
-    ) -> BrokenChain | None:
-        """Return that a certificate was revoked, if it was."""
-        problem = self._inner.check(signed, self._now, once=once)
-        return problem if isinstance(problem, CertificateRevoked) else None
-
-
 _LIMITS: Final = Limits(size_max=1 << 20, depth_max=8, atom_max=1 << 14)
 _NEVER: Final = b"never"
 

@@ -31,7 +31,6 @@ from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import AuditRecord, record_from_bytes
 from maia.domain.access.core import rule_name
 from maia.domain.access.issuance import held_certificates, sample_resources
-from maia.domain.access.memberships import RegisterTester
 from maia.domain.access.policy_store import was_replaced
 from maia.domain.access.register import AccessRegister, entry_of
 from maia.domain.access.results import Ability, Activated, Page, RegisterEntry
@@ -116,7 +115,7 @@ class AccessQuestions(AccessRegister):
         # A key that no principal has: even a certificate that leaked would be of no use.
         seed = sha256(self._key.sign(SignedKind.REQUEST, b"what would a member be able to do")).digest()
         member = SigningKey.from_seed(seed).principal
-        held, tester = held_certificates(tables, now), RegisterTester(self._tester(tables), now)
+        held, tester = held_certificates(tables, now), self._revocations(tables, now)
         types = tuple(self._registry.holding(tables, now).values())
         start = Instant(now - now % SECOND)
         validity = Validity(start, Instant(start + SECOND))

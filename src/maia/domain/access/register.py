@@ -26,7 +26,6 @@ from maia.credentials import (
 from maia.credentials.authority import composed
 from maia.domain.access.core import AccessCore
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
-from maia.domain.access.memberships import RegisterTester
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
 from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry, cursor_bytes, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
@@ -78,7 +77,7 @@ class AccessRegister(AccessCore):
         with self._store.reading() as tables:
             known = self._registry.named(tables, event_type, at)
             question = Question(action, known, attribute_of(known, attribute), at)
-            tester = RegisterTester(self._tester(tables), at if now is None else now)
+            tester = self._revocations(tables, at if now is None else now)
             return self._who_can(tables, question, tester, after, limit)
 
     def _who_can(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
-from maia.credentials import OnlineTest, Principal, SignedCertificate, certificate_from_bytes
+from maia.credentials import Principal, SignedCertificate, certificate_from_bytes
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.certificate import TestKind
 from maia.credentials.statements import (
@@ -37,6 +37,7 @@ from maia.domain.storage.tables import (
 )
 from maia.events import SECOND, Instant
 from maia.roles import Support, SupportKind
+from maia.validity import lacking
 
 _TIMED: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _TESTERS_MAX: Final = 4096
@@ -200,14 +201,8 @@ class AccessStatements(AccessCore):
     def not_vouched_for(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return what others granted to this domain and their statements do not confirm, or not for long."""
         with self._store.reading() as tables:
-            validity, later = self._validity(tables), now + _SOON_S * SECOND
-
-            def is_missed(test: OnlineTest) -> bool:
-                fresh = None if test.by == self.principal else validity.fresh_until(test.by, now, test.kind)
-                return test.by != self.principal and (fresh is None or fresh < later)
-
-            held = held_certificates(tables, now)
-            return tuple(one for one in held if any(map(is_missed, one.certificate.validity.tests)))
+            soon = Instant(now + _SOON_S * SECOND)
+            return lacking(self._tester(tables), held_certificates(tables, now), soon)
 
     def received_statements(self, by: Principal, now: Instant) -> tuple[SignedStatement, ...]:
         """Return the statements of another issuer that hold now, as far as they were received."""

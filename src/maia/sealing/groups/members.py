@@ -36,7 +36,7 @@ from maia.sealing.groups.membership import (
 )
 from maia.sealing.groups.outcomes import Distrusted, MembersFull, Refresh
 from maia.sealing.groups.type_groups import Due, TypeGroups
-from maia.validity import NO_ANSWERS, Once, VouchedFor, one_time_tests
+from maia.validity import NO_ANSWERS, Once, VouchedFor, one_time_tests, questions_for
 
 _MEMBERS_MAX: Final = 1 << 16
 _POOL_MAX: Final = 256
@@ -217,7 +217,9 @@ def demanded(
     every = _would_do(claim, grounds, now)
     if not every:
         return NO_ANSWERS
-    wanted = _chosen(_answered(claim, every, now), grounds, now, most)
+    hoped = _answered(claim, every, now)
+    found = (evidence_for(request, hoped, grounds, now) for request in requests_for(claim))
+    wanted = questions_for((chain for evidence in found for chain in evidence.chains), most)
     opened = standing_now(_answered(claim, wanted, now), grounds, now)
     beyond = standing_now(replace(claim, vouched=None), grounds, now) if held is None else held
     return NO_ANSWERS if opened.is_within(beyond) else wanted
@@ -230,17 +232,6 @@ def _would_do(claim: Claim, grounds: Grounds, now: Instant) -> frozenset[Once]:
     return frozenset(
         one for signed, tests in tested if check(signed, now, once=tests) is None for one in tests
     )
-
-
-def _chosen(claim: Claim, grounds: Grounds, now: Instant, most: int) -> frozenset[Once]:
-    """Return whom to ask for the first chains, as long as there is room for a whole chain more."""
-    chosen = NO_ANSWERS
-    for request in requests_for(claim):
-        for chain in evidence_for(request, claim, grounds, now).chains:
-            tests = frozenset(one for signed in chain.certificates for one in one_time_tests(signed))
-            if len(chosen | tests) <= most:
-                chosen |= tests
-    return chosen
 
 
 def _answered(claim: Claim, once: frozenset[Once], now: Instant) -> Claim:

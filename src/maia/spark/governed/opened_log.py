@@ -28,6 +28,7 @@ from maia.credentials import (
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
+from maia.net.process import waited_for
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.answers import Answers
 from maia.sealing.keys.history_client import HistoryAsker, ManagerUnreachable
@@ -36,7 +37,7 @@ from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import Challenged, KeysRefused, MemberSettings
 from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity, slices_of
-from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch, waited_for
+from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch
 from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, PastKeys, SeveralSources
 from maia.spark.keys.key_server import job_desk
 from maia.types import VerifiedType

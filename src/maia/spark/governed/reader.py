@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
 from maia.credentials import (
     Action,
-    BrokenChain,
     Principal,
     SignedCertificate,
     Validity,
@@ -73,7 +72,7 @@ from maia.policy import (
 from maia.policy.view import shows
 from maia.predicates import Predicate
 from maia.types import VerifiedType
-from maia.validity import NO_ANSWERS, Once, Tester, VouchedFor
+from maia.validity import NO_ANSWERS, AsOf, Once, Tester, VouchedFor
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Sealed, SealedWithAuthor
 
 # Which recorded frames would have come to this reader, by the identity of its publisher and its own?
@@ -287,25 +286,6 @@ class FactPeriod:
     facts: Facts
 
 
-class TestedAt:
-    """What was known of certificates at one moment: the answer for every moment of a table."""
-
-    __slots__ = ("_at", "_found", "_once", "_standing")
-
-    def __init__(self, standing: Tester, at: Instant, once: Collection[Once] = ()) -> None:
-        """Ask `standing` about the moment `at`, once for each certificate."""
-        self._standing, self._at, self._once = standing, at, once
-        self._found: dict[bytes, BrokenChain | None] = {}
-
-    def check(
-        self, signed: SignedCertificate, at: Instant, *, once: Collection[Once] = ()
-    ) -> BrokenChain | None:
-        """Return what spoke against a certificate when it was tested; `at` is a moment that is over."""
-        if signed.id not in self._found:
-            self._found[signed.id] = self._standing.check(signed, self._at, once=self._once)
-        return self._found[signed.id]
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """A principal, its certificates, and whatever else its rights depend on."""
@@ -333,7 +313,7 @@ class Reader:
 
     def tested(self, standing: Tester, now: Instant) -> Reader:
         """Return the same reader, whose certificates, and those of writers, are tested at `now`."""
-        return replace(self, tester=TestedAt(standing, now, self.once_at(now)))
+        return replace(self, tester=AsOf(standing, now, self.once_at(now)))
 
     def once_at(self, now: Instant) -> frozenset[Once]:
         """Return the answers to one-time questions that count at a moment."""

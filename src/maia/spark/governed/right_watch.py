@@ -15,12 +15,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from maia.api.testers import answer_one_time, ask_testers
 from maia.client.api.client import Client
@@ -31,12 +30,12 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     SigningKey,
-    TestKind,
     statement_from_bytes,
 )
 from maia.credentials.statements import NONCE_BYTES
 from maia.errors import MaiaError
 from maia.events import INSTANT_MIN, Instant
+from maia.net.process import waited_for
 from maia.policy import Request, gather_evidence, request_digest
 from maia.spark.governed.reader import Reader
 from maia.spark.keys.content_keys import KeyPass
@@ -51,6 +50,7 @@ from maia.validity import (
     OpenQuestions,
     VouchedFor,
     one_time_tests,
+    questions_for,
 )
 
 # Does the right behind a table still hold while its job runs?
@@ -140,7 +140,6 @@ EVERY_S: Final = 5.0
 ONCE_S: Final = 30.0
 QUESTIONS_MAX: Final = 8
 """One-time questions that are asked about one table."""
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,21 +183,14 @@ class Asking:
     def _demanded(
         self, reader: Reader, request: Request, now: Instant
     ) -> list[tuple[SignedCertificate, Principal]]:
-        mine = {one.id for one in self.certificates}
-        pool = [one for one in reader.pool if one.id in mine]
-        if not any(map(one_time_tests, pool)):
+        mine = {one.id: one for one in self.certificates if one_time_tests(one)}
+        if not any(one.id in mine for one in reader.pool):
             return []
         evidence = gather_evidence(
             request, reader.pool, at=now, constitutions=reader.constitutions, standing=ASSUMED_GOOD
         )
-        used = {one.id for chain in evidence.chains for one in chain.certificates}
-        found = [
-            (one, test.by)
-            for one in pool
-            for test in one.certificate.validity.tests
-            if one.id in used and test.kind is TestKind.ONE_TIME
-        ]
-        return found[:QUESTIONS_MAX]
+        wanted = questions_for(evidence.chains, QUESTIONS_MAX)
+        return [(mine[certificate], by) for certificate, by in wanted if certificate in mine]
 
     async def _asked(
         self,
@@ -224,13 +216,6 @@ class Asking:
                 tasks.create_task(ask(certificate, question))
         # The answer is as old as the question: what happened after it was asked may not be in it.
         return Answers(VouchedFor.for_a_lease(frozenset(once), began, self.once_s), problems)
-
-
-def waited_for(asked: Coroutine[Any, Any, _Result]) -> _Result:
-    # Any: what a coroutine takes and yields between is asyncio's business.
-    """Wait for an answer, also where the caller's thread has an event loop that runs, as notebooks do."""
-    with ThreadPoolExecutor(1) as other:
-        return other.submit(asyncio.run, asked).result()
 
 
 LOOK_S: Final = 1.0
