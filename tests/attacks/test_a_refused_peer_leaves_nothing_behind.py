@@ -13,7 +13,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.broker.access import authoriser as edge
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Proof
 from maia.credentials import (
     ALL_ACTIONS,
     FIRST_VERSION,

@@ -123,7 +123,8 @@ def how_many_interests_and_offers(seen: Overheard) -> bool:
 
 
 def when_keys_change(seen: Overheard) -> bool:
-    epochs = {one.epoch for one in seen.wanted(seen.later)} | {one.epoch for one in seen.frames(seen.later)}
+    interests = {one.proof.epoch for one in seen.wanted(seen.later)}
+    epochs = interests | {one.epoch for one in seen.frames(seen.later)}
     return epochs == {2}
 
 
