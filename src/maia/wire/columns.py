@@ -531,11 +531,6 @@ def by_column(events: Sequence[Sequence[WireColumn]]) -> list[EventsColumn] | No
     return found
 
 
-def by_event(columns: Sequence[EventsColumn]) -> list[tuple[WireColumn, ...]]:
-    """Return the columns of each event."""
-    return list(zip(*[map(WireColumn, repeat(uid), repeat(kind), data) for uid, kind, data in columns]))  # noqa: B905 - as many
-
-
 def events_to_frame(events: Sequence[EventsColumn], layout: Layout | None = None) -> Frame | None:
     """Return single events as the rows of one frame.
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, call
 from types import MappingProxyType
 from typing import Final, final
 
@@ -108,10 +108,12 @@ def read_run(frames: Sequence[Sealed]) -> SealedRun:
         kept = frame.kept
         if kept and (len(kept) != frame.rows or any(b <= a for a, b in pairwise(kept))):
             raise BadSealedFrame("the rows that were kept are not numbered in their order")
-        if frame is not first and (
-            _alike(frame) != alike or tuple([column.uid for column in frame.columns]) != uids
-        ):
+        if _alike(frame) != alike or len(frame.columns) != len(uids):
             raise BadSealedFrame("a frame is of another run")
+    for uid, same in zip(uids, zip(*[frame.columns for frame in frames], strict=True), strict=True):
+        for column in same:  # one by one is fastest
+            if column.uid != uid:
+                raise BadSealedFrame("a frame is of another run")
     return SealedRun(frames, uids, list(map(description, frames)))
 
 
@@ -129,7 +131,7 @@ def _has_columns(level: int, uids: tuple[str, ...]) -> bool:
 def verify(run: SealedRun, checks: SignatureChecks) -> VerifiedRun:
     """Return the proof of who signed frames, of which nothing is opened; no key is needed for it."""
     frames, is_committed = run.frames, run.frames[0].is_committed
-    said = [[column.commitment for column in frame.columns] for frame in frames]
+    said = [tuple([column.commitment for column in frame.columns]) for frame in frames]
     signed = [() if is_committed else [column.sealed for column in frame.columns] for frame in frames]
     signer = checks.check(frames, roots_of(run.uids, run.described, said, signed))
     return VerifiedRun(run, signer, [()] * len(frames), frozenset(run.uids), frozenset(), _SEAL)
@@ -198,9 +200,9 @@ def _decrypted(run: SealedRun, held: Sequence[_Held]) -> list[bytes]:
     numbers = [nonce(frame.mark) for frame in frames] * len(held)
     bound = [one + uid.encode() for _, uid, _ in held for one in run.described]
     found: list[bytes] = []
+    decrypt, ciphertexts = [cipher.decrypt for cipher in ciphers], [column.sealed for column in sealed]
     try:
-        for cipher, number, column, to in zip(ciphers, numbers, sealed, bound, strict=True):
-            found.append(cipher.decrypt(number, column.sealed, to))
+        found.extend(map(call, decrypt, numbers, ciphertexts, bound))
     except InvalidTag:
         raise BrokenSeal(f"the seal of attribute `{sealed[len(found)].uid or '*'}` is broken") from None
     said = [cipher.name for cipher in ciphers]

@@ -54,21 +54,31 @@ def roots_of(
 
     Of each there are its description, what is said of its columns and, if these are signed, its ciphertexts.
     """
-    roots = []
+    roots, known, begun, lengths, packed = [], tuple[bytes, ...](), sha256(), list[int](), b""
     for one, own_said, own in zip(described, said, sealed, strict=True):
-        # Single events of one process say the same, the names of its keys: that is hashed once.
-        root = _known_beginning(uids, tuple(own_said)).copy() if own else _beginning(uids, own_said)
-        root.update(b"".join((one, _lengths(len(own)).pack(*map(len, own)), *own)))
+        if not own:
+            roots.append(sha256(_beginning(uids, own_said) + one).digest())
+            continue
+        if own_said != known:  # single events of one process say the same, the names of its keys
+            known = tuple(own_said)
+            begun = _begun(uids, known)
+        sizes = list(map(len, own))
+        if sizes != lengths:
+            lengths, packed = sizes, _lengths(len(sizes)).pack(*sizes)
+        root = begun.copy()
+        root.update(b"".join((one, packed, *own)))
         roots.append(root.digest())
     return roots
 
 
-def _beginning(uids: tuple[str, ...], said: Sequence[bytes]) -> hashlib._Hash:
-    """Return the hash of a frame as far as its columns, and what is said of each."""
-    return sha256(b"".join((_ROOT, len(uids).to_bytes(2, "big"), *map(add, _names(uids), said))))
+def _beginning(uids: tuple[str, ...], said: Sequence[bytes]) -> bytes:
+    """Return what is hashed first of a frame: its columns, and what is said of each."""
+    return b"".join((_ROOT, len(uids).to_bytes(2, "big"), *map(add, _names(uids), said)))
 
 
-_known_beginning: Final = lru_cache(maxsize=1024)(_beginning)
+@lru_cache(maxsize=1024)
+def _begun(uids: tuple[str, ...], said: tuple[bytes, ...]) -> hashlib._Hash:
+    return sha256(_beginning(uids, said))
 
 
 @lru_cache(maxsize=4096)

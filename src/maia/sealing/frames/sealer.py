@@ -14,7 +14,7 @@ Frames of one turn share a signature. Sealed together or one by one, frames are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, call
 from typing import Final, NoReturn
 
 import msgspec
@@ -134,8 +134,9 @@ class Sealer:
     ) -> list[Draft]:
         """Return frames with the same attributes sealed, to be signed; `columns` are those of each."""
         uids = tuple(map(_uid, columns[0]))
-        if any(tuple(map(_uid, own)) != uids for own in columns[1:]):
-            raise BadBatch("frames that are sealed together have the same columns")
+        for own in columns:
+            if len(columns) > 1 and tuple([one.uid for one in own]) != uids:
+                raise BadBatch("frames that are sealed together have the same columns")
         if level is SealingLevel.EVENT:
             uids = ("",)
         count = len(about)
@@ -146,13 +147,10 @@ class Sealer:
         # By column, and of each column frame after frame, one step for all and then the next: code that has
         # just run runs twice as fast.
         plaintexts = plaintexts_of(columns, level)
-        ciphers = [one for one in held.ciphers for _ in marks]
+        encrypt = [one.encrypt for one in held.ciphers for _ in marks]
         numbers = [nonce(mark) for mark in marks] * len(uids)
         bound = [one + name for name in held.names for one in described]
-        sealed = [
-            cipher.encrypt(number, one, to)
-            for cipher, number, one, to in zip(ciphers, numbers, plaintexts, bound, strict=True)
-        ]
+        sealed = list(map(call, encrypt, numbers, plaintexts, bound))
         said: list[Sequence[bytes]] = []
         signed: list[Sequence[bytes]] = []
         for at, frame in enumerate(frames):
