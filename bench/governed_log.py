@@ -120,9 +120,7 @@ def record(folder: Path, *, rows: int, frame_rows: int, level: SealingLevel | No
             )
         else:
             about = Publication(CAMERA.principal, STREAM, number, int(NOON), frame.rows)
-            messages.append(
-                sealer.seal(frame_to_columns(frame), about, keys=keys, level=level, values=frame.columns)
-            )
+            messages += sealer.sign(sealer.seal([frame_to_columns(frame)], [about], keys=keys, level=level))
     _write(folder, event_type.type_id, messages)
     return log
 

@@ -21,13 +21,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker_row import REF, Row, world_of
-from maia.broker.streams import neighbour
 from maia.credentials import Principal
 from maia.events import Column, Frame, Kind
 from maia.predicates import ALWAYS, Predicate
-from maia.sealing import OpenedFrame, Sealer, SignatureChecks
-from maia.sealing.frames import runs, sealer
-from maia.sealing.frames.content import event_plaintext, whole_plaintexts
+from maia.sealing import Sealer, SignatureChecks
+from maia.sealing.frames import opener, sealer
+from maia.sealing.frames.content import plaintexts_of
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode_known
 from maia.wire.columns import columns_to_frame, frame_to_columns
@@ -60,31 +59,13 @@ class Setting:
     filter: Predicate = ALWAYS
 
 
-@dataclass(frozen=True, slots=True)
-class _Believed:
-    opened: OpenedFrame
-    signer: Principal
-
-
 _SAID = bytes(32)
-
-
-def _said_of_all(columns: Sequence[object], *_: object) -> list[bytes]:
-    return [_SAID] * len(columns)
-
 
 _UNPROVED: Sequence[tuple[Any, str, object]] = (
     (Sealer, "sign", lambda _self, drafts: [draft.frame for draft in drafts]),
-    (Sealer, "sign_alone", lambda _self, draft: draft.frame),
-    (SignatureChecks, "check", lambda _self, frame, _root: Principal(frame.signer)),
-    (SignatureChecks, "check_run", lambda _self, frames, _roots: Principal(frames[0].signer)),
-    *((where, name, lambda *_: _SAID) for where in (sealer, runs) for name in ("event_root", "frame_root")),
-    *((where, "whole_commitments", _said_of_all) for where in (sealer, runs)),
-    (sealer, "leaves_of_parts", lambda parts, *_, **__: [[_SAID] for _ in parts]),
-    (runs, "event_roots", lambda _head, described, _sealed: [_SAID] * len(described)),
-    (runs, "leaves_of", lambda *_, **__: [_SAID]),
-    (neighbour, "verify_frame", lambda one, _keys, _checks: _Believed(one, Principal(one.frame.signer))),
-    (neighbour, "verify_further", lambda believed, _opened, _keys: believed),
+    (SignatureChecks, "check", lambda _self, frames, _roots: Principal(frames[0].signer)),
+    *((where, "commitment", lambda *_: _SAID) for where in (sealer, opener)),
+    *((where, "roots_of", lambda _uids, all_of, *_: [_SAID] * len(all_of)) for where in (sealer, opener)),
 )
 """What leaves the proof out at either end: what it costs is measured. No reader would accept it."""
 
@@ -168,9 +149,7 @@ def floor(setting: Setting) -> Callable[[], object]:
     all of it at either end, the signature, and its check.
     """
     plain, columns = side(replace(setting, level=None)), frame_to_columns(Line(setting).frame)
-    contents = list(whole_plaintexts([(one.kind, one.data) for one in columns]))
-    if setting.level is SealingLevel.EVENT:
-        contents = [event_plaintext(columns)]
+    contents = plaintexts_of([columns], setting.level or SealingLevel.ATTRIBUTE)
     ciphers = [AESGCM(os.urandom(32)) for _ in contents]
     key, said, numbers = Ed25519PrivateKey.generate(), os.urandom(_SAID_BYTES), count(1)
     public, signed_together = key.public_key(), 1 if setting.proof is Proof.EACH else setting.together

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.durable import catch_up
+from maia.broker.durable import catch_up, log_requests
 from maia.broker.durable.progress import identity_of
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey, Validity
@@ -212,6 +212,14 @@ def test_what_was_published_where_no_broker_records_is_reported_once(town: Town)
     assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
 
 
+def test_behind_a_page_with_nothing_to_record_the_next_one_is_asked_for(town: Town) -> None:
+    """A109: a broker whose log is empty waits for its disk only if something is on its way there."""
+    source = town.neighbour()
+    town.answer(source, town.offer(source), upto=5, end=9)
+    town.answer(source, source.last(FetchLog), 0, 1)
+    assert town.recorded() == [0, 1]
+
+
 def test_what_no_broker_asked_for_is_no_answer(town: Town) -> None:
     """A109, A66: made-up numbers of requests, another neighbour's, and answers after the answer."""
     liar, other = town.neighbour(), town.neighbour()
@@ -235,7 +243,7 @@ def test_an_answer_of_another_type_ends_the_link(town: Town) -> None:
 
 def test_an_answer_that_is_too_long_ends_the_link(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """A109: what one request brings is bounded, so that an answer does not fill memory or disk."""
-    monkeypatch.setattr(catch_up, "_ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr(log_requests, "_ANSWER_BYTES_MAX", 1000)
     liar = town.neighbour()
     town.answer(liar, town.offer(liar), *range(20))
     assert liar.bye == "PROTOCOL-CATCH-UP"
@@ -326,10 +334,10 @@ def test_requests_without_end_cost_little_room(town: Town) -> None:
     for number in range(1, 1200):
         neighbour.say(FetchLog(number.to_bytes(16), town.type_id, 0, [], []))
     state = town.broker.broker._state
-    assert len(state.catch_up.requests) <= 1100
+    assert len(state.log_requests) <= 1100
     assert town.broker.counts["maia_catch_up_dropped_total"] > 0
     town.net.advance(10)
-    assert len(state.catch_up.requests) <= 1
+    assert len(state.log_requests) <= 1
 
 
 @pytest.mark.parametrize("is_forged", [False, True])

@@ -22,7 +22,6 @@ from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
 from maia.types.definition import ENVELOPE_UID
 from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
 from support.blinded_net import BlindedNet
@@ -30,6 +29,7 @@ from support.broker import Client, Running, connect_right, random_from, sighting
 from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
+from support.sealing import seal_one
 
 CAMERA = "camera at Victoria"
 ANOTHER_WRITER = "a broker that may publish, too"
@@ -73,8 +73,7 @@ class City:
         )
         sealer = Sealer(signer, random=random_from(sequence.to_bytes(8)), process_id=lambda: 1)
         about = Publication(net.story.principal(CAMERA), self.camera.stream, sequence, int(net.now), 1)
-        columns = frame_to_columns(sightings(("FORGED", "Victoria")))
-        return sealer.seal(columns, about, keys=keys, level=SealingLevel.ATTRIBUTE)
+        return seal_one(sealer, about, sightings(("FORGED", "Victoria")), keys, SealingLevel.ATTRIBUTE)
 
     def middle_says(self, frame: Sealed) -> None:
         """Let the office's broker hear a frame from the one that leads to the rendezvous."""
@@ -169,13 +168,13 @@ def test_envelopes_of_one_entitled_broker_use_up_no_number_of_another_s() -> Non
     keys = state.seals.keys(sent.type_id, sent.epoch)
     assert keys is not None
     sealer = Sealer(net._identity(ANOTHER_WRITER)[0], random=random_from(b"seals"), process_id=lambda: 1)
-    cover = frame_to_columns(Frame(1, {ENVELOPE_UID: envelope(None, rows=1, fill=0)}))
+    cover = Frame(1, {ENVELOPE_UID: envelope(None, rows=1, fill=0)})
     link = next(one.id for one in state.links.values() if one.peer == net.middle.key.principal)
     for number in THE_NEXT_ONES:
         about = Publication(
             principal_from_bytes(sent.publisher), sent.stream, sent.sequence + 1 + number, int(net.now), 1
         )
-        forged = sealer.seal(cover, about, keys=keys, level=SealingLevel.EVENT)
+        forged = seal_one(sealer, about, cover, keys, SealingLevel.EVENT)
         net._input(net.met, Received(link, encode(forged)))
     net.settle()
     assert not net.met.counts.get("maia_frames_refused_total")

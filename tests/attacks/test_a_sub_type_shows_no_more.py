@@ -18,7 +18,7 @@ from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIME
 from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid, frame_of
 from maia.predicates import ALWAYS, Comparison, Exists, Operator
-from maia.sealing import SignatureChecks, closed_frame, verify_frame
+from maia.sealing import SignatureChecks, read_run, verify
 from maia.types import (
     SealingLevel,
     SignedDefinition,
@@ -352,7 +352,7 @@ def test_a_sealed_frame_of_the_sub_type_does_not_pass_for_one_of_the_super_type(
     camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
     sent = [one.frame if isinstance(one, SealedWithPlaintext) else one for one in town.frames()]
     below = next(one for one in sent if isinstance(one, Sealed) and one.type_id == town.below)
-    verify_frame(closed_frame(below), None, SignatureChecks())
+    verify(read_run([below]), SignatureChecks())
     relabelled = msgspec.structs.replace(below, type_id=town.type_id)
     with pytest.raises(MaiaError):
-        verify_frame(closed_frame(relabelled), None, SignatureChecks())
+        verify(read_run([relabelled]), SignatureChecks())

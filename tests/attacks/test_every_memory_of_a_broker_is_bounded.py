@@ -210,7 +210,7 @@ def durable_names(**limits: int) -> Sizes:
         ref = durable(one)
         one.hang_up()
         assert one.was_accepted(ref) == (number < LIMIT)
-        yield len(state.recording.cursors)
+        yield len(state.durable._cursors)
 
 
 def doubted_interests(**limits: int) -> Sizes:

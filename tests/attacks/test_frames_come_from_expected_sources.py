@@ -13,7 +13,7 @@ from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
-from maia.events import frame_of
+from maia.events import Frame, frame_of
 from maia.routing.overlay.table import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.types import SealingLevel, type_id
@@ -35,6 +35,7 @@ from maia.wire.messages import (
 from support.broker import Client, Net, connect_right, random_from, shown, sighting
 from support.recording import EVERYTHING, RecordingNet
 from support.sealed_net import state_of
+from support.sealing import seal_one
 
 CAMERA = "camera at Victoria"
 LEASE_S = 60
@@ -314,8 +315,12 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
     for number in range(20):
         about = Publication(key.principal, b"s" * 16, number, int(net.now), 1)
         rogue.say(
-            Sealer(key, random=random_from(bytes([number])), process_id=lambda: 1).seal(
-                [], about, keys=EpochKeys(made_up, 1, lambda _: None), level=SealingLevel.ATTRIBUTE
+            seal_one(
+                Sealer(key, random=random_from(bytes([number])), process_id=lambda: 1),
+                about,
+                Frame(1, {}),
+                EpochKeys(made_up, 1, lambda _: None),
+                SealingLevel.ATTRIBUTE,
             )
             if sealed
             else Carried(made_up, key.principal.key, b"s" * 16, number, int(net.now), 1, [], [])

@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from maia.errors import MaiaError
-from maia.sealing import BadSecret, BrokenSeal, EpochKeys, KeyMissing, Secret, SecretForgotten, open_frame
+from maia.sealing import BadSecret, BrokenSeal, EpochKeys, KeyMissing, Secret, SecretForgotten
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import content_key
-from support.sealing import LEVELS, PLATE, TYPE_ID, Publishing, keys, plates, read, sealer, secret
+from support.sealing import LEVELS, PLATE, TYPE_ID, Publishing, keys, opened, plates, read, sealer, secret
 
 LOUD = sha256(b"a key that must not be seen").digest()
 
@@ -102,9 +102,9 @@ def test_a_forgotten_key_opens_nothing_any_more():
     held = {uid: secret(TYPE_ID, uid, 1) for uid in (None, "plate", "place", "seen")}
     member = EpochKeys(TYPE_ID, 1, held.get)
     frame = Publishing(keys=member).seal(plates(1))
-    assert [one.uid for one in open_frame(frame, member).columns] == ["plate", "place", "seen"]
+    assert [one.uid for one in read(frame, member).columns[0]] == ["plate", "place", "seen"]
     held["plate"].wipe()
-    assert [one.uid for one in open_frame(frame, member).columns] == ["place", "seen"]
+    assert [one.uid for one in read(frame, member).columns[0]] == ["place", "seen"]
     with pytest.raises(SecretForgotten):
         held["plate"].reveal()
     with pytest.raises(KeyMissing):
@@ -147,12 +147,12 @@ def test_no_traceback_shows_a_key():
     frame = Publishing(keys=member).seal(plates(1))
     broken = replace(frame, sequence=99)
     with pytest.raises(BrokenSeal) as refused:
-        open_frame(broken, member)
+        opened(broken, member)
     told = traceback.TracebackException.from_exception(refused.value, capture_locals=True)
     text = "".join(told.format()) + str(refused.value.as_record())
-    cipher = member.cipher(PLATE, frame.origin.instance)
+    cipher = member.cipher(PLATE, frame.mark.instance)
     assert cipher is not None
-    assert "cipher = Cipher(…)" in text
+    assert "Cipher(…)" in text
     _assert_hidden(text, LOUD, cipher.salt)
 
 
@@ -194,7 +194,7 @@ def test_no_byte_of_a_key_travels():
         frame = Publishing(keys=member, level=level).seal(plates(300))
         travels = b"".join([*(one.sealed + one.commitment for one in frame.columns), frame.signature])
         for uid, of in held.items():
-            cipher = member.cipher(uid, frame.origin.instance)
+            cipher = member.cipher(uid, frame.mark.instance)
             assert cipher is not None
             assert of.reveal() not in travels
             assert cipher.salt not in travels

@@ -21,6 +21,7 @@ from maia.wire.messages import Author, Carried, Deliver, Identify, OpenContent, 
 from support.broker import NOW, SECOND, random_from, sighting
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
+from support.sealing import seal_one
 from support.two_message import COMMUNITY, NORWAY, statement
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
@@ -35,7 +36,7 @@ def forged(
     sealer = Sealer(net._identity(signed_by)[0], random=random_from(b"forger"), process_id=lambda: 1)
     camera = net.story.principal("camera at Victoria")
     about = Publication(camera, b"s" * 16, sequence, int(at or net.now), 1, author=author)
-    return sealer.seal(frame_to_columns(sightings((plate, "Victoria"))), about, keys=keys, level=level)
+    return seal_one(sealer, about, sightings((plate, "Victoria")), keys, level)
 
 
 def inject(net, at, message):

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from maia.events import AttributeUid, Column, Frame, Instant, Kind
-from maia.sealing import EpochKeys, cut_frame, open_frame
+from maia.sealing import EpochKeys
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.columns import frame_to_columns
 from support.sealing import LEVELS, NOON, TYPE_ID, Publishing, keys, plates, sealer, secret
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limitations" / "sealed.md").read_text(
@@ -23,18 +22,11 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limitations" / "sealed.m
 )
 NOTE = AttributeUid("note")
 ABOUT = Publishing()
-BY = ABOUT.by
 
 
 def _sealed_length(*texts: str | None) -> int:
     frame = Frame(len(texts), {NOTE: Column(Kind.STRING, texts)})
-    draft = BY.draft(
-        frame_to_columns(frame),
-        ABOUT.about(frame.rows),
-        keys=ABOUT.keys,
-        level=SealingLevel.ATTRIBUTE,
-    )
-    return len(draft.frame.columns[0].sealed)
+    return len(ABOUT.draft(frame).frame.columns[0].sealed)
 
 
 def test_short_values_of_every_kind_look_alike():
@@ -117,12 +109,10 @@ def test_what_is_signed_cannot_be_guessed_without_the_key(level, rows):
     assert not said[0] & said[1]
 
 
-def test_a_cut_shows_which_blocks_a_peer_wanted():
-    """A55: the blocks that are left are named in the clear; the page says so."""
-    opened = open_frame(Publishing().seal(plates(1024)), keys())
-    cut = cut_frame(opened, [600], sealer=sealer(seed=b"cutter"), keys=keys())
-    assert cut.blocks == [2]
-    assert "which blocks of a frame were wanted" in PAGE
+def test_a_frame_shows_which_rows_a_neighbour_wanted():
+    """A55: the rows that were wanted are numbered in the clear; the page says so."""
+    assert Publishing().seal(plates(1024).take([600]), [600]).kept == [600]
+    assert "which rows of a frame were wanted" in PAGE
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maia.sealing import EpochKeys
-from maia.sealing.frames.ciphers import description, frame_binding, nonce
+from maia.sealing.frames.ciphers import description, nonce
 from maia.wire.messages import Sealed
 from support.sealing import keys
 
@@ -11,7 +11,6 @@ from support.sealing import keys
 def reseal(frame: Sealed, uid: str, plaintext: bytes, member: EpochKeys | None = None) -> bytes:
     """Return a ciphertext that opens to `plaintext` in the place of one column of `frame`."""
     member = member or keys(frame.epoch, type_id=frame.type_id)
-    cipher = member.cipher(uid or None, frame.sealed_by.instance)
+    cipher = member.cipher(uid or None, frame.mark.instance)
     assert cipher is not None
-    binding = frame_binding(description(frame), frame.sealed_by, frame.blocks)
-    return cipher.encrypt(nonce(frame.sealed_by), plaintext, binding + uid.encode())
+    return cipher.encrypt(nonce(frame.mark), plaintext, description(frame) + uid.encode())

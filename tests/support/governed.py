@@ -38,6 +38,7 @@ from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Carried, Sealed
+from support.sealing import seal_one
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
 HOUR = 3_600_000_000
@@ -174,9 +175,7 @@ class Recorded:
         else:
             about = Publication(CAMERA.principal, STREAM, number, moment, frame.rows)
             epoch = epoch or (1 if published_at < at(24) else 2)
-            made = (sealer or self.sealer).seal(
-                frame_to_columns(frame), about, keys=self.epoch_keys(epoch), level=level, values=frame.columns
-            )
+            made = seal_one(sealer or self.sealer, about, frame, self.epoch_keys(epoch), level)
         self.frames.append(made)
         return made
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from maia.broker import Broker, BrokerSettings
 from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.recording import LogAtStart, first_to_reread
+from maia.broker.durable.recording import first_to_reread
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     Action,
@@ -28,7 +28,7 @@ from maia.log.format.records import type_id_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes
 from maia.wire.columns import columns_to_frame
-from maia.wire.effects import Effect, Logged, LogRead, ReadLog, Record, Recorded
+from maia.wire.effects import Effect, LogAtStart, Logged, LogRead, ReadLog, Record, Recorded
 from maia.wire.messages import DeliverLogged, Seen, Subscribe, Withdraw
 from support.broker import Client, Net, Running, connect_right, random_from, shown
 from support.sealed_publications import PublishingNet
@@ -134,8 +134,8 @@ def durable(
 def _cursors(client: Client) -> Iterator[Cursor]:
     """Yield the cursors of a client, at whichever broker they are: what they seal, they open."""
     for running in client.net.brokers.values():
-        log = running.broker._state.recording
-        known = {} if log is None else log.cursors
+        durable = running.broker._state.durable
+        known = {} if durable is None else durable._cursors
         yield from (cursor for (owner, _), cursor in known.items() if owner == client.principal.key)
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import cycle, islice
 
 from hypothesis import strategies as st
 
-from maia.credentials import SigningKey
+from maia.credentials import Principal, SigningKey
 from maia.events import AttributeUid, Column, Frame, Instant, Kind
 from maia.sealing import (
+    Draft,
     EpochKeys,
-    OpenedFrame,
     Publication,
     Sealer,
     Secret,
     SignatureChecks,
-    VerifiedFrame,
-    open_frame,
-    verify_frame,
+    VerifiedRun,
+    open_run,
+    read_run,
+    verify,
 )
 from maia.types import SealingLevel
 from maia.wire.columns import columns_to_frame, frame_to_columns
-from maia.wire.messages import Sealed
+from maia.wire.messages import Sealed, SealMark
 from support.wire import values_of
 
 BROKER = SigningKey.from_seed(b"publisher's broker".ljust(32, b"."))
@@ -91,37 +92,57 @@ class Publishing:
     level: SealingLevel = SealingLevel.ATTRIBUTE
     sequence: int = 0
 
-    def about(self, rows: int, kept: Iterable[int] = (), block_rows: int = 0) -> Publication:
+    def about(self, rows: int, kept: Iterable[int] = (), *, is_shared: bool = False) -> Publication:
         """Return what is said in the clear about the next frame."""
         self.sequence += 1
-        return Publication(PUBLISHER, STREAM, self.sequence, NOON, rows, tuple(kept), block_rows)
+        return Publication(PUBLISHER, STREAM, self.sequence, NOON, rows, tuple(kept), is_shared)
 
-    def seal(self, frame: Frame, kept: Iterable[int] = (), *, block_rows: int | None = None) -> Sealed:
-        """Return a frame sealed and signed, in blocks of this size, or else of about 256 rows."""
-        size = min(frame.rows, max(256, -(-frame.rows // 64))) if block_rows is None else block_rows
-        return self.by.seal(
-            frame_to_columns(frame),
-            self.about(frame.rows, kept, size),
-            keys=self.keys,
-            level=self.level,
-            values=frame.columns,
-        )
+    def draft(self, frame: Frame, kept: Iterable[int] = (), *, is_shared: bool = False) -> Draft:
+        """Return a frame sealed and not signed; with `is_shared`, also of a single event the content is."""
+        about = self.about(frame.rows, kept, is_shared=is_shared)
+        return self.by.seal([frame_to_columns(frame)], [about], keys=self.keys, level=self.level)[0]
+
+    def seal(self, frame: Frame, kept: Iterable[int] = (), *, is_shared: bool = False) -> Sealed:
+        """Return a frame sealed and signed."""
+        return self.by.sign([self.draft(frame, kept, is_shared=is_shared)])[0]
 
 
-def read(frame: Sealed, reader: EpochKeys | None = None) -> VerifiedFrame:
-    """Open and verify a frame, as an edge does that delivers it."""
-    reader = reader or keys(frame.epoch)
-    return verify_frame(open_frame(frame, reader), reader, SignatureChecks())
+class Believing(SignatureChecks):
+    """Believes every signature, so that it can be seen what a seal holds by itself."""
+
+    def check(self, frames: Sequence[Sealed], _roots: Sequence[bytes]) -> Principal:
+        """Return who is said to have signed."""
+        return Principal(frames[0].signer)
 
 
-def content(opened: OpenedFrame) -> Frame:
-    """Return what was opened as a frame, every value checked."""
-    return columns_to_frame(opened.columns, opened.rows)
+def seal_one(by: Sealer, about: Publication, frame: Frame, keys: EpochKeys, level: SealingLevel) -> Sealed:
+    """Return a frame sealed and signed by itself."""
+    return by.sign(by.seal([frame_to_columns(frame)], [about], keys=keys, level=level))[0]
+
+
+def next_mark(by: Sealer) -> SealMark:
+    """Return the mark of one seal."""
+    return by.next_marks(1)[0]
+
+
+def read(frame: Sealed, reader: EpochKeys | None = None) -> VerifiedRun:
+    """Verify and open a frame, as an edge does that delivers it."""
+    return open_run(verify(read_run([frame]), SignatureChecks()), reader or keys(frame.epoch))
+
+
+def opened(frame: Sealed, reader: EpochKeys, *, only: Collection[str] | None = None) -> VerifiedRun:
+    """Open a frame whoever signed it: what is refused now is refused by the seal or the commitment."""
+    return open_run(verify(read_run([frame]), Believing()), reader, only=only)
+
+
+def content(run: VerifiedRun) -> Frame:
+    """Return what was opened of a frame, every value checked."""
+    return columns_to_frame(run.columns[0], run.frame.rows)
 
 
 @st.composite
 def frames(draw: st.DrawFn) -> Frame:
-    """Return frames of all kinds and of every division into blocks; long ones repeat a few values."""
+    """Return frames of all kinds; long ones repeat a few values."""
     rows = draw(st.sampled_from([1, 2, 3, 16, 511, 512, 513, 768, 4100]) | st.integers(1, 1200))
     uids = draw(st.lists(st.sampled_from("abcdefgh"), max_size=4, unique=True))
     columns = {}

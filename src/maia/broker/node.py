@@ -21,10 +21,13 @@ from typing import Final, assert_never
 
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.impairment import Impairments
-from maia.broker.durable.catch_up import begin_due_rounds, go_on_with_rounds, serve_fetch
-from maia.broker.durable.delivery import receive_log_read, receive_recorded, tell_gaps
-from maia.broker.durable.recording import NO_LOG, LogAtStart, new_recording
+from maia.broker.durable.catch_up import CatchUp
+from maia.broker.durable.delivery import DurableSubscriptions
+from maia.broker.durable.log_requests import LogRequests
+from maia.broker.durable.recorded_frames import RecordedFrames
+from maia.broker.durable.recording import NO_LOG, new_recording
 from maia.broker.persistence import keep_what_changed, reload_kept
+from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
 from maia.broker.revocation.streams import (
@@ -36,9 +39,11 @@ from maia.broker.revocation.streams import (
 from maia.broker.routing import peers
 from maia.broker.routing.interests import recheck_own_interests
 from maia.broker.routing.mesh import MeshRouter
+from maia.broker.routing.proofs import proved_filter
 from maia.broker.routing.rendezvous import RendezvousRouter
 from maia.broker.routing.router import Router
 from maia.broker.sealed.key_events import handle_key_input, look_for_keys, own_rights_changed
+from maia.broker.sealed.publisher_rights import learn_what_is_at_hand
 from maia.broker.sessions.close import close_link, forget_link, part_from
 from maia.broker.sessions.dispatch import Dispatch
 from maia.broker.sessions.handshake import BrokerSessions
@@ -73,6 +78,7 @@ from maia.wire.effects import (
     LinkClosed,
     LinkId,
     LinkOpened,
+    LogAtStart,
     LogRead,
     Note,
     Received,
@@ -92,6 +98,53 @@ def new_router(state: BrokerState) -> Router:
             return MeshRouter(state)
         case other:
             assert_never(other)
+
+
+def open_log(state: BrokerState) -> None:
+    """Make the owners of the event log, as far as a broker keeps one, and of what others ask of theirs."""
+    settings, timers = state.settings, state.timers
+    log = state.recording = new_recording(state.principal, settings, state.types)
+    state.recorded_frames = RecordedFrames(
+        state.types, state.seals, state.keys, state.writers, partial(learn_what_is_at_hand, state), log
+    )
+    state.log_requests = LogRequests(
+        key=state.principal.key,
+        log=log,
+        frames=state.recorded_frames,
+        router=state.router,
+        routes=state.routes,
+        prove=partial(proved_filter, state),
+        types=state.types,
+        blinded=state.blinded,
+        links=state.links,
+        quota=state.broker_quota,
+        timers=timers,
+        catch_up_s=settings.limits.catch_up_s,
+    )
+    if log is None:
+        return
+    state.durable = DurableSubscriptions(
+        log=log,
+        frames=state.recorded_frames,
+        links=state.links,
+        audiences=state.audiences,
+        identities=state.identities,
+        attached=state.attached,
+        put_on_record=partial(put_on_record, state),
+        tally=state.delivered,
+        limits=settings.limits,
+        timers=timers,
+        random=state.random,
+    )
+    state.catch_up = CatchUp(
+        log=log,
+        durable=state.durable,
+        requests=state.log_requests,
+        router=state.router,
+        blinded=state.blinded,
+        timers=timers,
+        random=state.random,
+    )
 
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
@@ -121,7 +174,7 @@ class Broker:
         """
         state = self._state = new_state(key, settings, random=random, process_id=process_id, kept=kept)
         state.router, state.streams = new_router(state), Streams(state)
-        state.recording = new_recording(key.principal, settings, state.types)
+        open_log(state)
         state.impairments = Impairments(
             key.principal,
             lambda: state.settings,
@@ -157,8 +210,9 @@ class Broker:
         begin_validity(state, turn.now)
         reload_kept(state, kept, turn)
         look_for_keys(state, list(state.types.sealed()), turn)
-        if state.recording is not None:
+        if state.recording is not None and state.durable is not None:
             state.recording.reload(kept, log, state.routes.seen, turn, random=state.random)
+            state.durable.reload(kept, turn)
         recheck_own_interests(state, turn)
         state.router.start(turn)
 
@@ -209,12 +263,14 @@ class Broker:
             case DialFailed(address=address):
                 state.router.dial_failed(address, turn)
             case Recorded(upto=upto, problem=problem):
-                receive_recorded(state, upto, turn)
-                go_on_with_rounds(state, turn)
+                if state.durable is not None and state.catch_up is not None:
+                    state.durable.receive_recorded(upto, turn)
+                    state.catch_up.go_on(turn)
                 state.impairments.note_log(problem)
             case LogRead():
-                receive_log_read(state, happened, turn)
-                serve_fetch(state, happened, turn)
+                if state.durable is not None:
+                    state.durable.receive_log_read(happened, turn)
+                state.log_requests.receive_log_read(happened, turn)
             case _:
                 assert_never(happened)
         self._follow(turn)
@@ -319,9 +375,8 @@ class Broker:
             state.impairments.warn_of_changes(turn)
         if state.syncs.next or state.syncs.not_received:
             state.syncs.go_on(turn)
-        if state.catch_up.is_changed:
-            begin_due_rounds(state, turn)
-            tell_gaps(state, turn)
+        if state.catch_up is not None and state.catch_up.is_changed:
+            state.catch_up.follow(turn)
         routes = state.routes
         if routes.is_changed or routes.is_sooner or routes.is_sent:
             schedule_upkeep(state, turn.now)

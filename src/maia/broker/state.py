@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.progress import CatchUps
 from maia.broker.durable.recording import Recording
 from maia.broker.publication.authors import AttachedStatements
 from maia.broker.publication.disclosures import Disclosures
@@ -51,6 +50,10 @@ from maia.wire.names import network_to_bytes
 
 if TYPE_CHECKING:
     from maia.broker.access.impairment import Impairments
+    from maia.broker.durable.catch_up import CatchUp
+    from maia.broker.durable.delivery import DurableSubscriptions
+    from maia.broker.durable.log_requests import LogRequests
+    from maia.broker.durable.recorded_frames import RecordedFrames
     from maia.broker.sessions.dispatch import Dispatch
     from maia.broker.streams.streams import Streams
     from maia.broker.subscriptions.route_sync import RouteSyncs
@@ -111,8 +114,14 @@ class BrokerState:
     sealed: SealedInterests = field(default_factory=SealedInterests)
     recording: Recording | None = None
     """The event log, if this broker keeps one."""
-    catch_up: CatchUps = field(default_factory=CatchUps)
+    durable: DurableSubscriptions | None = field(default=None, repr=False)
+    """The durable subscriptions, which are served from it."""
+    catch_up: CatchUp | None = field(default=None, repr=False)
+    """How it is compared with the logs of other brokers."""
+    log_requests: LogRequests = field(init=False, repr=False)
     """What brokers ask each other for that one of them has missed."""
+    recorded_frames: RecordedFrames = field(init=False, repr=False)
+    """The reader of frames that were recorded, or kept as the present state."""
     disclosures: Disclosures | None = None
     """What was written to the ledger of deliveries, if this broker keeps one."""
     retained: RetainedFrames = field(default_factory=RetainedFrames)

@@ -47,7 +47,7 @@ def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
         "statements": state.statements.status(now),
         "one_time": {"waiting": len(state.one_time), "questions": state.one_time.questions},
         "decisions": state.authoriser.decisions,
-        "log": None if state.recording is None else state.recording.status(),
+        "log": None if state.durable is None else state.durable.status(),
         "refusals": state.repeated.refusals.records(),
         "counters": dict(state.counters),
     }

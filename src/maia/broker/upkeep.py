@@ -26,8 +26,6 @@ from dataclasses import replace
 
 from maia.broker.access.challenges import challenge_connection
 from maia.broker.access.one_time_answers import look_at_unanswered
-from maia.broker.durable.catch_up import look_at_rounds
-from maia.broker.durable.delivery import advance_link
 from maia.broker.persistence import keep_what_changed
 from maia.broker.publication.delivery import close_periods
 from maia.broker.publication.state_query import overdue
@@ -122,7 +120,7 @@ def run_expired_timers(state: BrokerState, turn: Turn) -> None:
         _run(state, timer, turn)
 
 
-def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:
+def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:  # noqa: PLR0912 - a case for each
     match timer:
         case Upkeep():
             _do_upkeep(state, turn)
@@ -135,7 +133,9 @@ def _run(state: BrokerState, timer: Timer, turn: Turn) -> None:
         case SyncOverdue():
             state.syncs.end_overdue(turn)
         case FetchMissed():
-            look_at_rounds(state, turn)
+            state.log_requests.forget_overdue(turn)
+            if state.catch_up is not None:
+                state.catch_up.begin_due(turn)
         case AnnounceWaiting():
             announce_waiting(state, turn)
         case MergeAnnounced():
@@ -162,8 +162,8 @@ def _run_for_link(
     match timer:
         case StateQueries():
             overdue(state, turn)
-        case CatchUp():
-            advance_link(state, link.id, turn)
+        case CatchUp() if state.durable is not None:
+            state.durable.advance_link(link.id, turn)
         case RecheckEntries():
             recheck_entries(state, link, turn)
         case CheckLink():

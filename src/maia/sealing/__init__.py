@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from maia.sealing.frames.ciphers import EpochKeys
-from maia.sealing.frames.content import BadContent
-from maia.sealing.frames.cut import NothingWanted, cut_frame
-from maia.sealing.frames.opened_frame import (
+from maia.sealing.frames.content import LEVEL_NUMBERS, BadContent, plaintexts_by_uid
+from maia.sealing.frames.opener import (
     BadSealedFrame,
     BrokenSeal,
-    OpenedFrame,
-    VerifiedFrame,
-    closed_frame,
-    contents,
-    open_frame,
-    open_with_cache,
-    verify_frame,
+    SealedRun,
+    VerifiedRun,
+    open_run,
+    read_run,
+    verify,
 )
 from maia.sealing.frames.proof import BATCH_MAX, BadFrameProof, SignatureChecks
-from maia.sealing.frames.sealer import (
-    BadBatch,
-    BadDivision,
-    Draft,
-    KeyMissing,
-    Publication,
-    Sealer,
-    SealerWornOut,
-)
+from maia.sealing.frames.sealer import BadBatch, Draft, KeyMissing, Publication, Sealer, SealerWornOut
 from maia.sealing.keys.secrets import SECRET_BYTES, BadSecret, Secret, SecretForgotten
 
 __all__ = [
     "BATCH_MAX",
+    "LEVEL_NUMBERS",
     "SECRET_BYTES",
     "BadBatch",
     "BadContent",
-    "BadDivision",
     "BadFrameProof",
     "BadSealedFrame",
     "BadSecret",
@@ -41,19 +30,16 @@ __all__ = [
     "Draft",
     "EpochKeys",
     "KeyMissing",
-    "NothingWanted",
-    "OpenedFrame",
     "Publication",
+    "SealedRun",
     "Sealer",
     "SealerWornOut",
     "Secret",
     "SecretForgotten",
     "SignatureChecks",
-    "VerifiedFrame",
-    "closed_frame",
-    "contents",
-    "cut_frame",
-    "open_frame",
-    "open_with_cache",
-    "verify_frame",
+    "VerifiedRun",
+    "open_run",
+    "plaintexts_by_uid",
+    "read_run",
+    "verify",
 ]

@@ -10,7 +10,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from maia.events import ROWS_MAX
 from maia.wire.client_messages import Author, Column
 from maia.wire.message_fields import (
     Address,
@@ -62,23 +61,20 @@ class SealMark(AnyMessage, frozen=True, gc=False):
 class SealedColumn(AnyMessage, frozen=True, gc=False):
     """One attribute of some rows, sealed; with an empty uid, all attributes together.
 
-    `commitment` is what the signer said about its content, and `path` leads to
-    it from the blocks that are left of a frame that was cut (`frames/blocks.py`).
-    For a single event it names the key, and the ciphertext itself is signed.
+    `commitment` is what the signer said about its content. In a frame that is not
+    committed it names the key, and the ciphertext itself is signed.
     """
 
     uid: Uid
     sealed: Annotated[bytes, Meta(min_length=16)]
     commitment: Digest
-    path: Annotated[bytes, Meta(max_length=32 * 64)]
 
 
-class Sealed(AnyMessage, tag=31, frozen=True, gc=False):
+class Sealed(AnyMessage, tag=36, frozen=True, gc=False):
     """A sealed frame on its way. What opens and proves it is in `sealing/`.
 
-    `rows`, `block_rows`, `kept` and `origin` are the publisher's broker's, which `signer` names
-    and `signature` proves; a cut leaves them as they are, and `blocks` says what is left.
-    With no `block_rows` it is a single event, whose ciphertexts are signed as they are.
+    The publisher's broker seals it under its `mark` and signs it; `signer` names that broker and `signature`
+    proves it. What is signed is the content of each column (`is_committed`), or a single event's ciphertexts.
     `place` and `path` lead from this frame to what was signed, if frames were signed together.
     """
 
@@ -91,24 +87,22 @@ class Sealed(AnyMessage, tag=31, frozen=True, gc=False):
     level: Annotated[int, Meta(ge=1, le=2)]
     epoch: Number
     rows: Rows
-    block_rows: Annotated[int, Meta(ge=0, le=ROWS_MAX)]
+    is_committed: bool
     kept: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)]
-    origin: SealMark
-    sealed_by: SealMark
-    blocks: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=64)]
+    mark: SealMark
     columns: Annotated[list[SealedColumn], Meta(max_length=1024)]
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     place: Annotated[int, Meta(ge=0, le=65_535)]
     path: Annotated[list[Digest], Meta(max_length=16)]
 
 
-class SealedWithAuthor(Sealed, tag=34, frozen=True):
+class SealedWithAuthor(Sealed, tag=38, frozen=True):
     """A sealed frame on its way, with its publisher's statement, which its signer has attached and signed."""
 
     author: Author
 
 
-class Unblinded(Sealed, tag=35, frozen=True):
+class Unblinded(Sealed, tag=39, frozen=True):
     """A blinded frame as a log keeps it, and as no link carries it: under its type and the type's own epoch.
 
     `blinded_id` is what it travelled under, and `id_epoch` the epoch of that id. What is below is also in
@@ -135,7 +129,7 @@ class OpenContent(AnyMessage, frozen=True):
     content: bytes
 
 
-class SealedWithPlaintext(AnyMessage, tag=32, frozen=True):
+class SealedWithPlaintext(AnyMessage, tag=37, frozen=True):
     """A sealed frame, and what the receiver may read of it, to spare it the opening (K4).
 
     It goes to neighbours that have the right to exactly these contents, and to no others.

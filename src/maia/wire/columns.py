@@ -199,12 +199,12 @@ def _check_announced_rows(data: bytes, rows: int) -> None:
     """Refuse a column that is shorter or longer than its frame, before any of it is read."""
     if not 0 <= rows <= ROWS_MAX:
         raise BadColumn(f"a column of {rows} rows is outside 0 to {ROWS_MAX}")
-    if not data.startswith(_array_header(rows)):
+    if not data.startswith(array_header(rows)):
         raise BadColumn(f"the column does not hold the {rows} rows of its frame")
 
 
 @lru_cache(maxsize=1024)
-def _array_header(rows: int) -> bytes:
+def array_header(rows: int) -> bytes:
     if rows < 1 << 4:
         return bytes((0x90 | rows,))
     if rows < 1 << 16:
@@ -218,7 +218,7 @@ def _may_hold_odd_values(kind: Kind, values: Sequence[Value], data: bytes) -> bo
         # The length of a long string may have a zero byte too; the count of rows is left out.
         if b"\0" not in data:
             return len(data) > STRING_BYTES_MAX
-        start = len(_array_header(len(values)))
+        start = len(array_header(len(values)))
         return data.find(b"\0", start) >= 0 or len(data) > STRING_BYTES_MAX
     if kind is Kind.FLOAT:
         # A sum is finite only if every term is. Zeros drop out with the nulls.
@@ -531,11 +531,6 @@ def by_column(events: Sequence[Sequence[WireColumn]]) -> list[EventsColumn] | No
     return found
 
 
-def by_event(columns: Sequence[EventsColumn]) -> list[tuple[WireColumn, ...]]:
-    """Return the columns of each event."""
-    return list(zip(*[map(WireColumn, repeat(uid), repeat(kind), data) for uid, kind, data in columns]))  # noqa: B905 - as many
-
-
 def events_to_frame(events: Sequence[EventsColumn], layout: Layout | None = None) -> Frame | None:
     """Return single events as the rows of one frame.
 
@@ -550,7 +545,7 @@ def events_to_frame(events: Sequence[EventsColumn], layout: Layout | None = None
     if rows > ROWS_MAX or rows * len(events) > VALUES_MAX:
         return None
     columns: dict[AttributeUid, Column] = {}
-    header = _array_header(rows)
+    header = array_header(rows)
     for (uid, kind), (_, _, data) in zip(layout.kinds.items(), events):  # noqa: B905 - as many
         whole = b"".join(data)
         try:
@@ -567,7 +562,7 @@ def events_to_frame(events: Sequence[EventsColumn], layout: Layout | None = None
 def _refuse_odd_columns(
     layout: Layout, decoded: tuple[tuple[Value, ...], ...], data: list[bytes], rows: int
 ) -> None:
-    start = len(_array_header(rows))  # the count of rows may have a zero byte of its own, and is left out
+    start = len(array_header(rows))  # the count of rows may have a zero byte of its own, and is left out
     for at in layout.texts:
         if data[at].find(b"\0", start) >= 0 or len(data[at]) > STRING_BYTES_MAX:
             _refuse_odd_values(Kind.STRING, decoded[at], data[at])
@@ -597,7 +592,7 @@ def layout_of(columns: tuple[tuple[str, int], ...]) -> Layout | None:
     texts = tuple(at for at, kind in enumerate(kinds.values()) if kind is Kind.STRING)
     return Layout(
         kinds,
-        _array_header(len(kinds)),
+        array_header(len(kinds)),
         _decoder_of(tuple(kinds.values())),
         tuple((at, uid) for at, (uid, kind) in enumerate(kinds.items()) if kind is Kind.TIMESTAMP),
         texts,

@@ -37,6 +37,7 @@ from support.sealing import (
     TYPE_ID,
     content,
     read,
+    seal_one,
     sealer,
     secret,
 )
@@ -175,16 +176,16 @@ def blinded_frame(values: dict | None, *, size: int, sequence: int = 1) -> Seale
     name = blinded_ids(ring(1))[1]
     keys = EpochKeys(name, 0, lambda uid: secret("content"))
     about = Publication(BROKER.principal, b"s" * 16, sequence, NOON, 1)
-    return sealer().seal(frame_to_columns(whole), about, keys=keys, level=SealingLevel.EVENT)
+    return seal_one(sealer(), about, whole, keys, SealingLevel.EVENT)
 
 
 def shape(frame: Sealed) -> tuple[object, ...]:
     """Return all that a frame shows, without what is random to whoever lacks the keys."""
-    columns = [(one.uid, len(one.sealed), len(one.commitment), one.path) for one in frame.columns]
+    columns = [(one.uid, len(one.sealed), len(one.commitment)) for one in frame.columns]
     return (
         (frame.type_id, frame.publisher, frame.signer, frame.stream, frame.sequence, frame.published_at),
-        (frame.level, frame.epoch, frame.rows, frame.block_rows, frame.kept, frame.blocks),
-        (frame.origin, frame.sealed_by, frame.place, frame.path, columns),
+        (frame.level, frame.epoch, frame.rows, frame.is_committed, frame.kept),
+        (frame.mark, frame.place, frame.path, columns),
     )
 
 
@@ -205,7 +206,7 @@ def test_a_reader_tells_cover_from_content_by_the_envelope_alone():
     for values in (None, {PLATE: "AE05 XYZ"}):
         frame = blinded_frame(values, size=512)
         assert frame is not None
-        said.append(content(read(frame, keys).opened).columns)
+        said.append(content(read(frame, keys)).columns)
     assert [read_envelope(columns[ENVELOPE_UID]) for columns in said] == [
         None,
         Inside(PUBLISHER, STREAM, 7, NOON),

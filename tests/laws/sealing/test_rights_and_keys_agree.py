@@ -12,16 +12,15 @@ from maia.credentials import SignedCertificate
 from maia.events import AttributeUid, Instant, Kind, frame_of
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.policy.view import shows
-from maia.sealing import EpochKeys, open_frame
-from maia.sealing.frames.sealer import Publication, Sealer
+from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing, content_key
 from maia.sealing.keys.secrets import Secret
 from maia.types import SealingLevel
-from maia.wire.columns import frame_to_columns
 from maia.wire.messages import GroupKeys, GroupsEnded, JoinGroups, KeysHeld, Message, Rekey, Sealed
 from support.key_groups import READ, SECOND, UIDS, WRITE, KeyNet, Member, grant, key_of, random_from
 from support.random_cases import usually
+from support.sealing import read, seal_one
 
 pytestmark = pytest.mark.laws
 
@@ -287,7 +286,7 @@ def sealed_by(city: City, number: int) -> Sealed:
     about = Publication(city.camera.principal, bytes(16), number, int(net.now), 1)
     event = frame_of([{uid: f"value of {uid}" for uid in UIDS}], dict.fromkeys(UIDS, Kind.STRING))
     level = net.event_type.sealing.level
-    return sealer.seal(frame_to_columns(event), about, keys=epoch_keys(net, ring, epoch), level=level)
+    return seal_one(sealer, about, event, epoch_keys(net, ring, epoch), level)
 
 
 def opened_by(city: City, name: str, frame: Sealed) -> frozenset[AttributeUid]:
@@ -296,10 +295,11 @@ def opened_by(city: City, name: str, frame: Sealed) -> frozenset[AttributeUid]:
     ring = None if member is None else member.node.ring(city.net.type_id)
     if ring is None or not ring.opens(frame.epoch, Instant(frame.published_at), city.net.now):
         return NOTHING
-    opened = open_frame(frame, epoch_keys(city.net, ring, frame.epoch))
-    if "" in opened.parts:  # sealed as a whole: what is shown of it is the edge's to say
+    found = read(frame, epoch_keys(city.net, ring, frame.epoch))
+    if found.run.uids == ("",) and not found.closed:
+        # Sealed as a whole: what is shown of it is the edge's to say.
         return city.may_see(name, city.net.now) or frozenset(UIDS)
-    return frozenset(AttributeUid(uid) for uid in opened.parts)
+    return frozenset(AttributeUid(column.uid) for column in found.columns[0])
 
 
 def epoch_keys(net: KeyNet, ring: KeyRing, epoch: int) -> EpochKeys:

@@ -11,8 +11,6 @@ from maia.events import Frame, Instant, Kind
 from maia.wire.columns import (
     FrameReader,
     _read_one_by_one,
-    by_column,
-    by_event,
     columns_to_frame,
     decode_column,
     encode_column,
@@ -61,9 +59,6 @@ def _outcome(read, columns: list[Column], rows: int) -> object:
 
 def _together(events: list[list[Column]]) -> Frame | None:
     """Return events as the reader of a stream reads them together; None if it does not."""
-    columns = by_column(events)
-    if columns is not None and events[0]:
-        assert [list(one) for one in by_event(columns)] == events
     return FrameReader(None).read(events, 1) if len(events) > 1 else None
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.durable.delivery import Readable, read_logged
+from maia.broker.durable.recorded_frames import Readable
 from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
@@ -313,12 +313,12 @@ def test_a_frame_in_a_log_does_not_move_to_another_type_id_epoch_or_number(chang
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("A"))
     (logged,) = net.log("Met broker").safe
-    state, frame = state_of(net.met), decode_recorded(logged.data)
-    assert isinstance(read_logged(state, logged), Readable)
+    read, frame = state_of(net.met).recorded_frames.read, decode_recorded(logged.data)
+    assert isinstance(read(logged), Readable)
     forged = msgspec.structs.replace(logged, data=encode_known(replace(frame, **change)))
-    assert not isinstance(read_logged(state, forged), Readable)
+    assert not isinstance(read(forged), Readable)
     lies = {"inner_publisher": bytes(32), "inner_sequence": 9}  # not signed, and not believed
-    found = read_logged(state, msgspec.structs.replace(logged, data=encode_known(replace(frame, **lies))))
+    found = read(msgspec.structs.replace(logged, data=encode_known(replace(frame, **lies))))
     assert (found.transit.publisher, found.transit.sequence) == (camera.principal, 0)
 
 

@@ -40,9 +40,9 @@ def slots(net: BlindedNet, number: int) -> list[Sealed]:
 
 def shape(frame: Sealed) -> str:
     """Return what a frame shows that is not a number, a moment, or random to whoever lacks the keys."""
-    columns = [(column.uid, len(column.sealed), column.path) for column in frame.columns]
+    columns = [(column.uid, len(column.sealed)) for column in frame.columns]
     fixed = (frame.type_id, frame.publisher, frame.signer, frame.stream, frame.level, frame.epoch)
-    cut = (frame.rows, frame.block_rows, frame.kept, frame.blocks, frame.place, frame.path)
+    cut = (frame.rows, frame.is_committed, frame.kept, frame.place, frame.path)
     return repr((fixed, cut, columns))
 
 

@@ -360,7 +360,7 @@ def test_a_broker_that_was_forked_seals_under_keys_of_its_own():
     camera.publish(1, sighting())
     state_of(ccs).seals.sealer._process_id = lambda: 2
     camera.publish(1, sighting())
-    marks = [getattr(frame, "frame", frame).origin for frame in net.frames()]
+    marks = [getattr(frame, "frame", frame).mark for frame in net.frames()]
     assert len({mark.instance for mark in marks}) == len(marks) == 2
     assert len(office.events()) == 2
 

@@ -11,7 +11,7 @@ from maia.credentials import Validity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Exists
-from maia.sealing.frames.opened_frame import open_further
+from maia.sealing import open_run
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.effects import Received
@@ -43,15 +43,16 @@ def shared(message):
 def test_a_neighbour_with_the_same_right_is_spared_the_opening(level, monkeypatch):
     net, _, met = the_two(level)
     camera, office = camera_and_reader(net)
-    monkeypatch.setattr("maia.sealing.frames.opened_frame.open_further", _never)
+    monkeypatch.setattr("maia.sealing.frames.opener._decrypted", _never)
     camera.publish(1, sighting("LC04 ABC"))
     (frame,) = net.frames(to=met)
     assert shared(frame) == NAMED[level]
     assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
 
 
-def _never(*_):
-    raise AssertionError("nothing had to be opened")
+def _never(_run, held):
+    assert not held, "nothing had to be opened"
+    return []
 
 
 def test_a_neighbour_gets_the_plaintext_of_what_it_may_read_and_no_more():
@@ -176,14 +177,14 @@ def test_a_hop_opens_what_it_is_asked_about_and_passes_the_rest_on(asked, opened
     found = []
 
     def watched(frame, keys, **limits):
-        found.append(open_further(frame, keys, **limits))
+        found.append(open_run(frame, keys, **limits))
         return found[-1]
 
-    monkeypatch.setattr("maia.broker.streams.neighbour.open_further", watched)
+    monkeypatch.setattr("maia.broker.streams.neighbour.open_run", watched)
     camera.publish(1, sighting())
-    (at_the_hop,) = found
-    assert len(at_the_hop.parts) == opened
-    assert asked is ALWAYS or LOCATION in at_the_hop.parts
+    at_the_hop, _at_the_edge = found
+    assert len(at_the_hop.columns[0]) == opened
+    assert asked is ALWAYS or LOCATION not in at_the_hop.closed
     assert [shared(frame) for frame in net.frames(to=met)] == [{NUMBERPLATE, TIMESTAMP, LOCATION}]
     assert len(office.events()) == 1
 

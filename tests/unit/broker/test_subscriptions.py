@@ -168,7 +168,9 @@ def test_a_reference_stands_for_one_thing(net: Net) -> None:
     ref = office.subscribe()
     office.advertise(ref=ref)
     assert office.code_of(ref) == "INPUT-REF-TAKEN"
-    office.unadvertise(ref)
+    office.unsubscribe(ref)
+    assert office.was_accepted(1000 + ref)
+    office.unsubscribe(ref)
     assert office.last(Failed).code == "INPUT-UNKNOWN-REF"
 
 

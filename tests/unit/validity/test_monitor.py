@@ -502,6 +502,15 @@ def test_a_statement_that_is_refused_hides_no_end():
     assert told.tests == {TestKind.TIMED_CRL}
 
 
+def test_an_issuer_that_moves_its_periods_about_leaves_no_moments_behind():
+    """A39: each statement cuts the one before short, and only the next moment is waited for."""
+    standing = Monitor()
+    for number in range(1, 300):
+        assert standing.receive(facts(number, 1000 - number), moment(0)).is_news
+    assert standing.next_change() == moment(1000 - 299)
+    assert len(standing._moments) < 100
+
+
 def test_a_copy_goes_its_own_way():
     standing = Monitor()
     standing.receive(crl(1, since=0), moment(0))

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from maia.sealing import Secret, cut_frame, open_frame
-from maia.types import SealingLevel
+from maia.sealing import Secret
 from maia.wire.codec import decode, encode
-from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Sealed
-from support.sealing import ANOTHER_BROKER, BROKER, LEVELS, Publishing, content, keys, plates, read, sealer
+from support.sealing import BROKER, LEVELS, Publishing, content, plates, read
 
 VECTORS = json.loads((Path(__file__).parent / "frames.json").read_text())
 BYTES = {vector["name"]: bytes.fromhex(vector["bytes"]) for vector in VECTORS}
@@ -28,41 +26,25 @@ def test_a_sealed_frame_is_opened_and_proved_as_ever(vector):
     assert isinstance(message, Sealed)
     proved = read(message)
     assert proved.signer == BROKER.principal
-    assert proved.opened.row_numbers == vector["left"]
-    frame = plates(vector["rows"])
-    assert content(proved.opened) == (frame.take(vector["left"]) if vector["left"] else frame)
+    assert message.kept == vector["kept"]
+    assert content(proved) == plates(vector["rows"])
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_sealing_and_cutting_again_gives_the_same_bytes(level):
+def test_sealing_again_gives_the_same_bytes(level):
     publishing = Publishing(level=level)
-    assert encode(publishing.seal(plates(1), block_rows=0)) == BYTES[f"{level.value}: one event"]
-    many = publishing.seal(plates(600), block_rows=10)
-    assert encode(many) == BYTES[f"{level.value}: six hundred events"]
-    cutter = sealer(ANOTHER_BROKER, b"cutter")
-    cut = cut_frame(open_frame(many, keys()), [599], sealer=cutter, keys=keys())
-    assert encode(cut) == BYTES[f"{level.value}: cut to its last block"]
-    cut = cut_frame(open_frame(many, keys()), [7, 100, 101, 340], sealer=cutter, keys=keys())
-    assert encode(cut) == BYTES[f"{level.value}: cut to three blocks"]
-    few = publishing.seal(plates(10), block_rows=1)
-    cut = cut_frame(open_frame(few, keys()), [6], sealer=cutter, keys=keys())
-    assert encode(cut) == BYTES[f"{level.value}: one event of ten"]
-    coarse = publishing.seal(plates(20), block_rows=0)
-    assert encode(coarse) == BYTES[f"{level.value}: twenty events as one block"]
-    beside_plaintext = publishing.seal(plates(1), block_rows=1)
-    assert encode(beside_plaintext) == BYTES[f"{level.value}: one event as one block"]
+    assert encode(publishing.seal(plates(1))) == BYTES[f"{level.value}: one event"]
+    assert encode(publishing.seal(plates(600))) == BYTES[f"{level.value}: six hundred events"]
+    assert encode(publishing.seal(plates(3), [1, 5, 300])) == BYTES[f"{level.value}: three rows of a frame"]
+    beside_plaintext = publishing.seal(plates(1), is_shared=True)
+    assert encode(beside_plaintext) == BYTES[f"{level.value}: one event beside its plaintext"]
 
 
 def test_frames_signed_together_give_the_same_bytes():
     publishing = Publishing()
-    drafts = [
-        publishing.by.draft(
-            frame_to_columns(plates(1)), publishing.about(1), keys=keys(), level=SealingLevel.ATTRIBUTE
-        )
-        for _ in range(3)
-    ]
+    signed = publishing.by.sign([publishing.draft(plates(1)) for _ in range(3)])
     names = [f"attribute: {place} of three signed together" for place in ("first", "second", "third")]
-    assert [encode(frame) for frame in publishing.by.sign(drafts)] == [BYTES[name] for name in names]
+    assert [encode(frame) for frame in signed] == [BYTES[name] for name in names]
 
 
 def test_keys_grow_as_ever():

@@ -24,7 +24,7 @@ from maia.broker.publication.transit import StreamOrder
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
-from maia.wire.effects import Effect, Keep, LinkId
+from maia.wire.effects import Keep, LinkId
 from maia.wire.message_fields import DurableName
 
 KEPT_CURSOR: Final = "cursor/"
@@ -143,6 +143,23 @@ class Cursor:
             self.gaps_told -= 1
         return is_news
 
+    # ------------------------------------------------------------ on disk
+
+    def kept(self) -> Keep:
+        """Return what puts it on disk as it is."""
+        self.kept_seen = self.seen
+        data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps)
+        return Keep(self._file, msgspec.msgpack.encode(data))
+
+    def forgotten(self) -> Keep:
+        """Return what takes it off the disk."""
+        return Keep(self._file, None)
+
+    @property
+    def _file(self) -> str:
+        # A digest: names may be longer than a file's name, and differ in nothing but case.
+        return KEPT_CURSOR + sha256(self.owner + self.name.encode()).hexdigest()
+
 
 class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A cursor on disk."""
@@ -158,16 +175,6 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
 
 
-def kept(cursor: Cursor) -> Effect:
-    cursor.kept_seen = cursor.seen
-    data = _Kept(cursor.owner, cursor.name, cursor.type_id, cursor.key, cursor.seen, cursor.gaps)
-    return Keep(_name_of(cursor), msgspec.msgpack.encode(data))
-
-
-def forgotten(cursor: Cursor) -> Effect:
-    return Keep(_name_of(cursor), None)
-
-
 def cursor_from_bytes(data: bytes) -> Cursor:
     try:
         found = _DECODER.decode(data)
@@ -175,8 +182,3 @@ def cursor_from_bytes(data: bytes) -> Cursor:
         raise BadCursor("what was kept as a cursor cannot be read") from problem
     about = found.owner, found.name, found.type_id, found.key, found.seen
     return Cursor(*about, kept_seen=found.seen, gaps=found.gaps)
-
-
-def _name_of(cursor: Cursor) -> str:
-    # A digest: names may be longer than a file's name, and differ in nothing but case.
-    return KEPT_CURSOR + sha256(cursor.owner + cursor.name.encode()).hexdigest()

@@ -11,25 +11,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from maia.bounded_map import BoundedMap
+from maia.broker.turn import Turn
 from maia.errors import BadInput
-from maia.events import INSTANT_MIN, Instant
+from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
-from maia.sealing import closed_frame
 from maia.wire.effects import LinkId
-from maia.wire.messages import FetchLog, LogPlace, Recorded, RecordedRun, Sealed, Unblinded
+from maia.wire.messages import FetchLog, LogPlace, Recorded, RecordedRun, Sealed, SealedColumn, Unblinded
 
 KEPT_PROGRESS: Final = "catch-up"
 LOG_ID_BYTES: Final = 16
 RUNS_SENT: Final = 512
 PLACES_MAX: Final = 256
 FETCHED_MAX: Final = 1024
-_KNOWN_MAX: Final = 4096
-_PUBLISHED_REMEMBERED: Final = 4096
+HOLD_S: Final = 30.0
+"""How long what arrives waits for what is missing before it, when no broker answers."""
 
 _LIMITS: Final = MemoryLimits(streams_max=4096, numbers_per_stream_max=64, bytes_max=4 << 20)
 
@@ -43,27 +42,63 @@ class BadProgress(BadInput):
     code = "INPUT-KEPT-CATCH-UP"
 
 
+class Asker(Protocol):
+    """Who hears of it when a request of this broker is answered."""
+
+    def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
+        """Take note that all brokers have answered."""
+
+    def give_up(self, request: FetchRequest, turn: Turn) -> None:
+        """Take note that one of them never will."""
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """One `FetchLog` that is not answered yet: this broker's own, or that of a neighbour."""
+
+    message: FetchLog
+    asker: LinkId
+    """The neighbour, or `OWN_LINK`."""
+    waits_for: set[LinkId]
+    """The neighbours that have not answered; `OWN_LINK` while this broker's own log is read for it."""
+    until: Instant
+    """When it is given up, unless an answer comes."""
+    own: Asker | None = None
+    is_whole: bool = True
+    is_refused: bool = False
+    """Whether something came from a broker that may not send it now: its place stays where it was."""
+    is_cut: bool = False
+    """Whether a broker has not sent all of what it has."""
+    size: int = 0
+    frames: list[Recorded] = field(default_factory=list, repr=False)
+    """What came in answer to this broker's own."""
+    places: dict[bytes, tuple[LogPlace, int]] = field(default_factory=dict)
+    """Up to where each broker has looked, and where its log ends."""
+
+    @property
+    def key(self) -> tuple[bytes, LinkId]:
+        """Return its number, and who asks."""
+        return self.message.id, self.asker
+
+
 @dataclass(slots=True)
 class Round:
     """One comparison with the logs of other brokers, which may take several requests."""
 
-    until: Instant
-    """When it is given up, unless an answer comes."""
+    request: FetchRequest
+    """The one that was sent last."""
     again_at: Instant | None = None
     """When there is reason for another round, if no other is due before."""
-    request: bytes = b""
-    """The request that is not answered yet; empty while the disk is waited for."""
-    frames: list[Recorded] = field(default_factory=list, repr=False)
-    """What came in answer to it."""
-    places: dict[bytes, tuple[LogPlace, int]] = field(default_factory=dict)
-    """Up to where each broker has looked, and where its log ends."""
-    resumes_at: int = 0
+    resumes_at: int | None = None
     """The position up to which the own log has to be safe before more is asked for."""
-    is_whole: bool = True
-    is_refused: bool = False
-    """Whether something came from a broker that may not send it now: its place stays where it was."""
     is_repeated: bool = False
     """Whether there is reason for another round as soon as this one ends."""
+
+    def lacks_rest_of(self, frame: Recorded, progress: Progress) -> bool:
+        """Say whether a broker with more of a frame has not answered: a sealed one is whole at its signer."""
+        asked = self.request
+        is_answered = frame.signer in asked.places if isinstance(frame, Sealed) else not asked.is_refused
+        return not is_answered and progress.lacks_rest_of(frame)
 
 
 @dataclass(slots=True)
@@ -100,27 +135,29 @@ class Progress:
         noted = ALL_ROWS if isinstance(frame, Sealed) else rows
         return self.recorded.new_rows(publisher, stream, number, noted, signer)
 
-    def note_numbers(self, key: StreamKey, number: int, rows: RowSet = ALL_ROWS) -> bool:
-        """Take note of some rows of a frame; say whether any of them is new."""
+    def note_numbers(self, key: StreamKey, number: int) -> None:
+        """Take note of a frame."""
         publisher, stream, signer = key
-        return self.recorded.new_rows(publisher, stream, number, rows, signer) != 0
+        self.recorded.new_rows(publisher, stream, number, ALL_ROWS, signer)
+
+    def _lacks(self, key: StreamKey, number: int, rows: RowSet) -> bool:
+        publisher, stream, signer = key
+        return self.recorded.unseen_rows(publisher, stream, number, rows, signer) != 0
 
     def follows_gap(self, frame: Recorded) -> bool:
         """Say whether the number before a frame is missing."""
-        (publisher, stream, signer), number, _ = identity_of(frame)
-        return number > 0 and self.recorded.unseen_rows(publisher, stream, number - 1, 1, signer) != 0
+        key, number, _ = identity_of(frame)
+        return number > 0 and self._lacks(key, number - 1, 1)
 
     def lacks_rest_of(self, frame: Recorded) -> bool:
         """Say whether a frame is a part, as it was sent to some reader, of one that is not recorded whole."""
-        (publisher, stream, signer), number, rows = identity_of(frame)
-        if rows == ALL_ROWS:
-            return False
-        return self.recorded.unseen_rows(publisher, stream, number, ALL_ROWS, signer) != 0
+        key, number, rows = identity_of(frame)
+        return rows != ALL_ROWS and self._lacks(key, number, ALL_ROWS)
 
-    def knows_stream(self, frame: Recorded) -> bool:
-        """Say whether anything of the stream of a frame is recorded."""
+    def leaves_hole(self, frame: Recorded) -> bool:
+        """Say whether a stream of which something is recorded goes on behind a gap."""
         publisher, stream, signer = identity_of(frame)[0]
-        return self.recorded.knows(publisher, stream, signer)
+        return self.follows_gap(frame) and self.recorded.knows(publisher, stream, signer)
 
     def holds_gap(self) -> bool:
         """Say whether something is missing before what is held."""
@@ -129,6 +166,34 @@ class Progress:
             self.follows_gap(frame) and ((found := identity_of(frame))[0], found[1] - 1) not in numbers
             for frame in self.held
         )
+
+    def hold(self, frame: Recorded, now: Instant, bytes_max: int) -> bool:
+        """Hold a frame, if there is room."""
+        size = 256 + sum(
+            len(one.sealed if isinstance(one, SealedColumn) else one.data) for one in frame.columns
+        )
+        self.is_over = self.is_over or self.held_bytes + size > bytes_max
+        if not self.is_over:
+            self.held.append(frame)
+            self.held_bytes += size
+            self.held_since = self.held_since or now
+        return not self.is_over
+
+    def is_patient(self, now: Instant) -> bool:
+        """Say whether what is held may wait for longer."""
+        return self.held_since is not None and now < seconds_after(self.held_since, HOLD_S)
+
+    def follow(self, places: Mapping[bytes, tuple[LogPlace, int]]) -> bool:
+        """Take note of up to where brokers have looked; say whether any of them has more."""
+        is_more = False
+        for broker, (place, end) in places.items():
+            before = self.places.pop(broker, None)
+            is_on = before is None or before.log != place.log or place.position > before.position
+            is_more = is_more or (is_on and place.position < end)
+            self.places[broker] = place
+        while len(self.places) > PLACES_MAX:
+            del self.places[next(iter(self.places))]
+        return is_more
 
     def runs(self) -> list[RecordedRun]:
         """Return what other brokers need not send."""
@@ -139,61 +204,9 @@ def identity_of(frame: Recorded) -> tuple[StreamKey, int, RowSet]:
     """Return by what a recorded frame is known: its stream, number and rows."""
     if isinstance(frame, Unblinded):
         return (frame.inner_publisher, frame.inner_stream, b""), frame.inner_sequence, ALL_ROWS
-    if not isinstance(frame, Sealed):
-        rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-        return (frame.publisher, frame.stream, b""), frame.sequence, rows
-    is_whole = not frame.kept and not frame.blocks
-    rows = ALL_ROWS if is_whole else row_set(closed_frame(frame).row_numbers) or ALL_ROWS
-    return (frame.publisher, frame.stream, frame.signer), frame.sequence, rows
-
-
-# ------------------------------------------------------------ requests under way
-
-
-@dataclass(slots=True)
-class FetchRequest:
-    """One `FetchLog` that is not answered yet: this broker's own, or that of a neighbour."""
-
-    message: FetchLog
-    waits_for: set[LinkId]
-    until: Instant
-    is_read: bool = False
-    """Whether this broker's own log is being read for it."""
-    is_whole: bool = True
-    size: int = 0
-    first: int = 1
-    since: int = INSTANT_MIN
-    has_place: bool = False
-
-
-@dataclass(slots=True)
-class CatchUps:
-    """What is under way between this broker and others, whether it records or not."""
-
-    fresh: set[bytes] = field(default_factory=set)
-    """Types that a round is to begin for."""
-    asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
-    requests: dict[tuple[bytes, LinkId | None], FetchRequest] = field(default_factory=dict)
-    """By number and asker; None for this broker itself."""
-    passed_on: dict[bytes, LinkId | None] = field(default_factory=dict)
-    """Which asker the answers to a request that was passed on are for."""
-    known: BoundedMap[bytes, bool] = field(default_factory=lambda: BoundedMap(_KNOWN_MAX))
-    """Requests that were passed on, and whether this broker has read its log for them."""
-    published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_PUBLISHED_REMEMBERED))
-    """Types that were advertised here."""
-    is_changed: bool = False
-    """Whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
-
-    def interest_sent(self, type_id: bytes, link: LinkId) -> None:
-        """Take note that a neighbour was sent an interest."""
-        if (type_id, link) not in self.asked:
-            self.asked.add((type_id, link))
-            self.look_for(type_id)
-
-    def look_for(self, type_id: bytes) -> None:
-        """Have a round begun for a type."""
-        self.fresh.add(type_id)
-        self.is_changed = True
+    rows = row_set(frame.kept) if frame.kept else ALL_ROWS
+    signer = frame.signer if isinstance(frame, Sealed) else b""
+    return (frame.publisher, frame.stream, signer), frame.sequence, rows
 
 
 # ------------------------------------------------------------ across restarts

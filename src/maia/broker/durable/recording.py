@@ -12,14 +12,13 @@ up cost no reading.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from maia.broker.access.known_types import KnownTypes
-from maia.broker.durable.cursors import KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes, kept
 from maia.broker.durable.progress import (
     FETCHED_MAX,
     KEPT_PROGRESS,
@@ -32,33 +31,22 @@ from maia.broker.durable.progress import (
 from maia.broker.publication.transit import from_carried
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.settings import BrokerSettings, RecordingSettings
+from maia.broker.subscriptions.local_subscribers import routed_filter
 from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import BadInput, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant
+from maia.predicates import ALWAYS
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
-from maia.sealing import closed_frame
 from maia.types import is_validity_stream
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
 from maia.wire.messages import Recorded, Sealed, Unblinded
 
-__all__ = [
-    "KEPT_POSITION",
-    "NO_LOG",
-    "OWN_LINK",
-    "LogAtStart",
-    "Recording",
-    "first_to_reread",
-    "new_recording",
-]
-
 KEPT_POSITION: Final = "log-position"
 OWN_LINK: Final = LinkId(-2)
 """In place of a client's link: this broker's own subscriptions to what it records."""
 NO_LOG: Final = LogAtStart()
-FetchKey: TypeAlias = tuple[bytes, LinkId]
-"""A request of another broker for what is recorded here: its number, and the link it came on."""
 _TAIL_FRAMES: Final = 4096
 _TAIL_BYTES: Final = 8 << 20
 
@@ -82,12 +70,6 @@ class Recording:
     """The newest safe frames with their types, without gaps."""
     tail_bytes: int = 0
     unsafe_bytes: int = 0
-    cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict, repr=False)
-    """By principal's key and name."""
-    reads: dict[int, Cursor] = field(default_factory=dict, repr=False)
-    """Which cursor waits for which reading of the log."""
-    fetches: dict[int, FetchKey] = field(default_factory=dict, repr=False)
-    """Which request of another broker waits for which reading of the log."""
     last_read: int = 0
     id: bytes = b""
     """What tells this log from one that was here before it."""
@@ -95,6 +77,12 @@ class Recording:
     """First and last positions of what was fetched from other brokers, the newest last."""
     progress: dict[bytes, Progress] = field(default_factory=dict, repr=False)
     """By type: what is recorded, and up to where that was compared with the logs of others."""
+    fresh: set[bytes] = field(default_factory=set)
+    """Types that are to be compared with the logs of others."""
+    asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
+    """The neighbours that were sent an interest in a type."""
+    is_changed: bool = False
+    """Whether a type is to be compared, or a durable subscription has a new gap notice to be sent."""
 
     def records(self, type_id: bytes) -> bool:
         """Say whether frames of a type are recorded here.
@@ -197,21 +185,48 @@ class Recording:
         else:
             turn.add(answer)
 
-    def in_tail(self, position: int) -> bool:
-        """Say whether everything from a position on is in memory."""
-        return bool(self.tail) and position >= self.tail[0][1].position
+    def in_memory(self, type_id: bytes, first: int) -> Iterator[Logged] | None:
+        """Return the safe frames of a type from a position on; None if not all of these are in memory."""
+        tail = self.tail
+        if not tail or first < tail[0][1].position:
+            return None
+        known = (tail[at] for at in range(first - tail[0][1].position, len(tail)))
+        return (logged for found, logged in known if found == type_id)
 
-    def status(self) -> Mapping[str, object]:
-        attached = [cursor for cursor in self.cursors.values() if cursor.is_attached]
-        behind = [max(0, self.upto - cursor.seen) for cursor in self.cursors.values()]
+    def own_types(self) -> set[bytes]:
+        """Return the types that this broker subscribes to itself."""
+        return {one.right.event_type.type_id for one in self.link.subscriptions.values()}
+
+    def takes_all(self, type_id: bytes) -> bool:
+        """Say whether this broker is sent every event of a type: a restricted right leaves numbers out."""
+        own = (one.right for one in self.link.subscriptions.values())
+        return any(one.event_type.type_id == type_id and routed_filter(one.view) == ALWAYS for one in own)
+
+    def interest_sent(self, type_id: bytes, link: LinkId) -> None:
+        """Take note that a neighbour was sent an interest."""
+        if (type_id, link) not in self.asked:
+            self.asked.add((type_id, link))
+            self.look_for(type_id)
+
+    def look_for(self, type_id: bytes) -> None:
+        """Have what is recorded of a type compared with the logs of others."""
+        self.fresh.add(type_id)
+        self.is_changed = True
+
+    def link_gone(self, link: LinkId) -> None:
+        """Take note that something may be missed of the types that a neighbour was sent an interest in."""
+        for type_id, asked in [one for one in self.asked if one[1] == link]:
+            self.asked.discard((type_id, asked))
+            if type_id in self.progress:
+                self.progress[type_id].is_cut = True
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for."""
         return {
             "position": self.upto,
             "unsafe": self.next_position - 1 - self.upto,
             "unsafe_bytes": self.unsafe_bytes,
             "types": len(self.link.subscriptions),
-            "cursors": len(self.cursors),
-            "cursors_attached": len(attached),
-            "farthest_behind": max(behind, default=0),
         }
 
     # ------------------------------------------------------------ across restarts
@@ -251,22 +266,6 @@ class Recording:
         self._reload_progress(kept_before, random, turn)
         for logged in log.recent:
             _recognise(logged, seen, self.progress, own_key=self.link.peer.key)
-        for name, data in kept_before.items():
-            if not name.startswith(KEPT_CURSOR):
-                continue
-            try:
-                cursor = cursor_from_bytes(data)
-            except BadCursor as problem:
-                turn.note("kept-dropped", name=name, code=problem.code)
-                turn.add(Keep(name, None))
-                continue
-            self.cursors[cursor.owner, cursor.name] = cursor
-            cursor.gaps = [(min(at, self.upto), code, text) for at, code, text in cursor.gaps]
-            if cursor.seen > self.upto:
-                # The log is another one, or was restored from a copy: what came after it is not there.
-                turn.note("cursor-ahead-of-log", cursor=cursor.name, seen=cursor.seen, position=self.upto)
-                cursor.seen = self.upto
-                turn.add(kept(cursor))
 
     def _reload_progress(
         self, kept_before: Mapping[str, bytes], random: Callable[[int], bytes], turn: Turn
@@ -305,14 +304,13 @@ def _recognise(
 ) -> None:
     try:
         frame = decode_recorded(logged.data)
-        numbers = list(closed_frame(frame).row_numbers) if isinstance(frame, Sealed) else frame.kept
     except ProtocolViolation:
         return  # of another version: no publisher sends the same today
     known = progress.get(frame.type_id)
     if known is None:
         known = progress[frame.type_id] = Progress(logged.recorded_at, is_cut=True)
     known.note(frame)
-    rows = row_set(numbers) if numbers else ALL_ROWS
+    rows = row_set(frame.kept) if frame.kept else ALL_ROWS
     # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
     unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""
     seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from maia.broker.durable.delivery import Readable, read_logged
+from maia.broker.durable.recorded_frames import Readable
 from maia.broker.publication.authors import vouched_for
 from maia.broker.publication.delivery import put_on_record
 from maia.broker.publication.expected_sources import refuse_unasked
 from maia.broker.publication.retained import Client, Question, RetainedFrame, Shows, book_keys
-from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.publication.transit import Transit
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.state import BrokerState, seconds_after
@@ -30,8 +30,6 @@ from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
-from maia.sealing import closed_frame, verify_frame
-from maia.sealing.frames.content import LEVEL_NUMBERS
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import LinkId, Logged
@@ -153,9 +151,8 @@ def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, tur
         refuse_unasked(state, link, turn, said="StateFrame")
         return
     said = RetainedFrame(frame, now, state.routes.node_of[link.id])
-    is_cut = frame.blocks if isinstance(frame, Sealed) else frame.kept
     # Of topics there are several last events on one stream; only their publisher's broker knows which.
-    is_retained = not is_cut and not state.types.holds_topics(frame.type_id)
+    is_retained = not frame.kept and not state.types.holds_topics(frame.type_id)
     if is_retained:
         state.retained.remember(said)
     newer = state.retained.line(frame) if is_retained else []
@@ -281,7 +278,7 @@ def _seen(
     found: object = Readable(frame) if isinstance(frame, Transit) else None
     if isinstance(frame, Sealed):
         # Whoever signed it must be entitled now: this is the present state, and no record of the past.
-        found = read_logged(state, Logged(0, now, encode_known(frame)))
+        found = state.recorded_frames.read(Logged(0, now, encode_known(frame)))
     if not isinstance(found, Readable):
         return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
     view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
@@ -338,13 +335,4 @@ def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Tr
     frame = decode(message.frame)
     if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
         raise NotTheState("a question about the state was answered with something else")
-    sealing = state.types.sealing(frame.type_id)
-    if isinstance(frame, Sealed):
-        closed = closed_frame(frame)  # one that contradicts itself ends the link
-        if sealing is not None and frame.level < LEVEL_NUMBERS[sealing.level]:
-            raise SealedTooWeakly("a frame is sealed less than its type asks for")
-        verify_frame(closed, None, state.seals.checks)  # before it is remembered or passed on (A90)
-        return frame
-    if sealing is not None:
-        raise PlainOfSealed("the owner of this type wants it sealed")
-    return from_carried(frame, state.types.kinds(frame.type_id))
+    return state.recorded_frames.check(frame)

@@ -115,7 +115,7 @@ def advertised(state: BrokerState, entry: Advertisement, turn: Turn) -> None:
     """Send others that a type is published here, and its super-types."""
     state.routes.mark_changed(turn.now)
     for type_id in entry.type_ids:
-        state.catch_up.published.put(type_id, None)
+        state.log_requests.note_published(type_id)
         if state.types.sealing(type_id) is not None:
             offer_sealed(state, type_id, entry, turn)
         else:
@@ -436,7 +436,7 @@ def _placed(
     )
     log.link.subscriptions[ref] = entry
     if before is None:
-        state.catch_up.look_for(version.type_id)
+        log.look_for(version.type_id)
     if before is not None and before.view_class == key:
         return
     audience = state.audience(version.type_id)

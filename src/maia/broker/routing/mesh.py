@@ -22,7 +22,6 @@ from typing import Final, NamedTuple, assert_never
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.durable.catch_up import ask_again_behind
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
 from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
@@ -163,7 +162,8 @@ class MeshRouter:
             # It was away for less than a lease, and will not send again what is at hand.
             self._verify_at.setdefault(known.key, seconds_after(turn.now, state.settings.lease_s))
             self._register(known.key, known.parts, turn)
-        ask_again_behind(state, link.id)
+        if state.catch_up is not None:
+            state.catch_up.ask_again_behind(link.id)
         show_rights(state, [link.id], state.sealed.in_use, turn)
 
     def neighbour_gone(self, link: Link, turn: Turn) -> None:

@@ -185,7 +185,7 @@ def route_messages(state: BrokerState, updates: Iterable[RouteUpdate], turn: Tur
             continue
         state.routes.is_sent = True
         if isinstance(update, InterestUpdate) and update.add and state.recording is not None:
-            state.catch_up.interest_sent(type_of_book_key(update.type_id), link)
+            state.recording.interest_sent(type_of_book_key(update.type_id), link)
         if isinstance(update, Renewal):
             # Most neighbours were sent the same, so most renewals are the same bytes.
             same = (update.entries, update.digest)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from maia.broker.durable.recording import LogAtStart
 from maia.errors import MaiaError
 from maia.events import INSTANT_MIN, Instant
 from maia.log.disk.event_log import EventLog, LogReadings
@@ -23,7 +22,7 @@ from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.records import LogRecord
 from maia.log.format.retention import Retention
 from maia.net.observer import Records
-from maia.wire.effects import Input, Logged, LogRead, ReadLog, Record, Recorded
+from maia.wire.effects import Input, LogAtStart, Logged, LogRead, ReadLog, Record, Recorded
 
 
 @dataclass(frozen=True, slots=True)

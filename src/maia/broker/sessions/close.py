@@ -8,7 +8,6 @@ neighbours forget all that it told when theirs ends.
 
 from __future__ import annotations
 
-from maia.broker.durable.catch_up import forget_fetches_of
 from maia.broker.publication.state_query import link_gone
 from maia.broker.sessions.links import Link, Stage
 from maia.broker.state import BrokerState
@@ -52,7 +51,9 @@ def forget_link(state: BrokerState, link: Link, turn: Turn, why: str = "") -> No
         state.links.pop(link.id, None)
     link_gone(state, link.id, turn)
     state.syncs.forget(link.id, turn)
-    forget_fetches_of(state, link.id, turn)
+    if state.recording is not None:
+        state.recording.link_gone(link.id)
+    state.log_requests.link_gone(link.id, turn)
     state.statements.dependencies.forget(link.id)
     state.timers.reset(IdentityExpires(link.id), None)
     state.identities.hold(link.id, None)

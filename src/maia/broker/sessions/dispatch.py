@@ -27,8 +27,6 @@ from typing import Any, Final, TypeAlias
 
 from maia.broker.access.authoriser import forget_frames
 from maia.broker.access.one_time_answers import hear_vouched
-from maia.broker.durable.catch_up import receive_fetch_log, receive_log_answered, receive_log_fetched
-from maia.broker.durable.delivery import receive_seen
 from maia.broker.publication.retained import receive_state_gone
 from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
@@ -49,7 +47,7 @@ from maia.broker.sessions.identities import (
 from maia.broker.sessions.links import Link, Role, read_later
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
-from maia.broker.subscriptions.requests import advertise, sent_elsewhere, subscribe, withdraw
+from maia.broker.subscriptions.requests import advertise, receive_seen, sent_elsewhere, subscribe, withdraw
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
@@ -182,9 +180,9 @@ class Dispatch:
             SpillReport: partial(receive_spill_report, state),
             SyncRoutes: state.syncs.receive,
             RoutesSynced: state.syncs.receive_end,
-            FetchLog: partial(receive_fetch_log, state),
-            LogFetched: partial(receive_log_fetched, state),
-            LogAnswered: partial(receive_log_answered, state),
+            FetchLog: state.log_requests.receive,
+            LogFetched: state.log_requests.receive_fetched,
+            LogAnswered: state.log_requests.receive_answered,
             StateQuery: partial(receive_state_query, state),
             StateFrame: partial(receive_state_frame, state),
             StateDone: partial(receive_state_done, state),

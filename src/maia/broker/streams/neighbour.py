@@ -29,19 +29,9 @@ from maia.events import AttributeUid, Frame, Instant, Kinds
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.routing.table.hops import TypeId
 from maia.routing.table.routing_table import RoutingTable
-from maia.sealing import (
-    EpochKeys,
-    OpenedFrame,
-    SignatureChecks,
-    closed_frame,
-    open_with_cache,
-    verify_frame,
-)
-from maia.sealing.frames.content import LEVEL_NUMBERS
-from maia.sealing.frames.opened_frame import open_further, verify_further
-from maia.sealing.frames.runs import open_run
+from maia.sealing import LEVEL_NUMBERS, EpochKeys, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.types import Sealing, TransitKindMismatch
-from maia.wire.columns import FrameReader, check_kinds, columns_to_frame, events_to_frame
+from maia.wire.columns import FrameReader
 from maia.wire.messages import Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
@@ -125,44 +115,42 @@ def too_weak(type_id: bytes, sealing: Sealing | None) -> Stage:
     """Refuse what is sealed less than its type asks for, or names a blinded type."""
 
     def look(run: Run, turn: Turn) -> int | None:
+        run.closed = read_run(run.sealed)  # a frame that contradicts itself ends the link
         frame = run.sealed[0]
-        if run.count == 1:
-            run.opened = closed_frame(frame)  # a frame that contradicts itself ends the link
-        if sealing is None:
+        is_named = sealing is not None and sealing.blinded and frame.type_id == type_id
+        if sealing is None or (not is_named and frame.level >= LEVEL_NUMBERS[sealing.level]):
             return None
-        is_named = sealing.blinded and frame.type_id == type_id
-        if not is_named and frame.level >= LEVEL_NUMBERS[sealing.level]:
-            return None
-        if run.count > 1:
-            raise Apart
-        return refuse(SealedTooWeakly, turn)
+        return _refused(run, turn, SealedTooWeakly)
 
     return look
 
 
 def proving(checks: SignatureChecks, seen: DuplicateMemory, carries_again: Callable[[Sealed], bool]) -> Stage:
-    """Verify who signed a frame: before it is remembered, recorded or passed on, and before it waits.
-
-    The frames of a run are proved when they are opened.
-    """
+    """Verify who signed frames: before they are remembered, recorded or passed on, and before they wait."""
 
     def prove(run: Run, turn: Turn) -> int | None:
-        frame, closed = run.sealed[0], run.opened
+        frame = run.sealed[0]
         run.signer = frame.signer
-        if closed is None:
-            return None
-        about, numbers = (frame.publisher, frame.stream, frame.sequence), closed.row_numbers
-        asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
-        if not seen.unseen_rows(*about, asked, frame.signer) and not carries_again(frame):
-            turn.count("maia_duplicates_total")
-            return END
+        if run.count == 1:
+            about, numbers = (frame.publisher, frame.stream, frame.sequence), frame.kept
+            asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
+            if not seen.unseen_rows(*about, asked, frame.signer) and not carries_again(frame):
+                turn.count("maia_duplicates_total")
+                return END
         try:
-            run.verified = verify_frame(closed, None, checks)
+            run.verified = verify(run.closed, checks)
         except BrokenCredential as problem:
-            return refuse(problem, turn)
+            return _refused(run, turn, problem)
         return None
 
     return prove
+
+
+def _refused(run: Run, turn: Turn, problem: type[MaiaError] | MaiaError) -> int:
+    """Count a frame that goes nowhere; those of a run are asked one by one which of them it is."""
+    if run.count > 1:
+        raise Apart
+    return refuse(problem, turn)
 
 
 class Open:
@@ -176,6 +164,7 @@ class Open:
         "_key",
         "_kinds",
         "_name",
+        "_reader",
         "_seals",
         "_type_id",
         "_wait",
@@ -201,22 +190,17 @@ class Open:
         """
         self._name, self._type_id, self._key, self._kinds = name, type_id, key, kinds
         self._seals, self._blinded, self._book, self._audiences = seals, blinded, book, audiences
-        self._judge, self._wait = judge, wait
+        self._judge, self._wait, self._reader = judge, wait, FrameReader(None, kinds)
 
     def take(self, run: Run, turn: Turn) -> int | None:
         """Open, judge, or let wait."""
-        if run.count > 1:
-            self._together(run, turn)
-            return None
-        frame = run.sealed[0]
-        if run.until is None and self._wait.is_behind(self._type_id, frame):
+        if run.until is None and self._wait.is_behind(self._type_id, run.sealed[0]):
             return self._waits(run, turn)  # it must not overtake what its publisher sent before
         return self.again(run, turn)
 
     def again(self, run: Run, turn: Turn) -> int | None:
-        """Open a frame that may have waited."""
-        frame = run.sealed[0]
-        seals, name = self._seals, self._name
+        """Open frames that may have waited."""
+        frame, seals, name = run.sealed[0], self._seals, self._name
         ring = seals.ring_of(name)
         if ring is None:
             return self.unread(run, turn)
@@ -225,25 +209,28 @@ class Open:
             if ring.newest is not None and frame.epoch < ring.newest:
                 return self.unread(run, turn)  # before this broker's time: not for it to read
             if ring.newest is not None and frame.epoch > ring.newest + EPOCHS_AHEAD_MAX:
-                return refuse(SealTooNew, turn)
+                return _refused(run, turn, SealTooNew)
             return self._waits(run, turn)
-        if not ring.opens(frame.epoch, frame.published_at, turn.now):
-            return refuse(PublishedTooLongAgo, turn)
+        # If an epoch opens for the earliest and for the latest moment, it does for those between.
+        moments = [one.published_at for one in run.sealed]
+        if not all(ring.opens(frame.epoch, at, turn.now) for at in {min(moments), max(moments)}):
+            return _refused(run, turn, PublishedTooLongAgo)
         try:
             return self._read(run, keys, turn)
         except MaiaError as problem:
-            # Whoever passed it on may not be able to read it, so the frame ends here and the link does not.
-            return refuse(problem, turn)
+            # The neighbour may not be able to read it, so the frame ends here and the link does not.
+            return _refused(run, turn, problem)
 
     def _read(self, run: Run, keys: EpochKeys, turn: Turn) -> int | None:
-        is_read = self._type_id in self._audiences
+        is_read, is_blinded = self._type_id in self._audiences, self._blinded.is_id(self._name)
+        if is_blinded and run.count > 1:
+            raise Apart
         opened = self._opened(run, keys, turn, is_read=is_read)
-        if not opened.parts:
+        if opened.is_closed:
             return self.unread(run, turn)
-        is_blinded = self._blinded.is_id(self._name)
         if not is_blinded and not is_read and not self._book.asked_about(self._key):
-            opened = self._closed(run)  # its seal holds, and no filter asks what is in it
-        self._show(run, opened, self._kinds)
+            opened = run.verified  # its seal holds, and no filter asks what is in it
+        self._show(run, opened)
         if is_blinded:
             inner = run.inner = reveal(run.whole, self._type_id)
             ring = self._seals.ring_of(self._name)
@@ -252,126 +239,79 @@ class Open:
                 return refuse(PublishedTooLongAgo, turn)
         run.unjudged = run.signer
         if is_read:
-            assert run.verified is not None  # noqa: S101 - proved before
-            signer = verify_further(run.verified, opened, keys).signer
-            if not self._judge(self._type_id, signer, run.missing.union(run.whole.frame.columns), turn.now):
+            uids = run.missing.union(run.whole.frame.columns)
+            if not self._judge(self._type_id, opened.signer, uids, turn.now):
                 return self._waits(run, turn)
             run.unjudged = run.signer if is_blinded else b""
         return None
 
-    def _opened(self, run: Run, keys: EpochKeys, turn: Turn, *, is_read: bool) -> OpenedFrame:
-        """Open a frame as far as it is read here, and by what came along where it is delivered (A51)."""
-        closed = self._closed(run)
+    def _opened(self, run: Run, keys: EpochKeys, turn: Turn, *, is_read: bool) -> VerifiedRun:
+        """Open frames as far as they are read here, and by what came along where they are delivered (A51)."""
         if not is_read:
-            return open_further(closed, keys, only=self._read_on_the_way(closed.frame, keys))
-        if not run.contents:
-            return open_further(closed, keys)
-        opened, lies = open_with_cache(closed, {one.uid: one.content for one in run.contents}, keys)
-        if lies:
-            turn.count("maia_plaintext_dropped_total", len(lies))
+            return open_run(run.verified, keys, only=self._read_on_the_way(run, keys))
+        opened = open_run(run.verified, keys, along={one.uid: one.content for one in run.contents})
+        if opened.lies:
+            turn.count("maia_plaintext_dropped_total", len(opened.lies))
         return opened
 
-    def _closed(self, run: Run) -> OpenedFrame:
-        assert run.verified is not None  # noqa: S101 - proved before
-        return run.verified.opened
+    def _read_on_the_way(self, run: Run, keys: EpochKeys) -> frozenset[str]:
+        """Return what a broker reads of frames that it does not deliver: what neighbours ask about.
 
-    def _read_on_the_way(self, frame: Sealed, keys: EpochKeys) -> frozenset[AttributeUid]:
-        """Return what a broker reads of a frame that it does not deliver: what neighbours ask about.
-
-        It opens at least one column, with its key and not by what came along: the signature does not
+        It opens at least one column, with its key and not by what came along: commitments do not
         cover ciphertexts, and a broken one must not use up the number of the frame it was taken from (A66).
         """
-        asked = self._book.asked_about(self._key)
-        uids = tuple([column.uid for column in frame.columns])
-        ciphers = keys.ciphers(uids, frame.sealed_by.instance)
+        frame = run.sealed[0]
+        ciphers = keys.ciphers(run.closed.uids, frame.mark.instance)
         held = [column for column, cipher in zip(frame.columns, ciphers, strict=True) if cipher is not None]
-        wanted = asked.intersection([column.uid for column in held])
+        wanted = frozenset(self._book.asked_about(self._key)).intersection([column.uid for column in held])
         if not wanted and held:
-            return frozenset({AttributeUid(min(held, key=lambda column: len(column.sealed)).uid)})
+            return frozenset({min(held, key=lambda column: len(column.sealed)).uid})
         return wanted
 
     def unread(self, run: Run, turn: Turn) -> int | None:
-        """Pass a frame on by its type alone; no subscriber here gets any of it."""
+        """Pass frames on by their type alone; no subscriber here gets any of them."""
         try:
-            self._show(run, self._closed(run), {})
+            self._show(run, run.verified)
         except MaiaError as problem:
-            return refuse(problem, turn)
+            return _refused(run, turn, problem)
         run.missing, run.unjudged, run.is_unread = run.missing.union(self._kinds), run.signer, True
         run.inner = None
         return None
 
-    def _show(self, run: Run, opened: OpenedFrame, kinds: Kinds) -> None:
+    def _show(self, run: Run, opened: VerifiedRun) -> None:
         """Read what was opened, every value checked."""
-        run.opened = opened
-        run.whole, run.missing = opened_part(opened, kinds)
-        run.columns = (opened.columns,)
+        run.opened, run.columns = opened, opened.columns
+        run.whole, run.missing = opened_part(opened, self._kinds, self._reader)
 
     def _waits(self, run: Run, turn: Turn) -> int | None:
+        if run.count > 1:
+            raise Apart
         if self._wait.begin(self._type_id, run, turn):
             return END
         return self.unread(run, turn)  # there is no room, or no time
 
-    def _together(self, run: Run, turn: Turn) -> None:
-        """Prove and open single events; what is asked of each is asked once where the answer is the same."""
-        frames = run.sealed
-        first, seals, name = frames[0], self._seals, self._name
-        if self._wait.is_behind(self._type_id, first) or self._blinded.is_id(name):
-            raise Apart
-        ring, count = seals.ring_of(name), len(frames)
-        moments = [one.published_at for one in frames]
-        by = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
-        if ring is None:
-            closed = open_run(frames, None, seals.checks, only=None).closed.difference([""])
-            run.missing, run.is_unread = frozenset(map(AttributeUid, closed)).union(self._kinds), True
-            run.whole, run.columns, run.unjudged = (
-                Transit(name, *by, Frame(count, {})),
-                [()] * count,
-                run.signer,
-            )
-            return
-        keys = seals.keys(name, first.epoch)
-        # If an epoch opens for the earliest and for the latest moment, it does for those between.
-        ends = {min(moments), max(moments)}
-        if keys is None or not all(ring.opens(first.epoch, at, turn.now) for at in ends):
-            raise Apart
-        is_read = self._type_id in self._audiences
-        opened = open_run(
-            frames, keys, seals.checks, only=None if is_read else self._book.asked_about(self._key)
-        )
-        frame = events_to_frame(opened.by_column) if opened.by_column else Frame(count, {})
-        if frame is None:
-            raise Apart
-        check_kinds(frame, self._kinds)
-        missing = (
-            frozenset(self._kinds) if "" in opened.closed else frozenset(map(AttributeUid, opened.closed))
-        )
-        if is_read and not self._judge(self._type_id, opened.signer, missing.union(frame.columns), turn.now):
-            raise Apart
-        run.missing, run.columns = missing, opened.columns
-        run.whole, run.unjudged = Transit(name, *by, frame), b"" if is_read else run.signer
 
-
-def opened_part(opened: OpenedFrame, kinds: Kinds) -> tuple[Transit, frozenset[AttributeUid]]:
-    """Return what was opened of a frame, every value checked, and the attributes that were not."""
-    frame, columns = opened.frame, opened.columns
-    part = columns_to_frame(columns, opened.rows)
-    check_kinds(part, kinds)
+def opened_part(
+    opened: VerifiedRun, kinds: Kinds, reader: FrameReader
+) -> tuple[Transit, frozenset[AttributeUid]]:
+    """Return what was opened of frames, every value checked, and the attributes that were not."""
+    first, columns, count = opened.frame, opened.columns, len(opened.columns)
+    rows = reader.read(columns, first.rows) if columns[0] else Frame(count * first.rows, {})
+    if rows is None:
+        raise Apart
     transit = Transit(
-        frame.type_id,
-        principal_from_bytes(frame.publisher),
-        frame.stream,
-        frame.sequence,
-        frame.published_at,
-        part,
-        opened.row_numbers,
-        written_as(columns),
-        author_of(frame),
+        first.type_id,
+        principal_from_bytes(first.publisher),
+        first.stream,
+        first.sequence,
+        first.published_at,
+        rows,
+        first.kept,
+        written_as(columns[0]) if count == 1 else {},
+        author_of(first),
     )
-    if opened.is_whole:
-        return transit, frozenset()
-    closed = [column.uid for column in frame.columns if column.uid not in opened.parts]
     # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
-    return transit, frozenset(kinds) if closed == [""] else frozenset(map(AttributeUid, closed))
+    return transit, frozenset(kinds if "" in opened.closed else map(AttributeUid, opened.closed))
 
 
 class Wait:

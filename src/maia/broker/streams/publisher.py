@@ -214,7 +214,7 @@ def retaining_passing(retained: RetainedFrames, came_from: Hop) -> Stage:
     def retain(run: Run, turn: Turn) -> None:
         passing: Sequence[Carried | Sealed] = run.carried
         for message in passing[-REMEMBERED:]:
-            if not message.kept and not (isinstance(message, Sealed) and message.blocks):
+            if not message.kept:
                 retained.remember(RetainedFrame(message, turn.now, came_from))
 
     return retain

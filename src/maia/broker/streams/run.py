@@ -27,7 +27,7 @@ from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
-from maia.sealing import EpochKeys, OpenedFrame, VerifiedFrame
+from maia.sealing import EpochKeys, SealedRun, VerifiedRun
 from maia.wire.codec import beginning_of, decode, encode_known
 from maia.wire.messages import Carried, Column, OpenContent, Publish, Sealed
 
@@ -75,10 +75,12 @@ class Run:
     """Whether this broker reads nothing of it, and passes it on by its type alone."""
     keys: EpochKeys | None = None
     """What a publisher's frames are sealed with."""
-    verified: VerifiedFrame | None = None
-    """That a neighbour's sealed frame is signed."""
-    opened: OpenedFrame | None = None
-    """What was opened of it."""
+    closed: SealedRun
+    """A neighbour's sealed frames, whose fields fit together."""
+    verified: VerifiedRun
+    """That they are signed."""
+    opened: VerifiedRun | None = None
+    """What was opened of them."""
     contents: Sequence[OpenContent] = ()
     """Plaintext that its sender sent along."""
     inner: Transit | None = None

@@ -33,12 +33,9 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kinds
 from maia.routing.duplicates import DuplicateMemory
 from maia.routing.table.hops import TypeId
-from maia.sealing import BATCH_MAX, Draft, EpochKeys, KeyMissing, OpenedFrame, Publication, contents
-from maia.sealing.frames.opened_frame import drafted_frame
-from maia.sealing.frames.runs import seal_run
+from maia.sealing import BATCH_MAX, Draft, EpochKeys, KeyMissing, Publication, plaintexts_by_uid
 from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
-from maia.wire.columns import EventsColumn, by_column
 from maia.wire.effects import Effect, LinkId, Logged, Record, Send
 from maia.wire.messages import Column, OpenContent, Sealed, SealedWithPlaintext
 
@@ -178,12 +175,10 @@ class Sealer:
 
     def draft(self, transit: Transit, keys: EpochKeys) -> Draft:
         """Return a frame sealed, and not signed yet."""
-        frame, block_rows = transit.frame, transit.frame.rows if self._is_shared else 0
-        label = transit.publisher, transit.stream, transit.sequence, transit.published_at
+        label = transit.publisher, transit.stream, transit.sequence, transit.published_at, transit.frame.rows
         # The publisher's own signature would show hashes of what is sealed.
-        about = Publication(*label, frame.rows, transit.kept, block_rows, without_proof(transit.author))
-        sealer, columns = self._seals.sealer, transit.columns()
-        return sealer.draft(columns, about, keys=keys, level=self._level, values=frame.columns)
+        about = Publication(*label, transit.kept, self._is_shared, without_proof(transit.author))
+        return self._sealed([transit.columns()], [about], keys)[0]
 
     def answering(self, transit: Transit, keys: EpochKeys) -> Draft:
         """Return a publisher's frame sealed, with a column for each restriction that this broker answers."""
@@ -191,13 +186,18 @@ class Sealer:
 
     def drafts(self, run: Run, leaves: Sequence[bool]) -> list[Draft]:
         """Return those single events of a run sealed that leave."""
-        columns, messages = by_column(run.columns), list(compress(run.messages, leaves))
-        assert columns is not None and run.keys is not None  # noqa: S101, PT018 - they were read as one
-        if len(messages) < run.count:
-            columns = [EventsColumn(uid, kind, list(compress(data, leaves))) for uid, kind, data in columns]
-        labels = [one.sequence for one in messages], [one.published_at for one in messages]
-        about = Publication(run.whole.publisher, run.whole.stream, 0, 0, 1)
-        return seal_run(self._seals.sealer, labels, columns, about, keys=run.keys, level=self._level)
+        assert run.keys is not None  # noqa: S101 - looked for before
+        publisher, stream, is_shared = run.whole.publisher, run.whole.stream, self._is_shared
+        about = [
+            Publication(publisher, stream, one.sequence, one.published_at, 1, (), is_shared)
+            for one in compress(run.messages, leaves)
+        ]
+        return self._sealed(list(compress(run.columns, leaves)), about, run.keys)
+
+    def _sealed(
+        self, columns: Sequence[Sequence[Column]], about: Sequence[Publication], keys: EpochKeys
+    ) -> list[Draft]:
+        return self._seals.sealer.seal(columns, about, keys=keys, level=self._level)
 
 
 Share = Callable[[LinkId, Instant], frozenset[str]]
@@ -257,11 +257,8 @@ class ForwardSealed:
             draft = drafts.get(part)
             if draft is None:
                 draft = drafts[part] = seal(whole.cut(rows) if part else whole, keys)
-            form: Sealed | SealedWithPlaintext = draft.frame
-            if self._share is not None:
-                form = self._with_plaintext(self._share, drafted_frame(draft), {}, link, turn)
             self._router.before_frame(link, turn)
-            self._signing.send(link, form, draft, turn)
+            self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
     def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
         hops, log = run.by_frame(targets), self._log
@@ -273,33 +270,47 @@ class ForwardSealed:
                 if log is not None:
                     self._signing.record(log, draft, run.transit(number), turn)
                 for link, _ in found:
-                    self._signing.send(link, draft.frame, draft, turn)
+                    self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
     def _pass_on(self, run: Run, targets: _Targets, turn: Turn) -> None:
         if run.is_unread:
             turn.count("maia_frames_unread_total", run.count)
+        along = {one.uid: one.content for one in run.contents}
         for link, rows in targets.items():
             self._router.before_frame(link, turn)
-            if self._share is not None and run.opened is not None:
-                along = {one.uid: one.content for one in run.contents}
-                form = self._with_plaintext(self._share, run.opened, along, link, turn)
-                turn.send_bytes(link, encode_known(form))
-                continue
             for number in rows if run.count > 1 else (0,):
-                turn.send_bytes(link, run.as_it_came(number))
+                if self._share is None or run.opened is None:
+                    turn.send_bytes(link, run.as_it_came(number))
+                    continue
+                frame, columns = run.sealed[number], run.opened.columns[number]
+                form = self._with_plaintext(self._share, frame, columns, along, link, turn)
+                turn.send_bytes(link, encode_known(form))
+
+    def _form(self, draft: Draft, link: LinkId, turn: Turn) -> Sealed | SealedWithPlaintext:
+        if self._share is None:
+            return draft.frame
+        return self._with_plaintext(self._share, draft.frame, draft.columns, {}, link, turn)
 
     def _with_plaintext(
-        self, share: Share, opened: OpenedFrame, along: Mapping[str, bytes], link: LinkId, turn: Turn
+        self,
+        share: Share,
+        frame: Sealed,
+        columns: Sequence[Column],
+        along: Mapping[str, bytes],
+        link: LinkId,
+        turn: Turn,
     ) -> Sealed | SealedWithPlaintext:
         """Return a frame with what the neighbour may read of it anyway, of what is at hand (A51)."""
-        frame, at_hand = opened.frame, opened.parts.keys() | along.keys()
         is_long = sum(len(column.sealed) for column in frame.columns) > _WITH_PLAINTEXT_MAX
-        shared = share(link, turn.now) & at_hand if at_hand and frame.block_rows and not is_long else None
-        if not shared:
-            return frame
+        shared = share(link, turn.now) if frame.is_committed and not is_long else frozenset()
         # What was not read here goes on as it came: its reader checks it.
         found = {uid: content for uid, content in along.items() if uid in shared}
-        found.update(contents(opened, shared))
+        if shared:
+            found |= {
+                uid: one for uid, one in plaintexts_by_uid(columns, frame.level).items() if uid in shared
+            }
+        if not found:
+            return frame
         return SealedWithPlaintext(frame, [OpenContent(uid, content) for uid, content in found.items()])
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from maia.broker.durable.catch_up import record_arrived
 from maia.broker.publication.delivery import ledger_for
 from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
 from maia.broker.publication.projection import consents_hold
@@ -344,8 +343,8 @@ class Streams:
             looks.append(checking_author(partial(self._is_read, type_id)))
         looks.append(self._look_at_seen)
         given = [self._deliveries.of(type_id)]
-        if state.recording is not None and state.recording.records(type_id):
-            given.insert(0, recording_arrived(partial(record_arrived, state), is_sealed=False))
+        if state.catch_up is not None and state.catch_up.records(type_id):
+            given.insert(0, recording_arrived(state.catch_up.record_arrived, is_sealed=False))
         forward, send = forwarding(type_id, link.id, routes, state.router)
         remember, onward = self._remember, forward
         if not state.router.asks_filters_alone:
@@ -396,8 +395,8 @@ class Streams:
             given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of(type_id)),)
         else:
             given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
-            if state.recording is not None and state.recording.records(name):
-                given = (recording_arrived(partial(record_arrived, state), is_sealed=True), *given)
+            if state.catch_up is not None and state.catch_up.records(name):
+                given = (recording_arrived(state.catch_up.record_arrived, is_sealed=True), *given)
         return Stream(looks, (remember, *given, onward), (), version), opening
 
     def _give_inner(self, deliver: Stage, run: Run, turn: Turn) -> None:

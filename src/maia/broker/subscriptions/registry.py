@@ -30,7 +30,7 @@ from msgspec import structs
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import tell_limit
 from maia.broker.access.challenges import challenge_entry, is_to_be_asked_again
-from maia.broker.durable.cursors import Cursor, kept
+from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.delivery import schedule_closing
 from maia.broker.publication.projection import certificates_behind, consents_hold, projections_of
 from maia.broker.publication.publisher_view import shaper_of
@@ -262,7 +262,7 @@ def let_go(cursor: Cursor, turn: Turn) -> None:
     """Keep how far a durable subscription has come, also past what was nothing for its owner."""
     cursor.detach()
     if cursor.seen > cursor.kept_seen:
-        turn.keep(kept(cursor))
+        turn.keep(cursor.kept())
 
 
 def _tell_ended(link: Link, refs: list[int], problem: MaiaError | None, turn: Turn) -> None:

@@ -16,16 +16,17 @@ from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import tell_limit
 from maia.broker.access.challenges import challenge_request
 from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.delivery import advance, cursor_for, forget_durable
 from maia.broker.publication.publisher_view import shaper_of
 from maia.broker.refusals import (
     CursorTaken,
     LedgerRequired,
+    NotRecorded,
     RefTaken,
     RequirementOnBlinded,
     StatementAwaited,
     SummaryNotKept,
     TooManyEntries,
+    UnknownRef,
     UnknownType,
 )
 from maia.broker.routing.interests import want_to_record
@@ -51,10 +52,12 @@ from maia.routing.table.hops import type_of_book_key
 from maia.types import VerifiedType, type_id
 from maia.types.definition import tree_root
 from maia.validity import VouchedFor
+from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Accepted,
     Advertise,
     Failed,
+    Seen,
     ServedElsewhere,
     Subscribe,
     Withdraw,
@@ -118,8 +121,9 @@ def _subscribe(
             note_missing_keys(state, right, turn)
         state.impairments.dial_or_lack(event_type.type_id, turn)
     _answer(state, link, entry, before, since, turn)
-    if cursor is not None and message.name is not None:
-        _catch_up(state, link, entry, cursor, message.seen, turn)
+    if cursor is not None and state.durable is not None:
+        _take_over(state, cursor, (link.id, entry.ref), turn)
+        state.durable.go_on(cursor, (link.id, entry.ref), message.seen, turn)
 
 
 def sent_elsewhere(state: BrokerState, link: Link, number: int, name: TypeName, turn: Turn) -> bool:
@@ -242,10 +246,12 @@ def withdraw(state: BrokerState, link: Link, message: Withdraw, turn: Turn) -> N
     """End a subscription or an advertisement at its holder's wish."""
     state.one_time.drop(link.id, message.ref)
     entry = link.advertisements.get(message.ref) or link.subscription(message.ref)
-    if message.forget:
-        forget_durable(state, link, message, turn)
-    else:
-        end_entry(state, link, entry, turn)
+    cursor = entry.cursor if message.forget and isinstance(entry, Subscription) else None
+    if message.forget and cursor is None:
+        raise UnknownRef(f"nothing durable is subscribed to under `{message.ref}` on this link")
+    end_entry(state, link, entry, turn)
+    if cursor is not None and state.durable is not None:
+        state.durable.forget(cursor, turn)
     turn.send(link.id, Accepted(message.id, None))
 
 
@@ -363,8 +369,7 @@ def _types_in_use(state: BrokerState) -> set[bytes]:
     """Return the types that have to be known: they are wanted, offered, opened or read here or behind us."""
     in_use = {*state.audiences, *(type_of_book_key(key) for key in state.routes.book.types())}
     in_use |= {type_id for type_id in state.types.sealed() if state.keys.ring_of(type_id) is not None}
-    cursors = () if state.recording is None else state.recording.cursors.values()
-    return in_use | {cursor.type_id for cursor in cursors}
+    return in_use if state.durable is None else in_use | state.durable.types()
 
 
 def _answer(
@@ -406,30 +411,30 @@ def _cursor(
     """Return the cursor of a durable subscription, which a renewal does not change."""
     cursor = None
     if message.name is not None:
-        cursor = cursor_for(state, link, message.name, message.seen, event_type.type_id, turn)
+        if state.durable is None or not state.durable.records(event_type.type_id):
+            raise NotRecorded(
+                "this broker does not record the type, so nothing of it could be delivered later"
+            )
+        cursor = state.durable.cursor_for(link, message.name, message.seen, event_type.type_id, turn)
     if before is not None and before.cursor is not cursor:
         raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
     return cursor
 
 
-def _catch_up(
-    state: BrokerState, link: Link, entry: Subscription, cursor: Cursor, seen: bytes | None, turn: Turn
-) -> None:
-    """Let the owner go on where it was, here and nowhere else."""
-    holder = (link.id, entry.ref)
-    if cursor.holder != holder:
-        if cursor.holder is not None:
-            _take_over(state, cursor, turn)
-        cursor.attach(holder, arrived=None if seen is None else cursor.opened(seen))
-    advance(state, cursor, turn)
+def _take_over(state: BrokerState, cursor: Cursor, holder: tuple[LinkId, int], turn: Turn) -> None:
+    """Let the owner of a durable subscription go on with it at one place only."""
+    if cursor.holder is not None and cursor.holder != holder:
+        number, ref = cursor.holder
+        link = state.links[number]
+        problem = CursorTaken(f"`{cursor.name}` was subscribed to again, over another connection of yours")
+        end_subscription(state, link, link.subscriptions[ref], turn, problem)
 
 
-def _take_over(state: BrokerState, cursor: Cursor, turn: Turn) -> None:
-    assert cursor.holder is not None  # noqa: S101 - asked before
-    number, ref = cursor.holder
-    link = state.links[number]
-    problem = CursorTaken(f"`{cursor.name}` was subscribed to again, over another connection of yours")
-    end_subscription(state, link, link.subscriptions[ref], turn, problem)
+def receive_seen(state: BrokerState, link: Link, message: Seen, turn: Turn) -> None:
+    """Take in what the owner of a durable subscription has had, unless that has ended meanwhile."""
+    entry = link.subscriptions.get(message.ref)
+    if state.durable is not None and entry is not None and entry.cursor is not None:
+        state.durable.acknowledge(entry.cursor, message.position, turn)
 
 
 def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:

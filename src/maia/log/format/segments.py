@@ -111,7 +111,7 @@ def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
         return Row(position, recorded_at, None, None, None, None, None, recorded_at, 0, (), whole, {})
     can_be_parted = _can_be_parted(frame)
     # A single event is proved by all of its ciphertexts, which are short: no reader does without one of them.
-    is_parted = can_be_parted and not (isinstance(frame, Sealed) and not frame.block_rows)
+    is_parted = can_be_parted and not (isinstance(frame, Sealed) and not frame.is_committed)
     header, parts = _parted(message, frame) if is_parted else (_ENCODER.encode([_WHOLE, message]), {})
     publisher, stream, sequence = frame.publisher, frame.stream, frame.sequence
     if isinstance(frame, Unblinded):

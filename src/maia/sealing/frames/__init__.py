@@ -1,1 +1,1 @@
-"""Sealed frames: content, blocks, ciphers, proof, opening."""
+"""Sealed frames: content, ciphers, proof, one sealer and one opener."""

@@ -8,8 +8,8 @@ a subscriber may not have, and the signature still holds for the rest:
 
 A column that is left out leaves the hashes of its values behind, a row its leaf. Neither lets a reader guess:
 the seed of each column and the salt of each row come from a secret of the frame, and travel
-with the columns and rows that are shown, and with no others. The top is over a tree of leaves
-(`frames/blocks.py`), so that rows that are left out cost little.
+with the columns and rows that are shown, and with no others. The leaves are those of a tree whose nodes
+have four children each, so that rows that are left out cost little.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
 from maia.credentials.keys import BadSignature
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Column, Frame, Instant, Kind, Value
-from maia.sealing.frames.blocks import commitment_of, known_tree, path_to, top_of
-from maia.sealing.frames.proof import HASH_BYTES, BadFrameProof
 from maia.wire.columns import kind_to_number
 
 SEED_BYTES: Final = 32
+_HASH_BYTES: Final = 32
 _SALT_BYTES: Final = 16
 _CELL: Final = b"maia/1/author-cell\x00"
 _LEAF: Final = b"maia/1/author-row\x00"
@@ -102,7 +101,7 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
         is_ordered = all(a < b for a, b in pairwise(here)) and max(here, default=0) < self.rows
         uids = {column.uid for column in self.columns}
         has_hashes = all(
-            len(column.hashes) == (0 if column.seed else count * HASH_BYTES)
+            len(column.hashes) == (0 if column.seed else count * _HASH_BYTES)
             and len(column.seed) in {0, _SALT_BYTES}
             for column in self.columns
         )
@@ -127,8 +126,8 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
         kept, hashes = [numbers[row] for row in rows], self._hashes(columns)
         path = self.path
         if len(rows) != len(numbers):
-            tree = known_tree(self._leaves(hashes), count=self.rows, path=self.path)
-            path = path_to(tree, kept, count=self.rows)
+            tree = _known_tree(self._leaves(hashes), count=self.rows, path=self.path)
+            path = _path_to(tree, kept, count=self.rows)
         written = [
             _SignedColumn(one.uid, one.kind, one.seed, b"")
             if one.seed and (only is None or one.uid in only)
@@ -149,15 +148,22 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
             if kind_to_number(column.kind) != shown[uid].kind:
                 raise BadAuthorship(f"the publisher has signed column `{uid}` as another kind")
         try:
-            leaves = self._leaves(self._hashes(frame.columns))
-            top = top_of(known_tree(leaves, count=self.rows, path=self.path))
-        except BadFrameProof as problem:
-            raise BadAuthorship(problem.message) from problem
-        signed = _signed_bytes(about, self.rows, [(one.uid, one.kind) for one in self.columns], top)
-        try:
-            verify_signature(publisher, SignedKind.AUTHORSHIP, signed, self.signature)
+            verify_signature(
+                publisher, SignedKind.AUTHORSHIP, self._signed(about, frame.columns), self.signature
+            )
         except BadSignature as problem:
             raise BadAuthorship("the publisher has not signed these events") from problem
+
+    def _signed(self, about: Publishing, columns: Mapping[AttributeUid, Column]) -> bytes:
+        """Return what the publisher has signed, if it has signed these columns."""
+        leaves = self._leaves(self._hashes(columns))
+        top = _known_tree(leaves, count=self.rows, path=self.path)[-1][0]
+        said = _ABOUT.pack(about.type_id, about.label, +about.published_at, self.rows, len(self.columns))
+        names = [_NAMED.pack(len(one.uid.encode()), one.kind) + one.uid.encode() for one in self.columns]
+        if about.requires:
+            # Under another beginning: without its requirement the frame is none that was signed (A98).
+            return b"".join((_REQUIRING, sha256(about.requires).digest(), said, *names, top))
+        return b"".join((_FRAME, said, *names, top))
 
     def _salt(self, row: int) -> bytes:
         return self.salts[row * _SALT_BYTES : (row + 1) * _SALT_BYTES]
@@ -173,8 +179,8 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
                     raise BadAuthorship(f"column `{one.uid}` was signed, and is not here")
                 found[one.uid] = _cells(one.seed, column, numbers)
             else:
-                ends = range(HASH_BYTES, len(one.hashes) + 1, HASH_BYTES)
-                found[one.uid] = [one.hashes[end - HASH_BYTES : end] for end in ends]
+                ends = range(_HASH_BYTES, len(one.hashes) + 1, _HASH_BYTES)
+                found[one.uid] = [one.hashes[end - _HASH_BYTES : end] for end in ends]
         return found
 
     def _leaves(self, hashes: Mapping[str, Sequence[bytes]]) -> dict[int, bytes]:
@@ -187,9 +193,8 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
 
 def sign_as_author(frame: Frame, about: Publishing, key: SigningKey, seed: bytes) -> bytes:
     """Return a publisher's signature over a whole frame; `seed` is 32 random bytes for this frame alone."""
-    top = commitment_of(list(_whole(frame, bytes(64), seed)._leaves(_all_cells(frame, seed)).values()))
-    columns = [(uid, kind_to_number(column.kind)) for uid, column in frame.columns.items()]
-    return key.sign(SignedKind.AUTHORSHIP, _signed_bytes(about, frame.rows, columns, top))
+    signed = _whole(frame, bytes(64), seed)._signed(about, frame.columns)
+    return key.sign(SignedKind.AUTHORSHIP, signed)
 
 
 def proof_of_author(
@@ -208,13 +213,6 @@ def _whole(frame: Frame, signature: bytes, seed: bytes) -> AuthorProof:
         for uid, column in frame.columns.items()
     ]
     return AuthorProof(signature, frame.rows, [], salts, b"", columns)
-
-
-def _all_cells(frame: Frame, seed: bytes) -> dict[str, list[bytes]]:
-    return {
-        uid: _cells(_derived(_COLUMN_SEED, seed, uid.encode()), column, range(frame.rows))
-        for uid, column in frame.columns.items()
-    }
 
 
 def _cells(seed: bytes, column: Column, numbers: Sequence[int]) -> list[bytes]:
@@ -237,13 +235,46 @@ def _derived(kind: bytes, seed: bytes, what: bytes) -> bytes:
     return sha256(kind + seed + what).digest()[:_SALT_BYTES]
 
 
-def _signed_bytes(about: Publishing, rows: int, columns: Sequence[tuple[str, int]], top: bytes) -> bytes:
-    said = _ABOUT.pack(about.type_id, about.label, +about.published_at, rows, len(columns))
-    names = [_NAMED.pack(len(uid.encode()), kind) + uid.encode() for uid, kind in columns]
-    if about.requires:
-        # Under another beginning: without its requirement the frame is none that was signed (A98).
-        return b"".join((_REQUIRING, sha256(about.requires).digest(), said, *names, top))
-    return b"".join((_FRAME, said, *names, top))
+# ------------------------------------------------------------ the tree over the rows
+
+
+_Known = Sequence[Mapping[int, bytes]]
+"""The hashes of a tree that are known, by level from the leaves on, and by their place in it."""
+
+_FAN: Final = 4
+_NODE: Final = b"maia/1/blocks\x00"
+
+
+def _known_tree(leaves: Mapping[int, bytes], *, count: int, path: bytes = b"") -> _Known:
+    """Return what follows from some of `count` leaves and a path; refuse a path that is not just enough."""
+    levels, level, at = [dict(leaves)], dict(leaves), 0
+    while count > 1:
+        above: dict[int, bytes] = {}
+        for parent in sorted({place // _FAN for place in level}):
+            children = range(parent * _FAN, min((parent + 1) * _FAN, count))
+            for child in children:
+                if child not in level:
+                    level[child] = path[at : at + _HASH_BYTES]
+                    at += _HASH_BYTES
+            above[parent] = sha256(_NODE + b"".join([level[child] for child in children])).digest()
+        levels[-1], level, count = level, above, -(-count // _FAN)
+        levels.append(above)
+    if at != len(path):
+        raise BadAuthorship("what leads from rows to the publisher's signature is too long or too short")
+    return levels
+
+
+def _path_to(tree: _Known, rows: Sequence[int], *, count: int) -> bytes:
+    """Return the hashes with which the top is found from these rows alone, which the tree knows."""
+    path: list[bytes] = []
+    here = set(rows)
+    for level in tree[:-1]:
+        parents = sorted({place // _FAN for place in here})
+        for parent in parents:
+            children = range(parent * _FAN, min((parent + 1) * _FAN, count))
+            path += [level[child] for child in children if child not in here]
+        here, count = set(parents), -(-count // _FAN)
+    return b"".join(path)
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

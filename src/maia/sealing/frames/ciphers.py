@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from itertools import repeat
-from operator import add
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -20,7 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from maia.errors import BadInput
 from maia.events import AttributeUid
-from maia.sealing.frames.proof import event_head
 from maia.sealing.groups.key_group import TYPE_ID_BYTES
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import Sealed, SealedWithAuthor, SealMark
@@ -69,16 +66,14 @@ class Cipher:
 
 
 class HeldCiphers:
-    """The ciphers of all columns of a frame, and how the hash begins that is signed of a single event."""
+    """The ciphers of all columns of a frame, with their names and those of their keys."""
 
-    __slots__ = ("ciphers", "head", "instance", "key_names", "names", "uids")
+    __slots__ = ("ciphers", "key_names", "names")
 
-    def __init__(self, uids: tuple[str, ...], instance: bytes, ciphers: list[Cipher]) -> None:
+    def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher]) -> None:
         """Work out once what all frames with these columns have in common that one process seals."""
-        self.uids, self.instance = uids, instance
         self.ciphers, self.names = ciphers, [uid.encode() for uid in uids]
-        self.key_names = [one.name for one in ciphers]
-        self.head = event_head(uids, self.key_names)
+        self.key_names = tuple([one.name for one in ciphers])
 
 
 class EpochKeys:
@@ -137,7 +132,7 @@ class EpochKeys:
             return None
         if len(self._several) >= INSTANCES_MAX:
             self._several.clear()
-        known = self._several[instance, uids] = HeldCiphers(uids, instance, held)
+        known = self._several[instance, uids] = HeldCiphers(uids, held)
         return known
 
     def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
@@ -185,16 +180,19 @@ class EpochKeys:
 
 NONCE_BYTES: Final = 12
 
-_DOMAIN: Final = b"maia/1/sealed-frame\x00"
-_DOMAIN_WITH_AUTHOR: Final = b"maia/1/sealed-frame-author\x00"
-_FIXED: Final = Struct(">B32s32s32s16sQqQII16sQI")
-_MARK: Final = Struct(">16sQB")
+_DOMAIN: Final = b"maia/2/sealed-frame\x00"
+_DOMAIN_WITH_AUTHOR: Final = b"maia/2/sealed-frame-author\x00"
+_FIXED: Final = Struct(">B32s32s32s16sQqQIB16sQI")
+_NONCE: Final = Struct(f">{NONCE_BYTES - 8}xQ")
 
 
 def description(frame: Sealed) -> bytes:
-    """Return what the signer says about a frame apart from its content."""
-    kept = frame.kept
-    fixed = _FIXED.pack(
+    """Return what the signer says about a frame apart from its content.
+
+    All columns of the frame are bound to it, each with its own uid behind it, which nothing can follow.
+    """
+    kept, mark = frame.kept, frame.mark
+    said = _FIXED.pack(
         frame.level,
         frame.type_id,
         frame.publisher,
@@ -204,12 +202,13 @@ def description(frame: Sealed) -> bytes:
         frame.published_at,
         frame.epoch,
         frame.rows,
-        frame.block_rows,
-        frame.origin.instance,
-        frame.origin.counter,
+        frame.is_committed,
+        mark.instance,
+        mark.counter,
         len(kept),
     )
-    said = fixed + Struct(f">{len(kept)}H").pack(*kept) if kept else fixed
+    if kept:
+        said += Struct(f">{len(kept)}H").pack(*kept)
     if isinstance(frame, SealedWithAuthor):
         about = frame.author
         hashes = [sha256(part).digest() for part in (about.statement, about.proof, about.requires)]
@@ -217,48 +216,6 @@ def description(frame: Sealed) -> bytes:
     return _DOMAIN + said
 
 
-_BEFORE: Final = Struct(">B32s32s32s16s")
-_BEHIND: Final = Struct(">QqQII16sQI")
-
-
-def event_described(
-    level: int, label: tuple[bytes, bytes, bytes, bytes, int, int], epoch: int, mark: SealMark
-) -> bytes:
-    """Return the same for a single event of this type, publisher, signer, stream, number and moment."""
-    return _DOMAIN + _FIXED.pack(level, *label, epoch, 1, 0, mark.instance, mark.counter, 0)
-
-
-def events_described(
-    level: int,
-    *whose: bytes,
-    epoch: int,
-    numbers: Sequence[int],
-    moments: Sequence[int],
-    instance: bytes,
-    counters: Sequence[int],
-) -> tuple[list[bytes], list[bytes]]:
-    """Return what `description` says about single events of one stream, and what binds each.
-
-    `whose` are type, publisher, signer and stream. The events have these numbers, moments and counters.
-    """
-    before = _DOMAIN + _BEFORE.pack(level, *whose)
-    alike = repeat(epoch), repeat(1), repeat(0), repeat(instance)
-    behind = map(_BEHIND.pack, numbers, moments, *alike, counters, repeat(0))
-    described = list(map(add, repeat(before), behind))
-    return described, list(map(add, described, map(_MARK.pack, repeat(instance), counters, repeat(0))))
-
-
-def frame_binding(described: bytes, sealed_by: SealMark, blocks: list[int]) -> bytes:
-    """Return what all columns of a frame are bound to: its description, who sealed it, and what is left.
-
-    Each column is bound to this and to its own uid, which comes behind it, and nothing can follow that.
-    """
-    return described + _MARK.pack(sealed_by.instance, sealed_by.counter, len(blocks)) + bytes(blocks)
-
-
-nonce_of_counter: Final = Struct(f">{NONCE_BYTES - 8}xQ").pack
-
-
 def nonce(mark: SealMark) -> bytes:
     """Return the nonce of everything sealed under one mark: its counter, under the keys of its instance."""
-    return nonce_of_counter(mark.counter)
+    return _NONCE.pack(mark.counter)

@@ -5,25 +5,22 @@ with it; only the publisher's broker can sign (K9, and the gap in the
 dissertation's section 7.6). One Ed25519 signature covers a frame, or several
 frames at once, through hashes:
 
-    signed  <- path <- frame root <- description, and for each column its uid
-                                     and commitment <- tree <- one leaf a block
+    signed  <- path <- frame root <- description, and for each column its uid and commitment
 
-A single event is never cut, and is short: its root is the hash of its ciphertexts, and of the
-names of the keys that open them. One hash is made in place of one for each attribute.
-
-A leaf is salted with a key that the readers of its attribute alone have, so
-that no other broker can guess values from it. A reader that cannot open a column
-takes its commitment as it is, and the signature still holds. The tree over
-the blocks is in `frames/blocks.py`.
+A commitment is the hash of a column's content, salted with a key that only the readers of its attribute
+have, so that no other broker can guess values from it. A reader that cannot open a column takes its
+commitment as it is, and the signature still holds. A single event is short: its root is of its ciphertexts
+themselves, and of the names of the keys that open them. One hash is made in place of one for each attribute.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, islice, repeat
-from operator import add, attrgetter
+from operator import add
 from struct import Struct
 from typing import Final
 
@@ -36,12 +33,9 @@ BATCH_MAX: Final = 1 << 8
 """Frames that one signature may cover: a path of eight hashes each."""
 SIGNATURES_REMEMBERED: Final = 4096
 
-_ROOT: Final = b"maia/1/frame-root\x00"
-_EVENT_ROOT: Final = b"maia/1/event-root\x00"
+_ROOT: Final = b"maia/2/frame-root\x00"
 _NODE: Final = b"maia/1/frames\x00"
 _NOBODY: Final = bytes(HASH_BYTES)
-_place_of: Final = attrgetter("place")
-_path_of: Final = attrgetter("path")
 
 
 class BadFrameProof(BrokenCredential):
@@ -50,49 +44,45 @@ class BadFrameProof(BrokenCredential):
     code = "SEALING-PROOF"
 
 
-def frame_root(described: bytes, frame: Sealed) -> bytes:
-    """Return the hash of a whole frame from its description and what is signed of each column.
+def roots_of(
+    uids: tuple[str, ...],
+    described: Sequence[bytes],
+    said: Sequence[Sequence[bytes]],
+    sealed: Sequence[Sequence[bytes]],
+) -> list[bytes]:
+    """Return the hashes of frames with these columns.
 
-    That is its uid and commitment; of a single event, its ciphertext as well.
+    Of each there are its description, what is said of its columns and, if these are signed, its ciphertexts.
     """
-    columns = frame.columns
-    if not frame.block_rows:
-        head = event_head(tuple([one.uid for one in columns]), [one.commitment for one in columns])
-        return event_root(head, described, [one.sealed for one in columns])
-    # All lengths are fixed but those of uids, which say theirs.
-    names = _names(tuple([column.uid for column in columns]))
-    said = map(add, names, [column.commitment for column in columns])
-    return sha256(b"".join((_ROOT, described, *said))).digest()
-
-
-def event_head(uids: tuple[str, ...], keys: Iterable[bytes]) -> bytes:
-    """Return how the hash of a single event begins: how many columns it has, their uids, their keys."""
-    return b"".join((_EVENT_ROOT, len(uids).to_bytes(2, "big"), *_names(uids), *keys))
-
-
-def event_root(head: bytes, described: bytes, sealed: Sequence[bytes]) -> bytes:
-    """Return the hash of a single event from its beginning, description and ciphertexts."""
-    lengths = lengths_packer(len(sealed)).pack(*map(len, sealed))
-    return sha256(b"".join((head, described, lengths, *sealed))).digest()
-
-
-def event_roots(head: bytes, described: Sequence[bytes], sealed: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """Return the same for events with the same columns, of each of which `sealed` has the ciphertexts."""
-    if any(len(set(map(len, column))) > 1 for column in sealed):
-        by_event = zip(*sealed, strict=True)
-        return [event_root(head, one, own) for one, own in zip(described, by_event, strict=True)]
-    lengths = lengths_packer(len(sealed)).pack(*[len(column[0]) for column in sealed])
-    begun, roots = sha256(head).copy, []
-    for rest in map(b"".join, zip(described, repeat(lengths), *sealed)):
-        root = begun()
-        root.update(rest)
+    roots, known, begun, lengths, packed = [], tuple[bytes, ...](), sha256(), list[int](), b""
+    for one, own_said, own in zip(described, said, sealed, strict=True):
+        if not own:
+            roots.append(sha256(_beginning(uids, own_said) + one).digest())
+            continue
+        if own_said != known:  # single events of one process say the same, the names of its keys
+            known = tuple(own_said)
+            begun = _begun(uids, known)
+        sizes = list(map(len, own))
+        if sizes != lengths:
+            lengths, packed = sizes, _lengths(len(sizes)).pack(*sizes)
+        root = begun.copy()
+        root.update(b"".join((one, packed, *own)))
         roots.append(root.digest())
     return roots
 
 
+def _beginning(uids: tuple[str, ...], said: Sequence[bytes]) -> bytes:
+    """Return what is hashed first of a frame: its columns, and what is said of each."""
+    return b"".join((_ROOT, len(uids).to_bytes(2, "big"), *map(add, _names(uids), said)))
+
+
+@lru_cache(maxsize=1024)
+def _begun(uids: tuple[str, ...], said: tuple[bytes, ...]) -> hashlib._Hash:
+    return sha256(_beginning(uids, said))
+
+
 @lru_cache(maxsize=4096)
-def lengths_packer(count: int) -> Struct:
-    """Return what writes and reads so many lengths, four bytes for each."""
+def _lengths(count: int) -> Struct:
     return Struct(f">{count}I")
 
 
@@ -121,37 +111,6 @@ def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
     return level[0], list(islice(paths, len(roots)))
 
 
-def _top_of(frames: Sequence[Sealed], roots: Sequence[bytes]) -> bytes | None:
-    """Return the one hash to which the paths of frames lead, in the order of their places; None if none.
-
-    Two neighbours in the tree lead to the same from there on if each is what the other one's path says,
-    and the rest of their paths is equal: then one of them is followed.
-    """
-    if frames[0].place == 0 and list(map(_place_of, frames)) == list(range(len(frames))):
-        top, paths = batch_of(roots)  # nearly always: all that were signed together
-        if paths == list(map(_path_of, frames)):
-            return top
-    level, depth = [(one.place, root, one.path) for one, root in zip(frames, roots, strict=True)], 0
-    while depth < len(level[0][2]):
-        above: list[tuple[int, bytes, list[bytes]]] = []
-        left: tuple[int, bytes, list[bytes]] = (-1, b"", [])
-        for one in level:
-            place, node, path = one
-            if len(path) <= depth:
-                return None
-            if place == left[0] + 1 and place & 1:
-                if (node, path[depth]) != (left[2][depth], left[1]) or path[depth + 1 :] != left[2][
-                    depth + 1 :
-                ]:
-                    return None
-                continue
-            other = path[depth]
-            above.append((place >> 1, _node(other, node) if place & 1 else _node(node, other), path))
-            left = one
-        level, depth = above, depth + 1
-    return level[0][1] if len(level) == 1 and level[0][0] == 0 and len(level[0][2]) == depth else None
-
-
 def _node(left: bytes, right: bytes) -> bytes:
     return sha256(_NODE + left + right).digest()
 
@@ -169,21 +128,30 @@ class SignatureChecks:
         self._refused: tuple[bytes, bytes, bytes, str] = (b"", b"", b"", "")
         """The last that was none, and why: a broker that takes its frame on in another way asks again."""
 
-    def check(self, frame: Sealed, root: bytes) -> Principal:
-        """Return the signer of a frame with this root; refuse any signature but its own."""
-        signer = principal_from_bytes(frame.signer)
-        place, path, by = frame.place, frame.path, (frame.signer, frame.signature)
-        if not path and not place and not self._is_good((*by, root, 0)):  # signed by itself, and new
-            self._verify(signer, root, frame.signature)
-            self._remember([(*by, root, 0)])
-            return signer
-        passed: list[tuple[object, ...]] = []
-        node = root
+    def check(self, frames: Sequence[Sealed], roots: Sequence[bytes]) -> Principal:
+        """Return the signer of frames of one signer with these roots; refuse any signature but its own."""
+        first = frames[0]
+        signer, at = principal_from_bytes(first.signer), 0
+        while at < len(frames):
+            end = at + 1
+            while end < len(frames) and frames[end].signature == frames[at].signature:
+                end += 1
+            top, paths = batch_of(roots[at:end])
+            same, at = frames[at:end], end
+            if paths == [one.path for one in same] and [one.place for one in same] == list(range(len(same))):
+                # Nearly always: all that were signed together, or one by itself.
+                self._check_top(signer, same[0].signature, top)
+                continue
+            for frame, root in zip(same, roots[end - len(same) : end], strict=True):
+                self._check_path(signer, frame, root)
+        return signer
+
+    def _check_path(self, signer: Principal, frame: Sealed, node: bytes) -> None:
+        """Follow the path of a frame, up to a node from which the same way led to a good signature before."""
+        place, path, passed = frame.place, frame.path, list[tuple[object, ...]]()
         for level, other in enumerate(path):
-            # From such a node the same way led to a good signature before: the rest is known.
-            # A frame itself is not asked about again.
-            if level:
-                known = (*by, node, place, *path[level:])
+            if level:  # a frame itself is not asked about again
+                known = (signer.key, frame.signature, node, place, *path[level:])
                 if self._is_good(known):
                     break
                 passed.append(known)
@@ -192,33 +160,14 @@ class SignatureChecks:
         else:
             if place:
                 raise BadFrameProof("a frame's place does not fit the path to what was signed")
-            passed.append((*by, node, 0))
-            if not self._is_good(passed[-1]):
-                self._verify(signer, node, frame.signature)
+            self._check_top(signer, frame.signature, node)
         self._remember(passed)
-        return signer
 
-    def check_run(self, frames: Sequence[Sealed], roots: Sequence[bytes]) -> Principal:
-        """Return the signer of frames of one signer, as `check` does; those signed together are one tree."""
-        by, signer = frames[0].signer, principal_from_bytes(frames[0].signer)
-        at = 0
-        while at < len(frames):
-            signature, end = frames[at].signature, at + 1
-            while end < len(frames) and frames[end].signature == signature:
-                end += 1
-            if end == at + 1:  # signed by itself
-                self.check(frames[at], roots[at])
-                at = end
-                continue
-            top = _top_of(frames[at:end], roots[at:end])
-            if top is None or any(frame.signer != by for frame in frames[at:end]):
-                for frame, root in zip(frames[at:end], roots[at:end], strict=True):
-                    self.check(frame, root)
-            elif not self._is_good((by, signature, top, 0)):
-                self._verify(signer, top, signature)
-                self._remember([(by, signature, top, 0)])
-            at = end
-        return signer
+    def _check_top(self, signer: Principal, signature: bytes, top: bytes) -> None:
+        known = (signer.key, signature, top, 0)
+        if not self._is_good(known):
+            self._verify(signer, top, signature)
+            self._remember([known])
 
     def _is_good(self, known: tuple[object, ...]) -> bool:
         return known in self._good or known in self._earlier

@@ -32,7 +32,7 @@ from typing import Final
 
 from maia.credentials import Principal, principal_from_bytes
 from maia.events import Column, Instant, Kind
-from maia.sealing.frames.content import BadContent, OpenColumn, OpenPart, content_of
+from maia.sealing.frames.content import BadContent, event_content
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
@@ -180,7 +180,7 @@ def fill_bytes(columns: Sequence[WireColumn], *, rows: int, size: int) -> int | 
     bare = envelope(None, rows=rows)
     data = encode_column(bare.kind, bare.values)
     written = [*columns, WireColumn(ENVELOPE_UID, kind_to_number(bare.kind), data)]
-    room = size - _SLACK - len(content_of(OpenPart("", list(map(OpenColumn, written)))))
+    room = size - _SLACK - len(event_content(written))
     return room if room >= 0 else None
 
 

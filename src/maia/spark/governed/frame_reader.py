@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
 from maia.log.format.segments import BadRow, column_name
-from maia.sealing import EpochKeys, OpenedFrame, Secret, SignatureChecks, open_frame, verify_frame
-from maia.sealing.frames.blocks import array_header
+from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled, Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
@@ -39,6 +38,7 @@ from maia.wire.columns import (
     VALUES_MAX,
     BadColumn,
     TooManyValues,
+    array_header,
     columns_to_frame,
     decode_column,
     kind_from_number,
@@ -426,15 +426,15 @@ class _Task:
         keys, travelled = self._keys_of(frame.epoch, held), frame
         if isinstance(frame, Unblinded):
             travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
-        opened = open_frame(travelled, keys, only=self._plan.kinds)
+        opened = open_run(verify(read_run([travelled]), self._checks), keys, only=self._plan.kinds)
         if not self._is_readable(opened, held):
             return None
-        signer = verify_frame(opened, keys, self._checks).signer
-        uids = {column.uid for column in opened.columns}.union(column.uid for column in frame.columns)
-        if not self._plan.signers.may_write(signer.key, uids, frame.published_at):
+        (columns,) = opened.columns
+        uids = {column.uid for column in columns}.union(opened.run.uids)
+        if not self._plan.signers.may_write(opened.signer.key, uids, frame.published_at):
             raise SignerNotEntitled("the signer of a frame had no right to publish its content")
         if isinstance(frame, Unblinded):
-            inside = _inside(opened)
+            inside = _inside(columns, frame.rows)
             if inside is None or not held.first <= inside.published_at <= held.last:
                 return None  # cover, or as above
             # What the log says of the publisher and its numbers is not signed; the envelope is.
@@ -445,16 +445,14 @@ class _Task:
                 sequence=inside.sequence,
                 published_at=int(inside.published_at),
             )
-        return self._read(frame, opened.columns, opened.rows, opened.row_numbers)
+        return self._read(frame, columns, frame.rows, frame.kept)
 
-    def _is_readable(self, opened: OpenedFrame, held: HeldEpoch) -> bool:
+    def _is_readable(self, opened: VerifiedRun, held: HeldEpoch) -> bool:
         """Say whether something of a frame is open to the reader, and nothing that is asked about is not."""
-        closed = {column.uid for column in opened.frame.columns}.difference(opened.parts)
-        if "" in closed:
+        closed = opened.closed
+        if "" in closed or not closed.isdisjoint(self._plan.asks):
             return False
-        if not self._plan.asks.isdisjoint(cast("set[AttributeUid]", closed)):  # checked with the shape
-            return False
-        return bool(opened.parts) or None in held.keys
+        return not opened.is_closed or None in held.keys
 
     def _keys_of(self, epoch: int, held: HeldEpoch) -> EpochKeys:
         known = self._keys.get(epoch)
@@ -483,10 +481,10 @@ class _Task:
         return OpenedRows(frame, rows, numbers or range(rows), found)
 
 
-def _inside(opened: OpenedFrame) -> Inside | None:
+def _inside(columns: Sequence[Column], rows: int) -> Inside | None:
     """Return what the envelope of a blinded frame says; None if it is cover."""
-    found = [column for column in opened.columns if column.uid == ENVELOPE_UID]
-    return read_envelope(columns_to_frame(found, opened.rows).columns.get(ENVELOPE_UID))
+    found = [column for column in columns if column.uid == ENVELOPE_UID]
+    return read_envelope(columns_to_frame(found, rows).columns.get(ENVELOPE_UID))
 
 
 # ------------------------------------------------------------ arrays

@@ -20,7 +20,7 @@ from maia.policy import Request
 from maia.policy.answers import ANSWER_PREFIX, Answers, RestrictionUnanswered, answered
 from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
-from maia.sealing.frames.content import LEVEL_NUMBERS
+from maia.sealing import LEVEL_NUMBERS
 from maia.spark.governed.frame_reader import META, FrameOpener
 from maia.spark.governed.log_folder import BadLogPlace, LogFolder
 from maia.spark.governed.reader import (

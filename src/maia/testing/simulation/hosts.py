@@ -15,14 +15,13 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
-from maia.broker.durable.recording import LogAtStart
 from maia.credentials import Principal
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.log.format.records import type_id_of
 from maia.net.connections import BackOff
 from maia.sealing.two_message import LinkIdentity
-from maia.wire.effects import Effect, Input, LinkId, Logged, LogRead, ReadLog, Record, Recorded
+from maia.wire.effects import Effect, Input, LinkId, LogAtStart, Logged, LogRead, ReadLog, Record, Recorded
 
 _DIAL_AGAIN_S: Final = 0.25
 _DIAL_AT_LEAST_S: Final = 30.0

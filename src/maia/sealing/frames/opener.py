@@ -1,0 +1,217 @@
+"""Who signed these frames, and what does this member see of them?
+
+Brokers that route, edges that deliver and readers of logs ask, of one frame or of several alike that came
+together. `read_run` refuses what contradicts itself, `verify` says who signed, and `open_run` opens what the
+member's keys open and leaves the rest closed. A `VerifiedRun` is made by these two only: its signer signed
+exactly the rows and columns that it shows. A run in which anything does not hold is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import InitVar, dataclass
+from functools import lru_cache
+from itertools import pairwise
+from operator import attrgetter, call
+from types import MappingProxyType
+from typing import Final, final
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+
+from maia.credentials import Principal
+from maia.credentials.proof import Proof
+from maia.errors import BrokenCredential, ProtocolViolation
+from maia.sealing.frames.ciphers import Cipher, EpochKeys, description, nonce
+from maia.sealing.frames.content import LEVEL_NUMBERS, commitment, is_uid, read_columns, read_event
+from maia.sealing.frames.proof import BadFrameProof, SignatureChecks, roots_of
+from maia.types import SealingLevel
+from maia.wire.messages import Column, Sealed
+
+_SEAL: Final = object()
+_EVENT: Final = LEVEL_NUMBERS[SealingLevel.EVENT]
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+_alike: Final = attrgetter("type_id", "epoch", "signer", "level", "rows", "is_committed", "mark.instance")
+
+
+class BrokenSeal(BrokenCredential):
+    """A sealed column does not open: it was altered, moved, or sealed under another key."""
+
+    code = "SEALING-BROKEN"
+
+
+class BadSealedFrame(ProtocolViolation):
+    """The fields of a sealed frame do not fit together."""
+
+    code = "PROTOCOL-SEALED-FRAME"
+
+
+class SealedRun(msgspec.Struct, frozen=True):
+    """Frames alike whose fields fit together; nothing is known yet about who made them."""
+
+    frames: Sequence[Sealed]
+    uids: tuple[str, ...]
+    """What is sealed in each of them; of whole events, an empty one."""
+    described: Sequence[bytes]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VerifiedRun(Proof):
+    """The proof that `signer` signed these frames and what is opened of them.
+
+    Whether the signer may publish them is asked elsewhere.
+    """
+
+    run: SealedRun
+    signer: Principal
+    columns: Sequence[Sequence[Column]]
+    """What was opened of each frame, as it travels in the clear; no value was read yet."""
+    closed: frozenset[str]
+    """What was not opened, the same in all frames."""
+    lies: frozenset[str]
+    """Of which the plaintext that came along is not what was signed, or cannot be compared."""
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        """Refuse every caller but the verifier."""
+        if seal is not _SEAL:
+            raise TypeError("only verify and open_run make a VerifiedRun")
+
+    @property
+    def frame(self) -> Sealed:
+        """Return the first frame."""
+        return self.run.frames[0]
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether nothing was opened."""
+        return len(self.closed) == len(self.run.uids)
+
+    def __repr__(self) -> str:
+        """Say which frames these are, and nothing of what is in them."""
+        return f"VerifiedRun(sequence={self.frame.sequence}, frames={len(self.run.frames)})"
+
+
+# ------------------------------------------------------------ the shape of frames
+
+
+def read_run(frames: Sequence[Sealed]) -> SealedRun:
+    """Return frames that are alike; refuse those whose fields contradict each other, before any is used."""
+    first = frames[0]
+    uids, alike = tuple([column.uid for column in first.columns]), _alike(first)
+    if first.rows > 1 and not first.is_committed:
+        raise BadSealedFrame("what is in a frame of several events is committed to")
+    if not _has_columns(first.level, uids):
+        raise BadSealedFrame("the columns of a sealed frame do not fit its level, or belong to no attribute")
+    for frame in frames:
+        kept = frame.kept
+        if kept and (len(kept) != frame.rows or any(b <= a for a, b in pairwise(kept))):
+            raise BadSealedFrame("the rows that were kept are not numbered in their order")
+        if _alike(frame) != alike or len(frame.columns) != len(uids):
+            raise BadSealedFrame("a frame is of another run")
+    for uid, same in zip(uids, zip(*[frame.columns for frame in frames], strict=True), strict=True):
+        for column in same:  # one by one is fastest
+            if column.uid != uid:
+                raise BadSealedFrame("a frame is of another run")
+    return SealedRun(frames, uids, list(map(description, frames)))
+
+
+@lru_cache(maxsize=4096)
+def _has_columns(level: int, uids: tuple[str, ...]) -> bool:
+    """Say whether these can be the columns of a frame at a level."""
+    if level == _EVENT:
+        return uids == ("",)
+    return len(set(uids)) == len(uids) and all(map(is_uid, uids))
+
+
+# ------------------------------------------------------------ verifying
+
+
+def verify(run: SealedRun, checks: SignatureChecks) -> VerifiedRun:
+    """Return the proof of who signed frames, of which nothing is opened; no key is needed for it."""
+    frames, is_committed = run.frames, run.frames[0].is_committed
+    said = [tuple([column.commitment for column in frame.columns]) for frame in frames]
+    signed = [() if is_committed else [column.sealed for column in frame.columns] for frame in frames]
+    signer = checks.check(frames, roots_of(run.uids, run.described, said, signed))
+    return VerifiedRun(run, signer, [()] * len(frames), frozenset(run.uids), frozenset(), _SEAL)
+
+
+# ------------------------------------------------------------ opening
+
+
+def open_run(
+    verified: VerifiedRun,
+    keys: EpochKeys,
+    *,
+    only: Collection[str] | None = None,
+    along: Mapping[str, bytes] = _NOTHING,
+) -> VerifiedRun:
+    """Open what `keys` open, or of that only some attributes; refuse what is not as its signer said.
+
+    `along` is plaintext that came along with a frame. What is as the signer said is not opened again.
+    """
+    run, first = verified.run, verified.frame
+    if keys.type_id != first.type_id or keys.epoch != first.epoch:
+        raise BrokenSeal("frames cannot be opened with the keys of another type or epoch")
+    ciphers = keys.ciphers(run.uids, first.mark.instance)
+    held = [
+        (at, uid, cipher)
+        for at, (uid, cipher) in enumerate(zip(run.uids, ciphers, strict=True))
+        if cipher is not None and (only is None or not uid or uid in only)
+    ]
+    uids, count, rows = [uid for _, uid, _ in held], len(run.frames), first.rows
+    believed = _believed(run, held, along) if along else {}
+    plaintexts = _decrypted(run, [one for one in held if one[1] not in believed] if believed else held)
+    if believed:
+        others = iter(plaintexts)
+        plaintexts = [believed[uid] if uid in believed else next(others) for uid in uids]
+    if first.level == _EVENT:
+        columns: list[Sequence[Column]] = [read_event(one, rows) for one in plaintexts] or [()] * count
+    else:
+        cells = read_columns([uid for uid in uids for _ in run.frames], plaintexts, rows)
+        columns = [cells[at::count] for at in range(count)]
+    lies = frozenset(along).difference(believed)
+    return VerifiedRun(run, verified.signer, columns, frozenset(run.uids).difference(uids), lies, _SEAL)
+
+
+_Held = tuple[int, str, Cipher]
+"""The number of a column, its uid and its cipher."""
+
+
+def _believed(run: SealedRun, held: Sequence[_Held], along: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return what came along with a frame and is what its signer committed to."""
+    frame = run.frames[0]
+    if not frame.is_committed or len(run.frames) > 1:
+        return {}
+    return {
+        uid: along[uid]
+        for at, uid, by in held
+        if uid in along
+        and frame.columns[at].commitment == commitment(by.salt, frame.mark.counter, uid, along[uid])
+    }
+
+
+def _decrypted(run: SealedRun, held: Sequence[_Held]) -> list[bytes]:
+    """Open columns, one after the other, and each of them frame after frame."""
+    frames = run.frames
+    ciphers = [cipher for _, _, cipher in held for _ in frames]
+    sealed = [frame.columns[at] for at, _, _ in held for frame in frames]
+    numbers = [nonce(frame.mark) for frame in frames] * len(held)
+    bound = [one + uid.encode() for _, uid, _ in held for one in run.described]
+    found: list[bytes] = []
+    decrypt, ciphertexts = [cipher.decrypt for cipher in ciphers], [column.sealed for column in sealed]
+    try:
+        found.extend(map(call, decrypt, numbers, ciphertexts, bound))
+    except InvalidTag:
+        raise BrokenSeal(f"the seal of attribute `{sealed[len(found)].uid or '*'}` is broken") from None
+    said = [cipher.name for cipher in ciphers]
+    if frames[0].is_committed:
+        counters = [frame.mark.counter for frame in frames] * len(held)
+        said = [
+            commitment(cipher.salt, counter, column.uid, one)
+            for cipher, counter, column, one in zip(ciphers, counters, sealed, found, strict=True)
+        ]
+    if said != [column.commitment for column in sealed]:
+        raise BadFrameProof("an attribute is not what the frame's signer published")
+    return found
