@@ -45,6 +45,7 @@ from maia.credentials import (
 from maia.events import AttributeUid
 from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
+from maia.routing.table.hops import book_key_of_sealed
 from maia.wire.codec import decode, encode
 from maia.wire.framing import MESSAGE_BYTES_MAX, Splitter, framed
 from maia.wire.messages import (
@@ -55,10 +56,8 @@ from maia.wire.messages import (
     Interest,
     Message,
     Offer,
-    SealedInterest,
     SealedPart,
     SealedProof,
-    SealedWanted,
     Show,
     TypeQuery,
     Wanted,
@@ -224,11 +223,11 @@ def _forged_chain(world: World, me: SigningKey) -> list[bytes]:
     return [honest.replace(me.principal.key, world.owner.principal.key, 1), *mine][:CHAIN_LENGTH]
 
 
-def _sealed_interest() -> SealedInterest:
-    proof = SealedProof([ATTRIBUTES[0].uid], os.urandom(1 << 18), os.urandom(16))
-    part = SealedPart([ATTRIBUTES[0].uid], os.urandom(16), os.urandom(32_000))
-    wanted = SealedWanted(os.urandom(16), 1, os.urandom(16), [part], proof)
-    return SealedInterest(os.urandom(32), [wanted], [])
+def _sealed_interest() -> Interest:
+    uid, seal = ATTRIBUTES[0].uid, os.urandom(16)
+    proof = SealedProof(1, seal, [uid], os.urandom(1 << 18), os.urandom(16))
+    part = SealedPart([uid], os.urandom(16), os.urandom(32_000))
+    return Interest(book_key_of_sealed(os.urandom(32)), [Wanted(os.urandom(16), [part], proof, [])], [])
 
 
 def play(deeds: Iterable[tuple[str, float, Callable[[], None]]]) -> int:

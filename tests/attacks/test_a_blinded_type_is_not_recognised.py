@@ -13,12 +13,14 @@ import pytest
 
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import AllOf, Comparison, Operator
+from maia.routing.table.hops import type_of_book_key
 from maia.sealing.keys.blinding import OVERLAP_S, blinded_ids
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import encode
-from maia.wire.messages import Message, Sealed, SealedInterest, SealedOffer, StateFrame, StateQuery
+from maia.wire.messages import Interest, Message, Offer, Sealed, StateFrame, StateQuery
 from support.blinded_net import BlindedNet
 from support.broker import sighting
+from support.sealed_messages import is_sealed
 from support.sealed_net import state_of
 from support.sealed_publications import camera_and_reader, the_three
 
@@ -107,14 +109,14 @@ def linking_fields(message: Message) -> Iterator[bytes]:
     """Yield what a message bears that could be found again under another id."""
     if isinstance(message, Sealed):
         yield from (message.type_id, message.stream, message.columns[0].commitment)
-    elif isinstance(message, SealedInterest):
-        yield message.type_id
+    elif is_sealed(message, Interest):
+        yield message.key
         for one in message.add:
-            yield from (one.id, one.seal, one.proof.tag, *(part.mark for part in one.parts))
-    elif isinstance(message, SealedOffer):
-        yield message.type_id
-        if message.proof is not None:
-            yield from (message.seal, message.proof.tag)
+            yield from (one.id, one.proof.seal, one.proof.tag, *(part.mark for part in one.filter))
+    elif is_sealed(message, Offer):
+        yield message.key
+        if message.stands:
+            yield from (message.proof.seal, message.proof.tag)
 
 
 def test_nothing_that_a_message_bears_comes_again_under_the_next_id():
@@ -122,8 +124,10 @@ def test_nothing_that_a_message_bears_comes_again_under_the_next_id():
     a_day(net)
     by_id: dict[bytes, set[bytes]] = {}
     for message in [message for _, _, message in net.carried]:
-        if isinstance(message, Sealed | SealedInterest | SealedOffer):
+        if isinstance(message, Sealed):
             by_id.setdefault(message.type_id, set()).update(linking_fields(message))
+        elif is_sealed(message, Interest, Offer):
+            by_id.setdefault(type_of_book_key(message.key), set()).update(linking_fields(message))
     assert by_id.keys() == {net.id_of(1), net.id_of(2)}
     first, second = by_id.values()
     assert not first & second

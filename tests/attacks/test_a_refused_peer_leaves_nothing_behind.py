@@ -13,7 +13,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.broker.access import authoriser as edge
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Proof
 from maia.credentials import (
     ALL_ACTIONS,
     FIRST_VERSION,
@@ -35,6 +35,7 @@ from maia.credentials.encoding.certificates import issue
 from maia.domain import DomainLimits
 from maia.predicates import ALWAYS
 from maia.routing.overlay.table import is_closer, node_id_of_key, node_id_of_type
+from maia.routing.table.hops import book_key_of_sealed
 from maia.types import definition_to_bytes, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
@@ -44,13 +45,8 @@ from maia.wire.messages import (
     NodeRecord,
     Offer,
     Replica,
-    SealedInterest,
-    SealedOffer,
     SealedPart,
-    SealedProof,
-    SealedReplica,
     SealedRights,
-    SealedWanted,
     Show,
     Subscribe,
     Wanted,
@@ -59,6 +55,7 @@ from maia.wire.messages import (
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right
 from support.key_groups import KeyNet
+from support.sealed_messages import made_up_proof, sealed_interest, sealed_offer, sealed_wanted
 from support.sealed_net import state_of
 
 MIB = 1 << 20
@@ -247,18 +244,19 @@ def wanted(number: int, size: int = 0) -> Wanted:
     return Wanted(number.to_bytes(16, "big"), filter_to_bytes(ALWAYS), None, [bytes(size)] if size else [])
 
 
-def sealed_proof(size: int) -> SealedProof:
-    return SealedProof([], bytes(size), bytes(16))
-
-
-def sealed_wanted(number: int, size: int) -> SealedWanted:
+def sealed(number: int) -> Wanted:
     name = number.to_bytes(16, "big")
-    return SealedWanted(name, 1, name, [SealedPart([], bytes(16), bytes(200))], sealed_proof(size))
+    proof = made_up_proof(seal=name, size=SIZE)
+    return sealed_wanted(name, proof, [SealedPart([], bytes(16), bytes(200))])
 
 
 def type_of(number: int) -> bytes:
     """Return the id of a type that no peer has defined."""
     return sha256(b"a type, number %d" % number).digest()
+
+
+def sealed_type_of(number: int) -> bytes:
+    return book_key_of_sealed(type_of(number))
 
 
 HOLDER = NodeRecord(STRANGER.principal.key, "nowhere:1")
@@ -267,20 +265,20 @@ TOLD = {
     "interests": lambda number: Interest(type_of(number), [wanted(number, SIZE)], []),
     "offers": lambda number: Offer(type_of(number), True, None, [bytes(SIZE)]),
     "replicas": lambda number: Replica(type_of(number), HOLDER, [wanted(number, SIZE)], False),
-    "sealed interests": lambda number: SealedInterest(type_of(number), [sealed_wanted(number, SIZE)], []),
-    "sealed offers": lambda number: SealedOffer(type_of(number), 1, bytes(16), sealed_proof(SIZE)),
-    "sealed replicas": lambda number: SealedReplica(
-        type_of(number), HOLDER, [sealed_wanted(number, SIZE)], False
+    "sealed interests": lambda number: sealed_interest(type_of(number), [sealed(number)]),
+    "sealed offers": lambda number: sealed_offer(type_of(number), made_up_proof(size=SIZE)),
+    "sealed replicas": lambda number: Replica(
+        book_key_of_sealed(type_of(number)), HOLDER, [sealed(number)], False
     ),
-    "rights to sealed types": lambda number: SealedRights(type_of(number), 1, bytes(16), sealed_proof(SIZE)),
+    "rights to sealed types": lambda number: SealedRights(type_of(number), made_up_proof(size=SIZE)),
 }
 TAKEN_BACK = {
     "interests": lambda number: Interest(type_of(number), [], [number.to_bytes(16, "big")]),
     "offers": lambda number: Offer(type_of(number), False, None, []),
     "replicas": lambda number: Replica(type_of(number), HOLDER, [], False),
-    "sealed interests": lambda number: SealedInterest(type_of(number), [], [number.to_bytes(16, "big")]),
-    "sealed offers": lambda number: SealedOffer(type_of(number), 0, bytes(16), None),
-    "sealed replicas": lambda number: SealedReplica(type_of(number), HOLDER, [], False),
+    "sealed interests": lambda number: sealed_interest(type_of(number), [], [number.to_bytes(16, "big")]),
+    "sealed offers": lambda number: sealed_offer(type_of(number), None),
+    "sealed replicas": lambda number: Replica(sealed_type_of(number), HOLDER, [], False),
 }
 
 

@@ -54,7 +54,7 @@ def offer(net: Net, right: SignedCertificate) -> Offer:
 
 def wanted_there(edge: Client) -> int:
     """How many interests the edge was told and has not been told to forget."""
-    said = [one for one in edge.all_heard(Interest) if one.type_id == the_type(edge.net)]
+    said = [one for one in edge.all_heard(Interest) if one.key == the_type(edge.net)]
     return sum(len(one.add) - len(one.remove) for one in said)
 
 

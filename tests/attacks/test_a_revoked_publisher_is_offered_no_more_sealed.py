@@ -9,9 +9,10 @@ import pytest
 from maia.credentials import Action, SignedCertificate, SigningKey
 from maia.routing.overlay.table import is_closer, node_id_of_key, node_id_of_type
 from maia.types import SealingLevel, type_id, validity_type_name
-from maia.wire.messages import Resync, SealedDoubted, SealedInterest, SealedOffer
+from maia.wire.messages import Interest, Offer, Resync, SealedDoubted
 from support.broker import Client, Running, connect_right
 from support.revoking import Issuer, grant_demanding, of_story, seeing
+from support.sealed_messages import is_sealed, sealed_of
 from support.sealed_net import EVERYTHING, SealedNet, state_of
 
 CAMERAS = [SigningKey.from_seed(bytes([number]) * 32) for number in (60, 61)]
@@ -36,7 +37,7 @@ class Town:
         story, now = self.net.story, self.net.now
         return grant_demanding(story, "CCS", camera.principal, seeing(story), Action.PUBLISH, now=now)
 
-    def _offer(self, number: int) -> SealedOffer:
+    def _offer(self, number: int) -> Offer:
         """Let a camera come to an honest broker and go, and return what that told of it."""
         camera, net = CAMERAS[number], self.net
         through_ccs = of_story(net.story, "PITO to CCS", Action.PUBLISH)
@@ -46,7 +47,7 @@ class Town:
         net.advance(5)
         ref = client.advertise()
         assert client.was_accepted(ref), client.heard
-        told = [one for _, _, one in net.carried if isinstance(one, SealedOffer) and one.proof]
+        told = [one for _, _, one in net.carried if is_sealed(one, Offer) and one.stands]
         client.hang_up()
         return told[-1]
 
@@ -78,7 +79,7 @@ class Town:
 
 def wanted_from(edge: Client) -> int:
     """Return how many interests an edge was told and has not been told to forget."""
-    return sum(len(one.add) - len(one.remove) for one in edge.all_heard(SealedInterest))
+    return sum(len(one.add) - len(one.remove) for one in sealed_of(edge.all_heard(Interest)))
 
 
 @pytest.mark.parametrize("level", [SealingLevel.EVENT, SealingLevel.ATTRIBUTE])
@@ -93,7 +94,7 @@ def test_a_sealed_offer_falls_with_the_certificate_of_its_publisher(level: Seali
     assert wanted_from(edge) == 0
     edge.say(town.offers[0])
     assert wanted_from(edge) == 0
-    assert town.reader.noted("refused")[0]["asked"] == "SealedOffer"
+    assert town.reader.noted("refused")[0]["asked"] == "Offer"
     assert town.reader.counts["maia_refused_total"] == 2
 
 
@@ -143,7 +144,7 @@ def test_who_cannot_read_an_offer_is_told_that_it_is_doubted_and_tells_of_anothe
     for seconds in (0, 1, 3, 30):
         town.net.advance(seconds)
         assert town.is_wanted(town.keyless, by=town.reader), seconds
-    assert [one.ids for one in first.all_heard(SealedDoubted)] == [[town.offers[0].seal]]
+    assert [one.ids for one in first.all_heard(SealedDoubted)] == [[town.offers[0].proof.seal]]
     assert second.all_heard(SealedDoubted) == []
     assert not town.reader.noted("refused")
 
@@ -164,7 +165,9 @@ def test_doubts_without_reason_take_nothing_away() -> None:
     first, _ = town.edge(0, town.keyless), town.edge(1, town.keyless)
     liar = town.edge(1, town.reader)
     for one in (first, liar):
-        one.say(SealedDoubted(town.net.type_id, [town.offers[0].seal, town.offers[1].seal, b"x" * 16]))
+        one.say(
+            SealedDoubted(town.net.type_id, [town.offers[0].proof.seal, town.offers[1].proof.seal, b"x" * 16])
+        )
     town.net.advance(30)
     assert town.is_wanted(town.keyless, by=town.reader)
     assert wanted_from(liar) == 1

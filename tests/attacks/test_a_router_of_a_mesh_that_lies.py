@@ -21,7 +21,7 @@ from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
 from maia.types import type_id
 from maia.wire.columns import columns_to_frame
-from maia.wire.mesh_messages import InterestPart, PartProof, part_to_bytes, sign_head
+from maia.wire.mesh_messages import InterestPart, part_to_bytes, sign_head
 from maia.wire.messages import (
     AggregateContent,
     AggregateHead,
@@ -169,7 +169,7 @@ def test_a_router_without_a_proof_for_its_interest_gets_nothing() -> None:
     """A67: an interest without the request that caused it is refused by every router on the way."""
     city = MeshCity(9, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
     liar = city.network.broker(city.brokers[2])
-    unproved = InterestPart(city.known.event_type.type_id, filter_to_bytes(ALWAYS), [PartProof(None, [])])
+    unproved = InterestPart(city.known.event_type.type_id, filter_to_bytes(ALWAYS), None, [])
     says_also(liar, unproved)
     camera = city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[1])
@@ -213,7 +213,7 @@ async def test_at_a_socket_each_lie_is_counted_and_the_link_gets_no_event() -> N
     """A98, A67: forged, from the future, repeated, without a proof; over TLS, by a key that may connect."""
     key, other = STORY.keys["billing office"], STORY.keys["camera at Victoria"]
     kind = type_id(STORY.definition.definition.name.owner, STORY.definition.definition.name.name)
-    part = part_to_bytes(InterestPart(kind, filter_to_bytes(ALWAYS), [PartProof(None, [])]))
+    part = part_to_bytes(InterestPart(kind, filter_to_bytes(ALWAYS), None, []))
 
     def head(signer: SigningKey, *, origin: SigningKey, ahead_s: int = 0) -> AggregateHead:
         now = int(system_now()) + ahead_s * 1_000_000

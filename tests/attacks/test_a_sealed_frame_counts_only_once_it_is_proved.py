@@ -23,10 +23,11 @@ from maia.types import SealingLevel
 from maia.types.definition import ENVELOPE_UID
 from maia.wire.codec import encode
 from maia.wire.effects import Received
-from maia.wire.messages import AskState, Sealed, SealedOffer, SealedProof, StateFrame, StateQuery
+from maia.wire.messages import AskState, Sealed, StateFrame, StateQuery
 from support.blinded_net import BlindedNet
 from support.broker import Client, Running, connect_right, random_from, sighting
 from support.recording import SealedRecordingNet, durable, logged_events
+from support.sealed_messages import made_up_proof, sealed_offer
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
 from support.sealing import seal_one
@@ -58,7 +59,7 @@ class City:
         credentials = (connect_right(self.net.story, key.principal),)
         rogue = self.net.client("rogue", at.name, key=key, credentials=credentials, address="rogue:1")
         if offers:
-            rogue.say(SealedOffer(self.net.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+            rogue.say(sealed_offer(self.net.type_id, made_up_proof()))
         return rogue
 
     def forged(self, signer: SigningKey, sequence: int, *, with_keys: bool = True, epoch: int = 1) -> Sealed:
@@ -284,7 +285,7 @@ def test_who_takes_a_sealed_offer_back_is_expected_for_two_seconds_more(city: Ci
         rogue.say(city.forged(rogue.key, number))
         return city.middle.counts.get("maia_frames_refused_total", 0) == refused
 
-    taken_back = SealedOffer(city.net.type_id, 0, bytes(16), None)
+    taken_back = sealed_offer(city.net.type_id, None)
     assert is_expected(0)
     rogue.say(taken_back)
     assert is_expected(1)
@@ -292,7 +293,7 @@ def test_who_takes_a_sealed_offer_back_is_expected_for_two_seconds_more(city: Ci
     assert not is_expected(2)
     rogue.say(taken_back)
     assert not is_expected(2), "to take back what was not offered wins nothing"
-    offered = SealedOffer(city.net.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16))
+    offered = sealed_offer(city.net.type_id, made_up_proof())
     rogue.say(offered).say(taken_back)
     city.net.hold(city.middle, *EVERYTHING)  # from now on this broker can tell whose offer it is
     rogue.say(offered)

@@ -17,8 +17,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.broker.access import authoriser as edge
-from maia.broker.routing import routes
-from maia.broker.sealed import interests as sealed_interests
+from maia.broker.routing import received, routes
 from maia.broker.sealed import publisher_rights as writers
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.credentials import (
@@ -52,8 +51,6 @@ from maia.wire.messages import (
     NodeRecord,
     Replica,
     SealedDoubted,
-    SealedInterest,
-    SealedProof,
     SealedRights,
     Wanted,
 )
@@ -63,6 +60,7 @@ from support.key_groups import KeyNet, grant
 from support.key_groups import key_of as member_key_of
 from support.recording import EVERYTHING as EVERYTHING_RECORDED
 from support.recording import RecordingNet, durable, grant_to_read, key_of, reader
+from support.sealed_messages import is_sealed, made_up_proof
 from support.sealed_net import EVERYTHING, SealedNet, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet
 
@@ -157,7 +155,7 @@ def sealed_rights(**limits: int) -> Sizes:
     rogue = rogue_broker(net)
     link = state.links[rogue.link]
     for number in range(STEPS):
-        rogue.say(SealedRights(b"%032d" % number, 1, b"s" * 16, SealedProof([], b"", b"t" * 16)))
+        rogue.say(SealedRights(b"%032d" % number, made_up_proof()))
         yield len(link.sealed_rights)
 
 
@@ -229,7 +227,7 @@ def doubted_interests(**limits: int) -> Sizes:
         told = [
             entry.id
             for _, to, message in net.carried
-            if to == third.name and isinstance(message, SealedInterest)
+            if to == third.name and is_sealed(message, Interest)
             for entry in message.add
         ]
         rogue.say(SealedDoubted(net.type_id, told[-1:]))
@@ -259,7 +257,7 @@ BOUNDS = [
     Bound(principals_with_a_quota, "_PRINCIPALS_MAX", admission),
     Bound(members_with_a_quota, "_PRINCIPALS_MAX", admission),
     Bound(durable_names, "durable_names"),
-    Bound(doubted_interests, "DOUBTED_MAX", sealed_interests),
+    Bound(doubted_interests, "DOUBTED_MAX", received),
 ]
 
 

@@ -27,13 +27,12 @@ from maia.wire.messages import (
     Offer,
     Ping,
     Renew,
-    SealedOffer,
-    SealedProof,
     StateFrame,
     StateQuery,
 )
 from support.broker import Client, Net, connect_right, random_from, shown, sighting
 from support.recording import EVERYTHING, RecordingNet
+from support.sealed_messages import made_up_proof, sealed_offer
 from support.sealed_net import state_of
 from support.sealing import seal_one
 
@@ -279,7 +278,7 @@ def test_a_number_far_ahead_is_not_the_last_word_for_ever(town: Town) -> None:
 def test_who_is_asked_for_the_state_is_believed_like_who_sends_frames(town: Town) -> None:
     """A90: an offer of the sealed form of a plain type needs no proof here, and proves nothing."""
     rogue = town.neighbour()
-    rogue.say(SealedOffer(town.type_id, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+    rogue.say(sealed_offer(town.type_id, made_up_proof()))
     town.office.say(AskState(99, 1))
     answer = encode(town.frame("forged", 2**62))
     rogue.say(StateFrame(rogue.last(StateQuery).question, answer))
@@ -311,7 +310,7 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
     rogue = net.client("rogue", key=key, credentials=credentials, address="rogue:1")
     made_up = node_id_to_bytes(node_id_of_key(key.principal.key)) + bytes(16)
     if offers:
-        rogue.say(SealedOffer(made_up, 1, b"o" * 16, SealedProof([], b"", b"t" * 16)))
+        rogue.say(sealed_offer(made_up, made_up_proof()))
     for number in range(20):
         about = Publication(key.principal, b"s" * 16, number, int(net.now), 1)
         rogue.say(

@@ -316,7 +316,7 @@ def test_no_other_broker_receives_of_a_request_that_waits(net: Net) -> None:
 
     def told() -> int:
         said = [one for _, _, one in net.carried if isinstance(one, Interest) and one.add]
-        return sum(one.type_id == seen for one in said)
+        return sum(one.key == seen for one in said)
 
     story = Story(net, at="PITO broker", answers=False)
     assert told() == 0

@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from maia.broker.sealed.entries import proof_from_wire, wanted_to_wire
+from maia.broker.routing.entries import SealedClaim, parts_to_wire, proof_from_wire, proof_to_wire
 from maia.broker.subscriptions.local_subscribers import class_key, routed_filter
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue
@@ -21,27 +21,35 @@ from maia.wire.messages import (
     Interest,
     Offer,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
     SealedPart,
-    SealedProof,
     SealedRights,
-    SealedWanted,
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, connect_right, random_from, shown
+from support.sealed_messages import (
+    is_sealed,
+    made_up_proof,
+    sealed_interest,
+    sealed_of,
+    sealed_offer,
+    sealed_wanted,
+)
 from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
 AT_VICTORIA = Comparison(LOCATION, Operator.EQ, "Victoria")
-NO_PROOF = SealedProof([], b"", b"t" * 16)
 
 
-def everything(entry_id: bytes = b"w" * 16, epoch: int = 1, proof: SealedProof = NO_PROOF) -> SealedWanted:
+def everything(epoch: int = 1) -> Wanted:
     """Return an interest in everything, as a peer without keys would write it."""
-    return SealedWanted(entry_id, epoch, b"s" * 16, [], proof)
+    return sealed_wanted(b"w" * 16, made_up_proof(epoch=epoch))
+
+
+def changed(wanted: Wanted, **fields: object) -> Wanted:
+    """Return an interest with a proof that was changed."""
+    return msgspec.structs.replace(wanted, proof=msgspec.structs.replace(wanted.proof, **fields))
 
 
 class World:
@@ -64,12 +72,12 @@ class World:
         credentials = (connect_right(self.net.story, ROGUE.principal),)
         return self.net.client("a rogue", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
-    def told(self) -> SealedWanted:
+    def told(self) -> Wanted:
         """Return the detective's interest as the third broker saw it."""
         heard = [
             wanted
             for _, to, message in self.net.carried
-            if to == self.third.name and isinstance(message, SealedInterest)
+            if to == self.third.name and is_sealed(message, Interest)
             for wanted in message.add
         ]
         return heard[-1]
@@ -96,7 +104,7 @@ def world() -> World:
 def test_an_interest_that_no_member_made_routes_nothing_at_a_member(world):
     """A67, A52: a broker without keys asks for everything, to see which events there are."""
     rogue = world.rogue("CCS broker")
-    rogue.say(SealedInterest(world.net.type_id, [everything()], []))
+    rogue.say(sealed_interest(world.net.type_id, [everything()], []))
     assert world.rows_for_rogue(world.ccs) == []
     assert world.refusals(world.ccs) == ["SEALING-NOT-BY-A-MEMBER"]
     assert not rogue.closed
@@ -107,20 +115,21 @@ def test_an_interest_that_was_seen_cannot_be_widened(world, cut):
     """A46, A52, A67: the rogue passes on the detective's interest with less in it."""
     world.detective()
     seen, rogue = world.told(), world.rogue("CCS broker")
+    remade = msgspec.structs.replace(seen.filter[0], mark=b"m" * 16)
     changes = {
-        "a part": {"parts": seen.parts[:1]},
-        "all parts": {"parts": []},
-        "the proof": {"proof": SealedProof(seen.proof.uids, b"", seen.proof.tag)},
-        "the epoch": {"epoch": 0},
-        "a mark": {"parts": [msgspec.structs.replace(seen.parts[0], mark=b"m" * 16), *seen.parts[1:]]},
+        "a part": msgspec.structs.replace(seen, filter=seen.filter[:1]),
+        "all parts": msgspec.structs.replace(seen, filter=[]),
+        "the proof": changed(seen, box=b""),
+        "the epoch": changed(seen, epoch=0),
+        "a mark": msgspec.structs.replace(seen, filter=[remade, *seen.filter[1:]]),
     }
-    rogue.say(SealedInterest(world.net.type_id, [msgspec.structs.replace(seen, **changes[cut])], []))
+    rogue.say(sealed_interest(world.net.type_id, [changes[cut]]))
     if cut == "the epoch":  # it may be one that was before the member came; that lasts for a lease
         assert world.rows_for_rogue(world.ccs) == [0, 1]
         world.net.advance(59)
-        rogue.say(SealedInterest(world.net.type_id, [msgspec.structs.replace(seen, epoch=0)], []))
+        rogue.say(sealed_interest(world.net.type_id, [changed(seen, epoch=0)]))
         world.net.advance(2)
-        rogue.say(SealedInterest(world.net.type_id, [msgspec.structs.replace(seen, epoch=0)], []))
+        rogue.say(sealed_interest(world.net.type_id, [changed(seen, epoch=0)]))
     assert world.rows_for_rogue(world.ccs) == []
     assert not rogue.closed
 
@@ -129,7 +138,7 @@ def test_an_interest_that_was_seen_can_be_repeated_and_asks_for_no_more_than_it_
     """A52: what a broker without keys can do with an interest that it carries, and what it cannot choose."""
     world.detective()
     rogue = world.rogue("CCS broker")
-    rogue.say(SealedInterest(world.net.type_id, [world.told()], []))
+    rogue.say(sealed_interest(world.net.type_id, [world.told()], []))
     assert world.rows_for_rogue(world.ccs) == [0]
 
 
@@ -137,15 +146,15 @@ def test_an_interest_that_is_replaced_by_a_bad_one_is_gone(world):
     """A67: the same id, first repeated as it was seen, then widened."""
     world.detective()
     seen, rogue = world.told(), world.rogue("CCS broker")
-    rogue.say(SealedInterest(world.net.type_id, [seen], []))
-    rogue.say(SealedInterest(world.net.type_id, [msgspec.structs.replace(seen, parts=[])], []))
+    rogue.say(sealed_interest(world.net.type_id, [seen], []))
+    rogue.say(sealed_interest(world.net.type_id, [msgspec.structs.replace(seen, filter=[])]))
     assert world.rows_for_rogue(world.ccs) == []
 
 
 def test_an_epoch_that_is_far_ahead_is_refused(world):
     """A67: no peer waits for the key of epoch 2^62."""
     rogue = world.rogue("CCS broker")
-    rogue.say(SealedInterest(world.net.type_id, [everything(epoch=1 << 62)], []))
+    rogue.say(sealed_interest(world.net.type_id, [everything(epoch=1 << 62)], []))
     assert world.rows_for_rogue(world.ccs) == []
     assert world.refusals(world.ccs) == ["REFUSED-SEAL-TOO-NEW"]
 
@@ -153,7 +162,7 @@ def test_an_epoch_that_is_far_ahead_is_refused(world):
 def test_an_epoch_that_is_ahead_is_refused_once_its_key_is_here(world):
     """A67: what was taken on trust while a key was on its way."""
     rogue = world.rogue("CCS broker")
-    rogue.say(SealedInterest(world.net.type_id, [everything(epoch=2)], []))
+    rogue.say(sealed_interest(world.net.type_id, [everything(epoch=2)], []))
     assert world.rows_for_rogue(world.ccs) == [0, 1]
     world.net.hold(world.ccs, *EVERYTHING, epochs=(1, 2))
     assert world.rows_for_rogue(world.ccs) == []
@@ -164,8 +173,8 @@ def test_an_offer_that_no_member_made_attracts_nothing_from_a_member(world):
     world.detective()
     rogue = world.rogue("Met broker")
     rogue.heard.clear()
-    rogue.say(SealedOffer(world.net.type_id, 1, b"s" * 16, NO_PROOF))
-    assert rogue.all_heard(SealedInterest) == []
+    rogue.say(sealed_offer(world.net.type_id, made_up_proof()))
+    assert sealed_of(rogue.all_heard(Interest)) == []
     assert world.refusals(world.met) == ["SEALING-NOT-BY-A-MEMBER"]
 
 
@@ -181,9 +190,9 @@ def test_a_made_up_interest_silences_no_peer_at_a_broker_that_cannot_check_it(wo
     rogue = world.rogue(world.third.name)
     wanted = everything()
     if marks == "copied" and order == "later":
-        parts = [SealedPart(part.uids, part.mark, b"b" * len(part.box)) for part in world.told().parts[:1]]
-        wanted = msgspec.structs.replace(wanted, parts=parts)
-    rogue.say(SealedInterest(world.net.type_id, [wanted], []))
+        parts = [SealedPart(part.uids, part.mark, b"b" * len(part.box)) for part in world.told().filter[:1]]
+        wanted = msgspec.structs.replace(wanted, filter=parts)
+    rogue.say(sealed_interest(world.net.type_id, [wanted], []))
     if order == "first":
         world.detective()
     assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
@@ -194,7 +203,7 @@ def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_any_peer(w
     world.net.hold(world.third, None)
     world.detective()
     rogue = world.rogue(world.third.name)
-    rogue.say(SealedInterest(world.net.type_id, [everything()], []))
+    rogue.say(sealed_interest(world.net.type_id, [everything()], []))
     assert world.rows_for_rogue(world.third) == []
     assert world.net.rows_for(world.ccs, of=world.third, frame=sightings((SUSPECT, "Victoria"))) == [0]
 
@@ -215,7 +224,7 @@ def test_an_interest_that_its_own_broker_cannot_prove_represents_no_other_peer(w
 # ------------------------------------------------------------ members that ask for too much
 
 
-def sealed_by_a_member(world: World, wanted, proof: bytes | None, certificates, *uids) -> SealedWanted:
+def sealed_by_a_member(world: World, wanted, proof: bytes | None, certificates, *uids) -> Wanted:
     """Return what a member of the type's group could write: anything, under the right keys."""
     ring, random = world.net.ring(*EVERYTHING), random_from(b"member")
     filter_ = seal_filter(
@@ -224,7 +233,8 @@ def sealed_by_a_member(world: World, wanted, proof: bytes | None, certificates, 
     opened = None if proof is None else OpenedProof(proof, tuple(shown(certificates)))
     sealed = seal_proof(filter_, opened, uids=frozenset(uids), keys=ring, random=random)
     assert sealed is not None
-    return wanted_to_wire(b"w" * 16, filter_, sealed)
+    claim = SealedClaim(filter_, sealed)
+    return sealed_wanted(b"w" * 16, proof_to_wire(filter_, sealed), parts_to_wire(claim))
 
 
 def test_a_sealed_proof_routes_no_more_than_it_proves(world):
@@ -233,7 +243,7 @@ def test_a_sealed_proof_routes_no_more_than_it_proves(world):
     detective = Client(world.net, world.net.story.keys["Detective Smith"], world.net.story.certificates)
     proof = detective.request(Action.SUBSCRIBE)
     wanted = sealed_by_a_member(world, ALWAYS, proof, world.net.story.certificates, NUMBERPLATE)
-    rogue.say(SealedInterest(world.net.type_id, [wanted], []))
+    rogue.say(sealed_interest(world.net.type_id, [wanted], []))
     assert world.rows_for_rogue(world.ccs) == [0]
 
 
@@ -245,7 +255,7 @@ def test_a_member_that_lies_to_brokers_with_fewer_keys_silences_no_peer_for_long
         world.detective()
     rogue = world.rogue(world.third.name)
     wanted = sealed_by_a_member(world, ALWAYS, b"not a request", (), NUMBERPLATE)
-    rogue.say(SealedInterest(world.net.type_id, [wanted], []))
+    rogue.say(sealed_interest(world.net.type_id, [wanted], []))
     if order == "first":
         world.detective()
     assert set(world.refusals(world.ccs)) == {"PROTOCOL-REQUEST"}
@@ -274,7 +284,7 @@ def test_a_sealed_proof_of_something_else_proves_nothing(world, change):
     proof = client.request(Action.PUBLISH if change == "action" else Action.SUBSCRIBE)
     certificates = () if change == "certificates" else world.net.story.certificates
     wanted = sealed_by_a_member(world, ALWAYS, None if change == "no proof" else proof, certificates)
-    rogue.say(SealedInterest(world.net.type_id, [wanted], []))
+    rogue.say(sealed_interest(world.net.type_id, [wanted], []))
     assert world.rows_for_rogue(world.ccs) == []
     assert not rogue.closed
 
@@ -294,7 +304,7 @@ def test_a_plain_interest_or_offer_of_a_sealed_type_is_refused_with_the_best_of_
     rogue.say(Interest(world.net.type_id, [plain], []))
     rogue.say(Offer(world.net.type_id, True, camera.request(Action.PUBLISH), shown(story.certificates)))
     assert world.refusals(world.ccs) == ["REFUSED-PLAIN-OF-SEALED"] * 2
-    assert rogue.all_heard(Interest) + rogue.all_heard(SealedInterest) == []
+    assert rogue.all_heard(Interest) == []
 
 
 @pytest.mark.parametrize("verified", [0.0, 1.0])
@@ -344,12 +354,12 @@ def test_a_member_without_the_key_of_plates_learns_no_plate_from_requests_and_ce
     net.client("camera at Victoria").advertise()
     net.client("Detective Smith", "Met broker").subscribe()
     shown = [one for _, to, one in net.carried if to == third.name and isinstance(one, SealedRights)]
-    told = [one for _, to, one in net.carried if to == third.name and isinstance(one, SealedInterest)]
+    told = [one for _, to, one in net.carried if to == third.name and is_sealed(one, Interest)]
     assert [one.proof.uids for one in shown if one.proof.uids] == [[NUMBERPLATE]]
     assert [wanted.proof.uids for one in told for wanted in one.add] == [[NUMBERPLATE]]
     ring = net.ring(None, LOCATION)
     for message in shown[-1:]:
-        about = SealedShowing(message.type_id, message.epoch, message.seal)
+        about = SealedShowing(message.type_id, message.proof.epoch, message.proof.seal)
         assert open_proof(about, proof_from_wire(message.proof), ring) is None
 
 
@@ -384,7 +394,7 @@ def test_a_search_by_subscriptions_ends_at_the_quota():
 def test_a_client_cannot_speak_as_brokers_do(world):
     """A68."""
     billing = world.net.client("billing office")
-    billing.say(SealedInterest(world.net.type_id, [everything()], []))
+    billing.say(sealed_interest(world.net.type_id, [everything()], []))
     assert billing.bye == "PROTOCOL-BROKERS-ONLY"
 
 
@@ -401,5 +411,5 @@ def test_a_client_cannot_speak_as_brokers_do(world):
 def test_a_sealed_filter_in_another_form_closes_the_link(world, parts):
     """A75: order, repetition, names that only the book itself uses, sizes that no sealer makes."""
     rogue = world.rogue(world.third.name)
-    rogue.say(SealedInterest(world.net.type_id, [SealedWanted(b"w" * 16, 1, b"s" * 16, parts, NO_PROOF)], []))
+    rogue.say(sealed_interest(world.net.type_id, [sealed_wanted(b"w" * 16, made_up_proof(), parts)]))
     assert rogue.last(Bye).code == "PROTOCOL-SEALED-FILTER"

@@ -38,7 +38,7 @@ def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> No
     asked = [
         wanted
         for sender, _, one in net.carried
-        if sender == "Met broker" and isinstance(one, Interest) and one.type_id == stream
+        if sender == "Met broker" and isinstance(one, Interest) and one.key == stream
         for wanted in one.add
     ]
     assert asked, "nobody asked for the stream"

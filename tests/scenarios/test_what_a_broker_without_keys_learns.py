@@ -14,8 +14,9 @@ import pytest
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import AllOf, Comparison, Operator
 from maia.types import SealingLevel, type_id
-from maia.wire.messages import Message, Sealed, SealedInterest, SealedOffer, SealedPart, SealedWanted
+from maia.wire.messages import Interest, Message, Offer, Sealed, SealedPart, Wanted
 from support.broker import sighting
+from support.sealed_messages import is_sealed
 from support.sealed_net import EVERYTHING
 from support.sealed_publications import the_three
 
@@ -51,11 +52,11 @@ class Overheard:
     def frames(self, when: list[Message]) -> list[Sealed]:
         return [message for message in when if isinstance(message, Sealed)]
 
-    def wanted(self, when: list[Message]) -> list[SealedWanted]:
-        return [one for message in when if isinstance(message, SealedInterest) for one in message.add]
+    def wanted(self, when: list[Message]) -> list[Wanted]:
+        return [one for message in when if is_sealed(message, Interest) for one in message.add]
 
     def parts(self, when: list[Message]) -> list[SealedPart]:
-        return [part for one in self.wanted(when) for part in one.parts]
+        return [part for one in self.wanted(when) for part in one.filter]
 
 
 # ------------------------------------------------------------ one measurement for each line of the table
@@ -117,12 +118,13 @@ def equal_parts_of_filters(seen: Overheard) -> bool:
 
 
 def how_many_interests_and_offers(seen: Overheard) -> bool:
-    offers = [message for message in seen.first if isinstance(message, SealedOffer) and message.proof]
+    offers = [message for message in seen.first if is_sealed(message, Offer) and message.stands]
     return len({one.id for one in seen.wanted(seen.first)}) == 3 and bool(offers)
 
 
 def when_keys_change(seen: Overheard) -> bool:
-    epochs = {one.epoch for one in seen.wanted(seen.later)} | {one.epoch for one in seen.frames(seen.later)}
+    interests = {one.proof.epoch for one in seen.wanted(seen.later)}
+    epochs = interests | {one.epoch for one in seen.frames(seen.later)}
     return epochs == {2}
 
 

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
+from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
 from maia.wire.effects import Received
-from maia.wire.messages import Message, Sealed, SealedInterest, SealedOffer, SealedReplica
+from maia.wire.messages import Interest, Message, Offer, Replica, Sealed
 from support.sealed_city import TERMS, SealedCity
+from support.sealed_messages import is_sealed
 from support.seeds import with_seeds
 from support.simulated_city import PLACES, SECOND
-
-NAMED = (Sealed, SealedInterest, SealedOffer, SealedReplica)
 
 
 def blinded_city(seed: int, *, outsiders: frozenset[int] = frozenset(), **about: object) -> SealedCity:
@@ -123,16 +123,17 @@ def test_what_brokers_without_keys_see_under_one_id_does_not_come_again_under_th
         streams: dict[bytes, set[bytes]] = {}
         marks: dict[bytes, set[bytes]] = {}
         for message in heard_by(city, number):
-            if isinstance(message, NAMED):
-                ids.add(message.type_id)
+            if is_sealed(message, Interest, Offer, Replica):
+                ids.add(type_of_book_key(message.key))
             if isinstance(message, Sealed):
+                ids.add(message.type_id)
                 streams.setdefault(message.type_id, set()).add(message.stream)
                 assert message.publisher == message.signer, "the publisher shows"
                 assert message.epoch <= 1, "the number of the epoch shows"
-            if isinstance(message, SealedInterest):
-                assert {one.epoch for one in message.add} <= {0}
-                found = {part.mark for one in message.add for part in one.parts}
-                marks.setdefault(message.type_id, set()).update(found)
+            if is_sealed(message, Interest):
+                assert {one.proof.epoch for one in message.add} <= {0}
+                found = {part.mark for one in message.add for part in one.filter}
+                marks.setdefault(message.key, set()).update(found)
         for seen in (streams, marks):
             for one, other in pairwise(seen.values()):
                 assert not one & other, "one id leads to the next"
@@ -173,7 +174,7 @@ def test_old_ids_are_let_go_of(seed):
         assert own
         assert own <= set(state.sealed.in_use) <= ids
         assert {name for name, _ in state.sealed.placed} <= ids
-        assert {name for _, _, name in state.sealed.offered} <= ids
+        assert {type_of_book_key(key) for keys in state.routes.offered.values() for key in keys} <= ids
 
 
 @with_seeds(1)

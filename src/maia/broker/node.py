@@ -36,9 +36,9 @@ from maia.broker.revocation.streams import (
     receive_fetched,
     subscribe_to_issuers,
 )
-from maia.broker.routing import peers
 from maia.broker.routing.interests import recheck_own_interests
 from maia.broker.routing.mesh import MeshRouter
+from maia.broker.routing.peers import OverlayPeers
 from maia.broker.routing.proofs import proved_filter
 from maia.broker.routing.rendezvous import RendezvousRouter
 from maia.broker.routing.router import Router
@@ -278,7 +278,7 @@ class Broker:
     def _gathered(self, number: LinkId, data: Sequence[bytes], now: Instant) -> Sequence[Frames]:
         """Return the frames with which a read begins that may be taken on together; none if only one may."""
         state, link = self._state, self._state.links.get(number)
-        if len(data) < 2 or link is None or not link.is_ready or not state.router.asks_filters_alone:
+        if len(data) < 2 or link is None or not link.is_ready or state.router.flooding is not None:
             return ()
         if state.timers.is_due(now):
             return ()
@@ -423,7 +423,8 @@ class Broker:
 
     def join(self, seeds: tuple[str, ...], now: Instant) -> list[Effect]:
         """Join the network through these brokers from now on."""
-        return self._do(partial(peers.join, self._state, seeds), now)
+        router = self._state.router
+        return self._do(partial(router.join, seeds), now) if isinstance(router, OverlayPeers) else []
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
         """Put these constitutions of quorums in the place of those known before."""

@@ -35,9 +35,9 @@ from maia.broker.routing.aggregation import announce_waiting, merge_announced, t
 from maia.broker.routing.interests import (
     recheck_own_interests,
     redecide_own_interests,
-    verify_doubted,
     withdraw_ended,
 )
+from maia.broker.routing.received import verify_doubted
 from maia.broker.sealed.key_events import answer_waiting, maintain_keys, next_key_moment
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.identities import expire_identity

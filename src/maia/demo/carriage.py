@@ -107,7 +107,7 @@ def carriage_of(
     """
     from maia.broker.server.server import read_heard
     from maia.wire.codec import decode
-    from maia.wire.messages import Carried, Publish, Sealed, SealedInterest, SealedWithPlaintext
+    from maia.wire.messages import Carried, Interest, Publish, Sealed, SealedWithPlaintext
 
     received = read_heard(home / RECEIVED_FILE)
     messages = [decode(one) for one in received.messages]
@@ -120,7 +120,12 @@ def carriage_of(
         size=sum(map(len, received.messages)),
         type_ids=tuple(sorted({one.type_id.hex() for one in sealed})),
         frames=tuple(_carried(one, sizes[id(one)]) for one in sealed),
-        interests=sum(len(one.add) for one in messages if isinstance(one, SealedInterest)),
+        interests=sum(
+            isinstance(wanted.filter, list)
+            for one in messages
+            if isinstance(one, Interest)
+            for wanted in one.add
+        ),
         in_clear=sum(
             isinstance(one, Carried | Publish | SealedWithPlaintext)
             and not (isinstance(one, Carried) and one.type_id in public)

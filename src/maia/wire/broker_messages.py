@@ -19,6 +19,7 @@ from maia.wire.message_fields import (
     Key,
     Moment,
     Number,
+    RouteKey,
     Rows,
     Small,
     Token,
@@ -173,29 +174,57 @@ class Announce(AnyMessage, tag=42, frozen=True):
 # ------------------------------------------------------------ between brokers: interests and offers
 
 
+class SealedPart(AnyMessage, frozen=True):
+    """What a filter says about some attributes, for those who read all of them; without uids, for the type's.
+
+    `mark` is equal for equal parts of one epoch (`filters/sealed_filters.py`).
+    """
+
+    uids: Annotated[list[Uid], Meta(max_length=64)]
+    mark: Token
+    box: Annotated[bytes, Meta(max_length=33_000)]
+
+
+class SealedProof(AnyMessage, frozen=True):
+    """The request and certificates behind an interest or offer, for those who read the type and `uids`.
+
+    `seal` names this sealing, with the keys of an epoch, of the proof and of the filter that it is of. `tag`
+    shows the type's own group that one of its members made all of it (`filters/proofs.py`).
+    """
+
+    epoch: Number
+    seal: Token
+    uids: Annotated[list[Uid], Meta(max_length=1024)]
+    box: Annotated[bytes, Meta(max_length=(1 << 19) + 1024)]
+    tag: Token
+
+
 class Wanted(AnyMessage, frozen=True):
-    """One filter of a subscriber behind the sender, with the request that proves it."""
+    """One filter of a subscriber behind the sender, with the request that proves it.
+
+    Of sealed publications the filter is its sealed parts, and the certificates are in the sealed proof.
+    """
 
     id: Token
-    filter: Small
-    proof: Small | None
+    filter: Small | Annotated[list[SealedPart], Meta(max_length=64)]
+    proof: Small | SealedProof | None
     credentials: Credentials
 
 
 class Interest(AnyMessage, tag=50, frozen=True):
-    """Changes to what the sender wants of a type through this link."""
+    """Changes to what the sender wants through this link; `key` is a name of the routing table."""
 
-    type_id: Digest
+    key: RouteKey
     add: Annotated[list[Wanted], Meta(max_length=4096)]
     remove: Annotated[list[Token], Meta(max_length=4096)]
 
 
 class Offer(AnyMessage, tag=51, frozen=True):
-    """Whether publications of a type may come from the sender's side of this link, with the proof."""
+    """Whether publications may come from the sender's side of this link, with the proof."""
 
-    type_id: Digest
+    key: RouteKey
     stands: bool
-    proof: Small | None
+    proof: Small | SealedProof | None
     credentials: Credentials
 
 
@@ -211,70 +240,11 @@ class Resync(AnyMessage, tag=53, frozen=True):
 
 
 class Replica(AnyMessage, tag=54, frozen=True):
-    """The rendezvous node's book for a type, for the brokers that would follow it."""
+    """What one neighbour of the rendezvous wants and offers, for the brokers that would follow it."""
 
-    type_id: Digest
+    key: RouteKey
     holder: NodeRecord
     wanted: Annotated[list[Wanted], Meta(max_length=4096)]
-    offers: bool
-
-
-class SealedPart(AnyMessage, frozen=True):
-    """What a filter says about some attributes, for those who read all of them; without uids, for the type's.
-
-    `mark` is equal for equal parts of one epoch (`filters/sealed_filters.py`).
-    """
-
-    uids: Annotated[list[Uid], Meta(max_length=64)]
-    mark: Token
-    box: Annotated[bytes, Meta(max_length=33_000)]
-
-
-class SealedProof(AnyMessage, frozen=True):
-    """The request and certificates behind an interest or offer, for those who read the type and `uids`.
-
-    `tag` shows the type's own group that one of its members made all of it
-    (`filters/proofs.py`).
-    """
-
-    uids: Annotated[list[Uid], Meta(max_length=1024)]
-    box: Annotated[bytes, Meta(max_length=(1 << 19) + 1024)]
-    tag: Token
-
-
-class SealedWanted(AnyMessage, frozen=True):
-    """One sealed filter of a subscriber behind the sender; `seal` names this sealing of it."""
-
-    id: Token
-    epoch: Number
-    seal: Token
-    parts: Annotated[list[SealedPart], Meta(max_length=64)]
-    proof: SealedProof
-
-
-class SealedInterest(AnyMessage, tag=55, frozen=True):
-    """Changes to what the sender wants of sealed publications of a type through this link."""
-
-    type_id: Digest
-    add: Annotated[list[SealedWanted], Meta(max_length=4096)]
-    remove: Annotated[list[Token], Meta(max_length=4096)]
-
-
-class SealedOffer(AnyMessage, tag=56, frozen=True):
-    """Whether sealed publications of a type may come from the sender's side; if so, with the proof."""
-
-    type_id: Digest
-    epoch: Number
-    seal: Token
-    proof: SealedProof | None
-
-
-class SealedReplica(AnyMessage, tag=57, frozen=True):
-    """The rendezvous node's book for sealed publications of a type, for the brokers that would follow it."""
-
-    type_id: Digest
-    holder: NodeRecord
-    wanted: Annotated[list[SealedWanted], Meta(max_length=4096)]
     offers: bool
 
 
@@ -289,8 +259,6 @@ class SealedRights(AnyMessage, tag=58, frozen=True):
     """The sender's own certificates for a sealed type, for those who are in its group."""
 
     type_id: Digest
-    epoch: Number
-    seal: Token
     proof: SealedProof
 
 
@@ -302,7 +270,7 @@ class SyncRoutes(AnyMessage, tag=111, frozen=True):
     """
 
     id: Token
-    keys: Annotated[list[Annotated[bytes, Meta(min_length=32, max_length=39)]], Meta(max_length=64)]
+    keys: Annotated[list[RouteKey], Meta(max_length=64)]
     is_offer: bool
     origin: Key
     number: Number

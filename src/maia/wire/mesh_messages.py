@@ -2,8 +2,8 @@
 
 An aggregate is a signed head and parts. A head names its parts by one digest,
 so whoever passes parts on can withhold them and cannot change them. A part is
-an interest with the requests and certificates that prove it, a sealed
-interest, or the certificates by which the origin may connect. The signature is
+an interest with the request and certificates that prove it, or the
+certificates by which the origin may connect. The signature is
 over the canonical expression
 
     (aggregate (version 1) (network …) (origin (ed25519 KEY)) (number N) (dated MICROSECONDS)
@@ -21,8 +21,18 @@ from maia.canonical import write_canonical
 from maia.credentials import NetworkName, SignedKind, SigningKey, principal_from_bytes, verify_signature
 from maia.credentials.keys import principal_to_expression
 from maia.errors import BrokenCredential
-from maia.wire.broker_messages import SealedWanted
-from maia.wire.message_fields import AnyMessage, Credentials, Digest, Key, Moment, Number, Signature, Small
+from maia.wire.broker_messages import SealedPart, SealedProof
+from maia.wire.message_fields import (
+    AnyMessage,
+    Credentials,
+    Digest,
+    Key,
+    Moment,
+    Number,
+    RouteKey,
+    Signature,
+    Small,
+)
 from maia.wire.names import network_to_expression
 
 _PARTS_PER_MESSAGE: Final = 65_536
@@ -107,26 +117,13 @@ def _body(head: AggregateHead, network: NetworkName) -> bytes:
 # ------------------------------------------------------------ parts
 
 
-class PartProof(AnyMessage, frozen=True):
-    """The signed request of one subscriber that a part is for, and the certificates behind it."""
-
-    request: Small | None
-    credentials: Credentials
-
-
 class InterestPart(AnyMessage, tag=1, frozen=True):
-    """One filter of an origin's clients. Several were merged into it if there are several proofs."""
+    """One filter of an origin's clients, with the proof of one of them; fields are those of `Wanted`."""
 
-    type_id: Digest
-    filter: Small
-    proofs: Annotated[list[PartProof], Meta(min_length=1, max_length=256)]
-
-
-class SealedInterestPart(AnyMessage, tag=2, frozen=True):
-    """One sealed filter of an origin's clients."""
-
-    type_id: Digest
-    wanted: SealedWanted
+    key: RouteKey
+    filter: Small | Annotated[list[SealedPart], Meta(max_length=64)]
+    proof: Small | SealedProof | None
+    credentials: Credentials
 
 
 class ConnectPart(AnyMessage, tag=3, frozen=True):
@@ -135,7 +132,7 @@ class ConnectPart(AnyMessage, tag=3, frozen=True):
     credentials: Credentials
 
 
-AggregatePart: TypeAlias = InterestPart | SealedInterestPart | ConnectPart
+AggregatePart: TypeAlias = InterestPart | ConnectPart
 
 _PART_ENCODER: Final = msgspec.msgpack.Encoder()
 _PART_DECODER: Final[msgspec.msgpack.Decoder[AggregatePart]] = msgspec.msgpack.Decoder(AggregatePart)

@@ -25,6 +25,8 @@ NOT_FOR_SCREENS: Final = "\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_MAX, pattern=rf"\A[^{NOT_FOR_SCREENS}]*\Z")]
 Code: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Z][A-Z0-9-]{0,63}\Z")]
 Address: TypeAlias = Annotated[str, Meta(pattern=r"\A[!-~]{1,256}\Z")]
+RouteKey: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=39)]
+"""A name of the routing table: the id of a type, and a mark behind it for sealed publications."""
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 REFERENCES_MAX: Final = 1 << 16
 References: TypeAlias = Annotated[list[Number], Meta(max_length=REFERENCES_MAX)]

@@ -33,13 +33,9 @@ from maia.wire.broker_messages import (
     Sealed,
     SealedColumn,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
     SealedPart,
     SealedProof,
-    SealedReplica,
     SealedRights,
-    SealedWanted,
     SealedWithAuthor,
     SealedWithPlaintext,
     SealMark,
@@ -173,13 +169,9 @@ __all__ = [
     "Sealed",
     "SealedColumn",
     "SealedDoubted",
-    "SealedInterest",
-    "SealedOffer",
     "SealedPart",
     "SealedProof",
-    "SealedReplica",
     "SealedRights",
-    "SealedWanted",
     "SealedWithAuthor",
     "SealedWithPlaintext",
     "Seen",
@@ -215,7 +207,7 @@ Message: TypeAlias = (
     | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
     | FindClosest | Nodes | Announce | SpillReport | FetchLog | LogFetched | LogAnswered
     | Interest | Offer | Renew | Resync | Replica | SyncRoutes | RoutesSynced
-    | SealedInterest | SealedOffer | SealedReplica | SealedRights | SealedDoubted
+    | SealedRights | SealedDoubted
     | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
     | TypeQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer

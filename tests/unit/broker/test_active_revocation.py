@@ -522,7 +522,7 @@ def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
     net.advance(310)
     assert not met.status(net.now)["statements"]["issuers"]
     told = [one for sender, _, one in net.carried if sender == "Met broker" and isinstance(one, Interest)]
-    assert any(one.type_id == stream and one.remove for one in told)
+    assert any(one.key == stream and one.remove for one in told)
 
 
 def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:

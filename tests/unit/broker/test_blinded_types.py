@@ -20,12 +20,10 @@ from maia.wire.columns import frame_label, stream_label
 from maia.wire.messages import (
     AskState,
     DeliverLogged,
+    Interest,
+    Offer,
     Sealed,
-    SealedInterest,
-    SealedOffer,
-    SealedProof,
     SealedRights,
-    SealedWanted,
     StateQuery,
     StateTold,
     Unblinded,
@@ -33,6 +31,7 @@ from maia.wire.messages import (
 from support.blinded_net import BlindedNet
 from support.broker import sighting
 from support.recording import acknowledge, durable, logged_events
+from support.sealed_messages import made_up_proof, sealed_interest, sealed_offer, sealed_wanted
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, camera_and_reader
 
@@ -116,13 +115,15 @@ def test_an_id_is_let_go_of_with_its_keys(net):
         state = state_of(running)
         assert set(state.sealed.in_use) == {net.id_of(2)}
         assert {name for name, _ in state.sealed.placed} <= {net.id_of(2)}
-        assert {name for _, _, name in state.sealed.offered} <= {net.id_of(2)}
+        assert {key for keys in state.routes.offered.values() for key in keys} <= {
+            book_key_of_sealed(net.id_of(2))
+        }
     camera.publish(1, sighting("after"))
     assert plates(office) == ["after"]
     camera.unadvertise(1)
     office.unsubscribe(1)
     assert not state_of(net.met).sealed.placed
-    assert not state_of(net.ccs).sealed.offered
+    assert not state_of(net.ccs).routes.offered
 
 
 def test_who_subscribes_between_two_ids_is_served_under_both(net):
@@ -186,15 +187,14 @@ def test_keys_that_make_another_id_open_nothing_under_the_old_one(net):
 # ------------------------------------------------------------ what is refused, and what is not there
 
 
-@pytest.mark.parametrize("kind", [SealedInterest, SealedOffer])
+@pytest.mark.parametrize("kind", [Interest, Offer])
 def test_a_member_does_not_hear_a_blinded_type_by_its_own_id(net, kind):
     """A29: nothing brings a type back to the id that names it."""
-    proof = SealedProof([], b"", bytes(16))
-    offer = SealedOffer(net.type_id, 1, bytes(16), proof)
-    interest = SealedInterest(net.type_id, [SealedWanted(bytes(16), 1, bytes(16), [], proof)], [])
+    offer = sealed_offer(net.type_id, made_up_proof())
+    interest = sealed_interest(net.type_id, [sealed_wanted(bytes(16), made_up_proof())])
     wires = {(name, to): link for (name, link), (to, _) in net.wires.items()}
     link = wires[net.middle.name, "Met broker"]
-    net._send(net.middle.name, link, encode(offer if kind is SealedOffer else interest))
+    net._send(net.middle.name, link, encode(offer if kind is Offer else interest))
     net.settle()
     assert {note["code"] for note in net.met.noted("refused")} == {"SEALING-TOO-WEAK"}
     assert not state_of(net.met).routes.book.knows(book_key_of_sealed(net.type_id))

@@ -16,15 +16,14 @@ from maia.wire.codec import encode
 from maia.wire.messages import (
     Interest,
     Offer,
+    Replica,
     Resync,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
-    SealedReplica,
     Show,
 )
 from support.broker import Client, Net, Running
 from support.revoking import Issuer, grant_demanding, of_story, seeing, without
+from support.sealed_messages import sealed_of
 from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
 
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
@@ -72,10 +71,9 @@ def test_an_interest_reaches_the_publisher_s_broker_through_one_that_cannot_read
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_filter_certificate_or_name_of_a_sealed_type_leaves_a_broker_in_the_open(level):
     net, _, third, _ = the_three(level)
-    assert not carried(net, Interest)
-    assert not carried(net, Offer)
-    assert carried(net, SealedInterest)
-    assert carried(net, SealedOffer)
+    for kind in (Interest, Offer):
+        assert carried(net, kind)
+        assert carried(net, kind) == sealed_of(carried(net, kind))
     heard = net.heard_by(third)
     certificates = [signed.signature for signed in net.story.certificates[6:]]
     names = [net.story.definition.definition.name.name.encode(), SUSPECT.encode(), b"Victoria"]
@@ -90,12 +88,7 @@ def test_nothing_is_told_before_there_is_a_key():
     camera, detective = net.client("camera at Victoria"), net.client("Detective Smith", "Met broker")
     camera.advertise()
     detective.subscribe()
-    assert (
-        not carried(net, Interest)
-        + carried(net, SealedInterest)
-        + carried(net, Offer)
-        + carried(net, SealedOffer)
-    )
+    assert not carried(net, Interest) + carried(net, Offer)
     net.hold(met, *EVERYTHING)
     net.hold(ccs, *EVERYTHING)
     assert net.known(ccs, of=third) == [THE_SUSPECT]
@@ -132,7 +125,7 @@ def test_an_advertisement_that_ends_is_taken_back_everywhere():
     net, ccs, third, _ = the_three()
     client_of(net, "camera at Victoria").unadvertise(1)
     assert net.entries(ccs, of=third) == []
-    assert not state_of(ccs).sealed.offered
+    assert not state_of(ccs).routes.offered
 
 
 def test_neighbours_agree_on_what_was_told_whatever_each_of_them_knows():
@@ -164,7 +157,7 @@ def test_a_new_epoch_leaves_no_moment_without_the_interest(order):
     after = net.entries(ccs, of=third)
     assert len(after) == 1
     assert not before & {entry.id for entry in after}
-    assert after[0].baggage.filter.epoch == 2
+    assert after[0].baggage.sealed.epoch == 2
     live(net, 200)
     assert not carried(net, Resync)
     all_is_wanted()
@@ -180,10 +173,10 @@ def test_a_broker_that_hears_of_an_epoch_late_carries_what_it_cannot_open_yet():
 
 def test_an_offer_is_sealed_anew_and_passed_on():
     net, ccs, third, _ = the_three()
-    told = len(carried(net, SealedOffer))
+    told = len(sealed_of(carried(net, Offer)))
     net.hold(ccs, *EVERYTHING, epochs=(1, 2))
-    offers = carried(net, SealedOffer)[told:]
-    assert [offer.epoch for offer in offers] == [2]
+    offers = sealed_of(carried(net, Offer))[told:]
+    assert [offer.proof.epoch for offer in offers] == [2]
     book = state_of(third).routes.book
     assert [book.offers(hop, net.key) for hop in book.hops(net.key)] == [False, True]
 
@@ -215,7 +208,7 @@ def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monke
     net, ccs, third, _ = the_three()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "maia.broker.sealed.rekeying.understood", lambda *_: pytest.fail("it is known already")
+            "maia.broker.routing.received.understood", lambda *_: pytest.fail("it is known already")
         )
         keys_changed(state_of(ccs), net.type_id, Turn(net.now))
     net.hold(ccs, None, LOCATION)
@@ -275,8 +268,8 @@ def test_a_type_that_becomes_sealed_takes_its_interests_along():
 def test_a_rendezvous_that_is_gone_is_followed_by_one_that_knows_what_it_knew():
     net, ccs, third, met = the_three()
     net.advance(5)
-    assert carried(net, SealedReplica)
-    for replica in carried(net, SealedReplica):
+    assert sealed_of(carried(net, Replica))
+    for replica in sealed_of(carried(net, Replica)):
         assert SUSPECT.encode() not in encode(replica)
     net.crash(third.name)
     frame = sightings((SUSPECT, "Victoria"), (SUSPECT, "Soho"))
@@ -292,8 +285,8 @@ def test_many_interests_are_replicated_as_everything():
         net.advance(30)
     finally:
         replicas.ENTRIES_PER_REPLICA_MAX = before
-    wanted = carried(net, SealedReplica)[-1].wanted
-    assert [(one.parts, one.proof.box) for one in wanted] == [([], b"")]
+    wanted = sealed_of(carried(net, Replica))[-1].wanted
+    assert [(one.filter, one.proof.box) for one in wanted] == [([], b"")]
 
 
 # ------------------------------------------------------------ certificates that count only at times

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.sealed.entries import offer_from_wire
+from maia.broker.routing.entries import received_of
 from maia.credentials import Action
 from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
+from maia.routing.table.hops import type_of_book_key
 from maia.sealing.filters.proofs import open_proof
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.messages import AskState, Carried, Published, Sealed, SealedOffer, SealedWithPlaintext
+from maia.wire.messages import AskState, Carried, Offer, Published, Sealed, SealedWithPlaintext
 from support.broker import NOW
+from support.sealed_messages import is_sealed
 from support.sealed_sub_types import ABOVE, BELOW, VICTORIA, Town, whole
 from support.sub_types import (
     CHARGE_KINDS,
@@ -111,12 +113,12 @@ def test_what_a_publishers_right_says_of_the_sub_type_is_shut_for_readers_of_the
     assert camera.was_accepted(offer), camera.heard
     camera.publish(offer, charge(), kinds=CHARGE_KINDS)
     assert len(billing.events(ref)) == 1
-    told = [one for _, _, one in town.carried if isinstance(one, SealedOffer)]
-    offers = [offer_from_wire(one) for one in told if one.type_id == town.type_id]
-    standing = [one for one in offers if one is not None]
+    told = [one for _, _, one in town.carried if is_sealed(one, Offer)]
+    about = [one for one in told if type_of_book_key(one.key) == town.type_id and one.stands]
+    standing = [received_of(one.key, one.proof, one.credentials) for one in about]
     assert standing
     for one in standing:
-        assert open_proof(one.offer, one.proof, town.rings[town.met.name][town.type_id]) is None
+        assert open_proof(one.sealed, one.proof, town.rings[town.met.name][town.type_id]) is None
 
 
 def test_the_state_of_a_sealed_super_type_is_told_sealed():

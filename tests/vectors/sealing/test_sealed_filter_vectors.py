@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.broker.sealed.entries import wanted_from_wire
+from maia.broker.routing.entries import entry_of
 from maia.canonical import write_canonical
 from maia.events import AttributeUid
 from maia.predicates import predicate_to_expression
@@ -22,11 +22,11 @@ VECTORS = json.loads((Path(__file__).parent / "sealed-filters.json").read_text()
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_a_sealed_filter_opens_as_ever(vector):
     message = decode(bytes.fromhex(vector["bytes"]))
-    heard = wanted_from_wire(message.type_id, message.add[0])
-    assert heard.filter.digest.hex() == vector["digest"]
+    heard = entry_of(message.key, message.add[0]).baggage
+    assert heard.sealed.digest.hex() == vector["digest"]
     for case in vector["opened"]:
         groups = [None if name == "*" else AttributeUid(name) for name in case["groups"]]
-        opened = open_filter(heard.filter, ring(*groups))
+        opened = open_filter(heard.sealed, ring(*groups))
         assert write_canonical(predicate_to_expression(opened.opened)).hex() == case["opened"]
         assert sorted(mark.hex() for mark in opened.unopened) == case["unopened"]
 
@@ -34,7 +34,7 @@ def test_a_sealed_filter_opens_as_ever(vector):
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_a_sealed_proof_opens_as_ever(vector):
     message = decode(bytes.fromhex(vector["bytes"]))
-    heard = wanted_from_wire(message.type_id, message.add[0])
+    heard = entry_of(message.key, message.add[0]).baggage
     keys = ring(None, *heard.proof.uids)
-    assert check_made_by_a_member(heard.filter, heard.proof, keys)
-    assert open_proof(heard.filter, heard.proof, keys) == OpenedProof(b"a signed request", (b"one", b"two"))
+    assert check_made_by_a_member(heard.sealed, heard.proof, keys)
+    assert open_proof(heard.sealed, heard.proof, keys) == OpenedProof(b"a signed request", (b"one", b"two"))

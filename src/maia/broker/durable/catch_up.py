@@ -170,9 +170,9 @@ class CatchUp:
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         else:
             progress.round = Round(self._ask(type_id, progress, turn))
-            if is_fresh and (wait_s := self.router.question_wait_s):
+            if is_fresh and (flooding := self.router.flooding) is not None:
                 # Where interests take a while to spread, those that do not know of it yet are asked again.
-                progress.round.again_at = seconds_after(now, wait_s)
+                progress.round.again_at = seconds_after(now, flooding.question_wait_s)
 
     def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
         places = list(progress.places.values())[-PLACES_MAX:]

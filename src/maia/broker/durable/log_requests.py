@@ -21,7 +21,7 @@ from maia.broker.publication.authors import check_signature
 from maia.broker.publication.retained import book_keys
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import FrameUnasked, PlainOfSealed, SealedTooWeakly
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Proof
 from maia.broker.routing.proofs import Proved
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes

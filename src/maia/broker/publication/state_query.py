@@ -103,7 +103,8 @@ def _ask(
         question.is_whole = False
         _answer(question, turn)
         return
-    wait_s = state.router.question_wait_s if isinstance(asker, Client) else 0.0
+    flooding = state.router.flooding if isinstance(asker, Client) else None
+    wait_s = 0.0 if flooding is None else flooding.question_wait_s
     if wait_s:
         question.ask_at, question.until = seconds_after(now, wait_s), seconds_after(question.until, wait_s)
     state.questions[number] = question

@@ -29,8 +29,9 @@ from maia.broker.publication.retained import forget_retained
 from maia.broker.publication.state_query import ask_for_own, pass_on_state_frame
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.revocation.validity import StatementIssuer
+from maia.broker.routing.entries import new_proof
 from maia.broker.routing.interests import redecide_own_interests
-from maia.broker.routing.outbox import new_proof, route_messages
+from maia.broker.routing.outbox import route_messages
 from maia.broker.sessions.close import close_link
 from maia.broker.sessions.links import (
     Advertisement,

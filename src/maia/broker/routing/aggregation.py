@@ -13,30 +13,26 @@ to no client (S11), and is reported to the neighbour that sent it.
 
 Which parts does this router's aggregate have, and what may be believed of another's?
 
-A part is an interest with the proofs of the clients that it is for. Another
-router reads it as one entry for each proof, narrowed to what that proof
-entitles to: a part that asks for more than its proofs give asks for less (A67).
+A part is an interest with the proof of a client that it is for. Another router
+reads it as an entry that is narrowed to what the proof entitles to: a part that asks
+for more than its proof gives asks for less (A67).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from hashlib import sha256
 from typing import Final
 
-from maia.broker.refusals import PlainOfSealed
-from maia.broker.routing.outbox import Proof, new_proof, proof_of, route_messages, sealed_wanted_of
-from maia.broker.routing.proofs import is_to_be_verified, proved_filter
+from maia.broker.routing.entries import LocalInterest, Received, entry_of
+from maia.broker.routing.outbox import proof_of, route_messages, wanted_of
+from maia.broker.routing.received import understood
 from maia.broker.routing.routes import TypeAggregate
-from maia.broker.sealed.entries import LocalInterest, ReceivedInterest, wanted_from_wire
-from maia.broker.sealed.interests import understood
 from maia.broker.sessions.links import Link, Role
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.broker.timers import AnnounceWaiting, MergeAnnounced
 from maia.broker.turn import Turn
 from maia.credentials import Budget
-from maia.errors import MaiaError
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Predicate, covers, simplified
 from maia.routing.aggregation.aggregate import READ_MAX, size_of_filter
@@ -44,25 +40,11 @@ from maia.routing.aggregation.announced import Announcement, Changes
 from maia.routing.aggregation.budget import Measured, begin, observe
 from maia.routing.aggregation.spill import Spilled
 from maia.routing.mesh.aggregates import digest_of_part
-from maia.routing.table.hops import (
-    LOCAL,
-    RouteEntry,
-    TypeId,
-    book_key_of_sealed,
-    is_of_sealed,
-    type_of_book_key,
-)
+from maia.routing.table.hops import LOCAL, RouteEntry, TypeId, is_of_sealed
 from maia.wire.effects import LinkId
-from maia.wire.mesh_messages import (
-    ConnectPart,
-    InterestPart,
-    PartProof,
-    SealedInterestPart,
-    part_from_bytes,
-    part_to_bytes,
-)
-from maia.wire.messages import SpilledType, SpillReport
-from maia.wire.names import FilterTooLong, filter_from_bytes, filter_to_bytes
+from maia.wire.mesh_messages import ConnectPart, InterestPart, part_from_bytes, part_to_bytes
+from maia.wire.messages import SpilledType, SpillReport, Wanted
+from maia.wire.names import FilterTooLong, filter_to_bytes
 
 _PROOFS_WEIGHED: Final = 4
 """The proofs of so many groups are weighed, to know what a proof costs."""
@@ -323,88 +305,47 @@ _CREDENTIALS_MAX: Final = 256
 class OwnParts:
     """What the clients of this broker want, as it travels."""
 
-    __slots__ = ("_published", "_sealed", "_state")
+    __slots__ = ("_made", "_state")
 
     def __init__(self, state: BrokerState) -> None:
         """Begin without parts."""
         self._state = state
-        self._published: dict[bytes, bytes] = {}
-        self._sealed: dict[tuple[TypeId, bytes], tuple[object, bytes]] = {}
+        self._made: dict[tuple[TypeId, bytes], tuple[object, bytes]] = {}
+        """By name and id of an entry: the entry with its proof, and the part that was made of it."""
 
     def build(self) -> dict[bytes, bytes]:
-        """Return the right to connect and what is wanted, each with its proofs, by digest."""
+        """Return the right to connect and what is wanted, each with its proof, by digest."""
         state, book = self._state, self._state.routes.book
-        interests: dict[bytes, bytes] = {}
-        """Parts of plain interests, each with its type. Filters were merged before (`aggregation.py`)."""
-        sealed: dict[tuple[TypeId, bytes], tuple[object, bytes]] = {}
+        before, self._made = self._made, {}
+        fresh: dict[bytes, TypeId] = {}
         for key in book.types():
             for entry in book.wanted(LOCAL, key):
-                if is_of_sealed(key):
-                    sealed[key, entry.id] = self._sealed_part(key, entry)
-                else:
-                    proof = proof_of(state, entry.baggage)
-                    shown = PartProof(proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
-                    part = InterestPart(key, filter_to_bytes(entry.predicate), [shown])
-                    interests[part_to_bytes(part)] = key
-        self._sealed = sealed
-        parts = [part_to_bytes(ConnectPart(state.own_credentials[:_CREDENTIALS_MAX]))]
-        parts += [*interests, *(part for _, part in sealed.values())]
-        note_published(state, {part: key for part, key in interests.items() if part not in self._published})
-        self._published = interests
-        return {digest_of_part(part): part for part in parts}
-
-    def _sealed_part(self, key: TypeId, entry: RouteEntry) -> tuple[object, bytes]:
-        """Seal an interest once for as long as it has the same proof: each sealing is another."""
-        baggage = entry.baggage
-        proof = proof_of(self._state, baggage.view_class if isinstance(baggage, LocalInterest) else None)
-        same = (entry, proof.request, proof.credentials)
-        known = self._sealed.get((key, entry.id))
-        if known is not None and known[0] == same:
-            return known
-        part = SealedInterestPart(type_of_book_key(key), sealed_wanted_of(self._state, key, entry))
-        return same, part_to_bytes(part)
+                baggage = entry.baggage
+                behind = baggage.view_class if isinstance(baggage, LocalInterest) else baggage
+                same, known = (entry, proof_of(state, behind)), before.get((key, entry.id))
+                # Made once for as long as it has the same proof: each sealing is another.
+                if known is None or known[0] != same:
+                    wanted = wanted_of(state, key, entry)
+                    part = InterestPart(key, wanted.filter, wanted.proof, wanted.credentials)
+                    known = (same, part_to_bytes(part))
+                    fresh[known[1]] = key
+                self._made[key, entry.id] = known
+        connect = part_to_bytes(ConnectPart(state.own_credentials[:_CREDENTIALS_MAX]))
+        note_published(state, fresh)
+        return {digest_of_part(part): part for part in (connect, *(part for _, part in self._made.values()))}
 
 
-def entries_of_part(
+def entry_of_part(
     state: BrokerState, name: bytes, data: bytes, turn: Turn, budget: Budget
-) -> list[tuple[TypeId, RouteEntry]]:
-    """Return the entries that a part is, as far as they are proved; raise what is wrong if none is."""
-    match part_from_bytes(data):
-        case InterestPart() as part:
-            return _proved(state, name, part, turn, budget)
-        case SealedInterestPart(type_id, wanted):
-            entry = understood(state, name[:16], wanted_from_wire(type_id, wanted), turn.now, budget)
-            assert isinstance(entry.baggage, ReceivedInterest)  # noqa: S101 - made by `understood`
-            state.statements.dependencies.note(MESH_ACCOUNT, entry.baggage.watched)
-            return [(book_key_of_sealed(type_id), entry)]
-        case ConnectPart():
-            return []
-
-
-def _proved(
-    state: BrokerState, name: bytes, part: InterestPart, turn: Turn, budget: Budget
-) -> list[tuple[TypeId, RouteEntry]]:
-    wanted = filter_from_bytes(part.filter)
-    if state.types.sealing(part.type_id) is not None:
-        raise PlainOfSealed("the owner of this type wants it sealed")
-    found: list[tuple[TypeId, RouteEntry]] = []
-    problems: list[MaiaError] = []
-    for number, shown in enumerate(part.proofs):
-        proof = new_proof(shown.request, shown.credentials)
-        entry_id = sha256(name + number.to_bytes(2, "big")).digest()[:16]
-        if not is_to_be_verified(state):
-            found.append((part.type_id, RouteEntry(entry_id, wanted, proof, size=proof.size)))
-            continue
-        try:
-            proved = proved_filter(state, part.type_id, proof, wanted, turn.now, budget)
-        except MaiaError as problem:
-            problems.append(problem)
-            continue
-        state.statements.dependencies.note(MESH_ACCOUNT, proved.watched)
-        resting = Proof(proof.frame, proof.own, proof.credentials, proved.watched)
-        found.append((part.type_id, RouteEntry(entry_id, proved.filter, resting, size=proof.size)))
-        if proved.filter is not wanted:
-            turn.count("maia_interests_narrowed_total")
-    if problems and not found:
-        raise problems[0]
-    return found
+) -> tuple[TypeId, RouteEntry] | None:
+    """Return the entry that a part is, as far as it is proved; raise what is wrong with it."""
+    part = part_from_bytes(data)
+    if isinstance(part, ConnectPart):
+        return None
+    wanted = entry_of(part.key, Wanted(name[:16], part.filter, part.proof, part.credentials))
+    entry = understood(state, part.key, wanted, turn.now, budget)
+    if isinstance(entry.baggage, Received):
+        state.statements.dependencies.note(MESH_ACCOUNT, entry.baggage.watched)
+    if entry.predicate is not wanted.predicate and not is_of_sealed(part.key):
+        turn.count("maia_interests_narrowed_total")
+    return part.key, entry

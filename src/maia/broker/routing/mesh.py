@@ -24,11 +24,10 @@ from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
-from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entries_of_part
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entry_of_part
+from maia.broker.routing.entries import Received
 from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import Neighbour, memory_limits
-from maia.broker.sealed.entries import ReceivedInterest
 from maia.broker.sealed.rekeying import rekey_pending, show_rights
 from maia.broker.sessions.links import Link
 from maia.broker.state import BrokerState, seconds_after
@@ -82,6 +81,8 @@ class MeshRouter:
     def __init__(self, state: BrokerState) -> None:
         """Route for a broker; its settings name the neighbours."""
         settings, self._state = state.settings, state
+        self.question_wait_s = _QUESTION_WAIT_S
+        self.flooding = self
         self._table = MeshTable(
             state.principal.key,
             sign=lambda head: sign_head(_to_wire(head), settings.network, state.key),
@@ -100,8 +101,8 @@ class MeshRouter:
         self._links: dict[Hop, LinkId] = {}
         self._keys: dict[Hop, bytes] = {}
         """The keys of the routers that are hops of the routing table."""
-        self._entries: dict[bytes, dict[bytes, list[tuple[TypeId, bytes]]]] = {}
-        """What became of each part of each origin: entries of the routing table, none if it was refused."""
+        self._entries: dict[bytes, dict[bytes, tuple[TypeId, bytes] | None]] = {}
+        """What became of each part of each origin: an entry of the routing table, None if it was refused."""
         self._connects: dict[bytes, tuple[bytes, Authorisation]] = {}
         self._verify_at: dict[bytes, Instant] = {}
         """When the parts of an origin are verified again."""
@@ -232,7 +233,7 @@ class MeshRouter:
             return
         for node, key in self._keys.items():
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
-            watched = (one.watched for one in proofs if isinstance(one, Proof | ReceivedInterest))
+            watched = (one.watched for one in proofs if isinstance(one, Received))
             connect = self._connects.get(key)
             is_touched = connect is not None and connect[1].depends_on(touched)
             if is_touched or any(not one.isdisjoint(touched) for one in watched):
@@ -253,27 +254,27 @@ class MeshRouter:
 
     # ------------------------------------------------------------ what neighbours say
 
-    def _receive_head(self, _: BrokerState, link: Link, message: AggregateHead, turn: Turn) -> None:
+    def _receive_head(self, link: Link, message: AggregateHead, turn: Turn) -> None:
         head = Head(
             message.origin, message.number, message.dated, message.parts, message.digest, message.signature
         )
         self._perform(self._table.receive_head(self._hop(link), head, turn.now), turn)
 
-    def _receive_query(self, _: BrokerState, link: Link, message: AggregateQuery, turn: Turn) -> None:
+    def _receive_query(self, link: Link, message: AggregateQuery, turn: Turn) -> None:
         hop = self._hop(link)
         self._perform(self._table.receive_query(hop, message.origin, message.have, turn.now), turn)
 
-    def _receive_content(self, _: BrokerState, link: Link, message: AggregateContent, turn: Turn) -> None:
+    def _receive_content(self, link: Link, message: AggregateContent, turn: Turn) -> None:
         hop = self._hop(link)
         content = aggregates.Content(
             hop, message.origin, message.base, tuple(message.add), tuple(message.remove), message.more
         )
         self._perform(self._table.receive_content(hop, content, turn.now), turn)
 
-    def _receive_lost(self, _: BrokerState, link: Link, message: AggregateLost, turn: Turn) -> None:
+    def _receive_lost(self, link: Link, message: AggregateLost, turn: Turn) -> None:
         self._perform(self._table.receive_withdrawal(self._hop(link), message.origin), turn)
 
-    def _receive_targets(self, _state: BrokerState, link: Link, message: FrameTargets, _turn: Turn) -> None:
+    def _receive_targets(self, link: Link, message: FrameTargets, _turn: Turn) -> None:
         self._next_frame[link.id] = message
 
     def _hop(self, link: Link) -> NodeId:
@@ -355,7 +356,7 @@ class MeshRouter:
     def _renewed(self, origin: bytes, turn: Turn) -> None:
         """Try again what was refused: a certificate or a key may have come meanwhile."""
         parts, known = self._table.origins[origin].parts or {}, self._entries.get(origin, {})
-        refused = {name: parts[name] for name, entries in known.items() if not entries and name in parts}
+        refused = {name: parts[name] for name, entry in known.items() if entry is None and name in parts}
         if refused:
             self._register(origin, refused, turn)
 
@@ -414,18 +415,17 @@ class MeshRouter:
         for name, part in parts.items():
             if part.startswith(CONNECT_HEAD):
                 continue
-            before, made[name] = made.get(name, []), []
+            before, made[name] = made.get(name), None
             try:
-                entries = entries_of_part(self._state, name, part, turn, budget)
+                found = entry_of_part(self._state, name, part, turn, budget)
             except MaiaError as problem:
-                entries = []
+                found = None
                 turn.refused(problem, principal_from_bytes(origin), asked="Aggregate")
-            for key, entry in entries:
-                add.setdefault(key, []).append(entry)
-                made[name].append((key, entry.id))
-            for key, entry_id in before:
-                if (key, entry_id) not in made[name]:
-                    remove.setdefault(key, []).append(entry_id)
+            if found is not None:
+                add.setdefault(found[0], []).append(found[1])
+                made[name] = (found[0], found[1].id)
+            elif before is not None:
+                remove.setdefault(before[0], []).append(before[1])
         node, book = node_id_of_key(origin), self._state.routes.book
         for key in dict.fromkeys([*add, *remove]):
             book.receive_interest(node, key, add.get(key, ()), remove.get(key, ()), turn.now)
@@ -434,9 +434,9 @@ class MeshRouter:
     def _withdraw(self, origin: bytes, names: Iterable[bytes], now: Instant) -> None:
         made, node = self._entries.get(origin, {}), node_id_of_key(origin)
         for name in names:
-            for key, entry_id in made.pop(name, ()):
-                if node in self._keys:
-                    self._state.routes.book.receive_interest(node, key, (), [entry_id], now)
+            known = made.pop(name, None)
+            if known is not None and node in self._keys:
+                self._state.routes.book.receive_interest(node, known[0], (), [known[1]], now)
 
     def _forget_dependencies(self) -> None:
         """Let go of certificates on which nothing rests any more, once there are many."""
@@ -447,7 +447,7 @@ class MeshRouter:
         for key in book.types():
             for node in self._keys:
                 for entry in book.entries(node, key):
-                    if isinstance(entry.baggage, Proof | ReceivedInterest):
+                    if isinstance(entry.baggage, Received):
                         needed |= entry.baggage.watched
         dependencies.keep_only(MESH_ACCOUNT, needed)
         self._watched_max = 4096 + 2 * len(needed)
@@ -466,11 +466,6 @@ class MeshRouter:
         # What names no router that is known here goes nowhere from here, and is not remembered.
         routers = before.routers.union(map(_name, self._keys)) & before.routers.union(named.routers)
         self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
-
-    @property
-    def asks_filters_alone(self) -> bool:
-        """Deny it: a frame names the routers that it is for, and none is sent it twice."""
-        return False
 
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Say whether a neighbour named routers for a frame: another neighbour may have named others."""
@@ -553,11 +548,6 @@ class MeshRouter:
         """Return all neighbours: any of them may lead to a publisher."""
         del keys
         return iter(tuple(self._links.values()))
-
-    @property
-    def question_wait_s(self) -> float:
-        """Wait until other routers have asked for what a client here wants now."""
-        return _QUESTION_WAIT_S
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
         """Return the rows that a router wants, whichever: the question came this way on behalf of one."""

@@ -1,4 +1,4 @@
-"""How do changes of the routing table leave this broker as messages, and how are messages read?
+"""How do changes of the routing table leave this broker as messages?
 
 The table speaks of hops and entries; brokers send interests, offers, renewals
 and requests for more. An interest carries the request that caused it and the
@@ -10,23 +10,22 @@ filter, certificate or name of it is readable without the keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import takewhile
+from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import ProjectedOffer
-from maia.broker.sealed.answers import readers_of
-from maia.broker.sealed.entries import (
+from maia.broker.routing.entries import (
+    NO_PROOF,
     LocalInterest,
-    ReceivedInterest,
-    ReceivedOffer,
-    interests_of,
-    offer_to_wire,
-    wanted_to_wire,
+    Proof,
+    SealedClaim,
+    new_proof,
+    parts_to_wire,
+    proof_to_wire,
+    size_of_wanted,
 )
+from maia.broker.sealed.answers import readers_of
 from maia.broker.sessions.links import Advertisement, Subscription
 from maia.broker.state import BrokerState
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
@@ -41,6 +40,7 @@ from maia.routing.table.hops import (
     ResyncRequest,
     RouteEntry,
     RouteUpdate,
+    TypeId,
     is_of_sealed,
     type_of_book_key,
 )
@@ -48,127 +48,14 @@ from maia.sealing.filters.proofs import OpenedProof, SealedOffer, SealedProof, s
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter
 from maia.types import SealingLevel
 from maia.wire.codec import encode
-from maia.wire.messages import Interest, Message, Offer, Renew, Resync, SealedWanted, Wanted
-from maia.wire.names import filter_from_bytes, filter_to_bytes
-from maia.wire.requests import RequestFrame, framed_request, with_filter
+from maia.wire.messages import Interest, Message, Offer, Renew, Resync, Wanted
+from maia.wire.names import filter_to_bytes
+from maia.wire.requests import with_filter
 
 _CREDENTIALS_MAX: Final = 256
-_CHAINS_SHARED: Final = 4096
-_CHAIN_BYTES_MAX: Final = 8192
-"""A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
-_DEFINITION_HEAD: Final = b"(6:signed(10:event-type"
-_ENTRY_BYTES: Final = 512
-"""What it takes to keep an interest or offer, beside its bytes."""
-_FILTER_BYTE: Final = 8
-"""A filter that was read takes up to so many times the memory of its bytes."""
 _INTEREST_BYTES: Final = 1 << 17
 """From this size on, an interest is sent in several messages; each stays far below the work that a peer does
 for one message (`work_per_message`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The signed request behind an interest or an offer, and the certificates behind the request."""
-
-    frame: RequestFrame | None = field(repr=False)
-    """What the request shares with others, and beside it what it has of its own; None without a request."""
-    own: bytes = field(repr=False)
-    credentials: tuple[bytes, ...] = field(default=(), repr=False)
-    """Certificates; in an offer of a super-type, definitions of the publisher's sub-type come first."""
-    watched: frozenset[bytes] = field(default=frozenset(), repr=False)
-    """The certificates that it was found to depend on here, if it was verified here."""
-
-    @property
-    def request(self) -> bytes | None:
-        """Return the signed request, if there is one."""
-        return None if self.frame is None else self.frame.whole(self.own)
-
-    @property
-    def definitions(self) -> tuple[bytes, ...]:
-        """Return the versions of a sub-type that an offer of a super-type depends on, oldest first."""
-        return tuple(takewhile(lambda data: data.startswith(_DEFINITION_HEAD), self.credentials))
-
-    @property
-    def certificates(self) -> tuple[bytes, ...]:
-        """Return the certificates behind the request."""
-        return self.credentials[len(self.definitions) :]
-
-    @property
-    def size(self) -> int:
-        """Return about how many bytes it takes to keep, as if nothing of it were shared."""
-        return _ENTRY_BYTES + len(self.request or b"") + sum(map(len, self.credentials))
-
-
-def new_proof(request: bytes | None, credentials: Iterable[bytes] = ()) -> Proof:
-    """Return a proof that was not verified here; what many have in common is kept once."""
-    frame, own = (None, b"") if request is None else framed_request(request)
-    shown = tuple(credentials)
-    # Whoever shows it may have made it up, and what is kept once outlasts its refusal.
-    is_short = sum(map(len, shown)) <= _CHAIN_BYTES_MAX
-    return Proof(frame, own, _kept_once(shown) if is_short else shown)
-
-
-@lru_cache(maxsize=_CHAINS_SHARED)
-def _kept_once(credentials: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return the same object for equal chains: a client wants many things by the same certificates."""
-    return credentials
-
-
-NO_PROOF: Final = new_proof(None)
-
-ProofOf = Callable[[object], Proof]
-"""Finds the proof that belongs to the baggage of an entry."""
-
-
-def messages_of(update: RouteUpdate, proof_of: ProofOf) -> Iterator[Message]:
-    """Yield the messages for one change of the table, in the order in which it counts."""
-    match update:
-        case InterestUpdate(_, type_id, add, remove):
-            yield from _interests(type_id, [wanted_of(entry, proof_of) for entry in add], list(remove))
-        case OfferUpdate(_, type_id, stands, baggage):
-            proof = proof_of(baggage) if stands else NO_PROOF
-            yield Offer(type_id, stands, proof.request, list(proof.credentials[:_CREDENTIALS_MAX]))
-        case Renewal(_, entries, digest):
-            yield Renew(entries, digest)
-        case ResyncRequest():
-            yield Resync()
-        case _:
-            assert_never(update)
-
-
-def wanted_of(entry: RouteEntry, proof_of: ProofOf) -> Wanted:
-    """Return an entry of the book as it travels."""
-    proof = proof_of(entry.baggage)
-    credentials = list(proof.credentials[:_CREDENTIALS_MAX])
-    return Wanted(entry.id, filter_to_bytes(entry.predicate), proof.request, credentials)
-
-
-def entry_of(wanted: Wanted) -> RouteEntry:
-    """Return what a peer wants as an entry of the book; the proof is its baggage, verified or not."""
-    proof = new_proof(wanted.proof, wanted.credentials)
-    size = _FILTER_BYTE * len(wanted.filter) + proof.size
-    return RouteEntry(wanted.id, filter_from_bytes(wanted.filter), proof, size=size)
-
-
-def size_of_wanted(wanted: Wanted) -> int:
-    """Return how many bytes there are to be read in an interest."""
-    return len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
-
-
-def _interests(type_id: bytes, add: list[Wanted], remove: list[bytes]) -> Iterator[Interest]:
-    # What is added goes first: between two messages the peer wants too much, and never too little.
-    some: list[Wanted] = []
-    size = 0
-    for wanted in add:
-        more = size_of_wanted(wanted)
-        if some and size + more > _INTEREST_BYTES:
-            yield Interest(type_id, some, [])
-            some, size = [], 0
-        some.append(wanted)
-        size += more
-    yield Interest(type_id, some, remove)
-
-
 _NOBODY: Final = SealedProof((), b"", bytes(16))
 """In place of a proof that is not known: a broker that can check it refuses it."""
 _OF_SUB_TYPE: Final = AttributeUid("of-a-sub-type")
@@ -202,19 +89,46 @@ def route_messages(state: BrokerState, updates: Iterable[RouteUpdate], turn: Tur
 
 
 def _messages(state: BrokerState, update: RouteUpdate) -> Iterator[Message]:
+    """Yield the messages for one change of the table, in the order in which it counts."""
     match update:
-        case InterestUpdate(_, key, add, remove) if is_of_sealed(key):
-            wanted = [sealed_wanted_of(state, key, entry) for entry in add]
-            yield from interests_of(type_of_book_key(key), wanted, list(remove))
-        case OfferUpdate(_, key, stands, baggage) if is_of_sealed(key):
-            if not isinstance(baggage, ReceivedOffer):
-                type_id = type_of_book_key(key)
-                epoch = state.sealed.in_use.get(type_id, 0)
-                offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
-                baggage = ReceivedOffer(offer, _sealed_proof(state, offer, baggage))
-            yield offer_to_wire(baggage, stands=stands)
+        case InterestUpdate(_, key, add, remove):
+            # What is added goes first: between two messages the peer wants too much, and never too little.
+            some: list[Wanted] = []
+            size = 0
+            for wanted in [wanted_of(state, key, entry) for entry in add]:
+                more = size_of_wanted(wanted)
+                if some and size + more > _INTEREST_BYTES:
+                    yield Interest(key, some, [])
+                    some, size = [], 0
+                some.append(wanted)
+                size += more
+            yield Interest(key, some, list(remove))
+        case OfferUpdate(_, key, stands, baggage) if stands:
+            if is_of_sealed(key):
+                claim = _sealed_claim(state, key, baggage)
+                yield Offer(key, True, proof_to_wire(claim.sealed, claim.proof), [])
+            else:
+                yield Offer(key, True, *_shown(proof_of(state, baggage)))
+        case OfferUpdate(_, key):
+            yield Offer(key, False, None, [])
+        case Renewal(_, entries, digest):
+            yield Renew(entries, digest)
+        case ResyncRequest():
+            yield Resync()
         case _:
-            yield from messages_of(update, lambda baggage: proof_of(state, baggage))
+            assert_never(update)
+
+
+def wanted_of(state: BrokerState, key: TypeId, entry: RouteEntry) -> Wanted:
+    """Return an entry of the table as it travels."""
+    if is_of_sealed(key):
+        claim = _sealed_claim(state, key, entry.baggage)
+        return Wanted(entry.id, parts_to_wire(claim), proof_to_wire(claim.sealed, claim.proof), [])
+    return Wanted(entry.id, filter_to_bytes(entry.predicate), *_shown(proof_of(state, entry.baggage)))
+
+
+def _shown(proof: Proof) -> tuple[bytes | None, list[bytes]]:
+    return proof.request, list(proof.credentials[:_CREDENTIALS_MAX])
 
 
 # ------------------------------------------------------------ proofs
@@ -259,17 +173,21 @@ def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement
 # ------------------------------------------------------------ sealed
 
 
-def sealed_wanted_of(state: BrokerState, key: bytes, entry: RouteEntry) -> SealedWanted:
-    """Return an entry of the book as it travels sealed."""
-    match entry.baggage:
-        case ReceivedInterest(filter_, proof):
-            return wanted_to_wire(entry.id, filter_, proof)
+def _sealed_claim(state: BrokerState, key: TypeId, baggage: object) -> SealedClaim:
+    """Return what travels sealed: as it came, or with the proof of a client here, sealed now."""
+    type_id = type_of_book_key(key)
+    match baggage:
+        case SealedClaim():
+            return baggage
         case LocalInterest(filter_, view_class):
-            return wanted_to_wire(entry.id, filter_, _sealed_proof(state, filter_, view_class))
+            return SealedClaim(filter_, _sealed_proof(state, filter_, view_class))
+        case Advertisement() | ProjectedOffer():
+            epoch = state.sealed.in_use.get(type_id, 0)
+            offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
+            return SealedClaim(offer, _sealed_proof(state, offer, baggage))
         case _:
             # A replica that says no more than "everything" has nothing that could be sealed.
-            everything = SealedFilter(type_of_book_key(key), 0, bytes(FILTER_ID_BYTES), ())
-            return wanted_to_wire(entry.id, everything, _NOBODY)
+            return SealedClaim(SealedFilter(type_id, 0, bytes(FILTER_ID_BYTES), ()), _NOBODY)
 
 
 def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggage: object) -> SealedProof:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from maia.broker.refusals import NotProved, TooMuchAtOnce
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Proof
 from maia.broker.routing.routes import Neighbour
 from maia.broker.state import BrokerState
 from maia.credentials import (

@@ -20,17 +20,46 @@ from maia.wire.effects import LinkId
 if TYPE_CHECKING:
     from maia.broker.publication.transit import Transit
     from maia.broker.sessions.links import Link
-    from maia.broker.state import BrokerState
     from maia.broker.turn import Turn
     from maia.wire.messages import Carried, Sealed, SealedWithPlaintext
 
 
 # Any: the table pairs each class of message with a function of exactly that class.
-Handler: TypeAlias = "Callable[[BrokerState, Link, Any, Turn], None]"
+Handler: TypeAlias = "Callable[[Link, Any, Turn], None]"
+
+
+class Flooding(Protocol):
+    """What else is to be done where interests are flooded and a frame names the routers that it is for."""
+
+    question_wait_s: float
+    """How long a client's interest takes to get ahead of its question for retained frames."""
+
+    def sync_number(self) -> int | None:
+        """Return under which number this broker's interests were sent; None while some were not."""
+
+    def has_received(self, origin: bytes, number: int) -> bool:
+        """Say whether what a broker sent under a number has arrived here."""
+
+    def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
+        """Take note that a frame arrives from a neighbour, before anything is decided about it."""
+
+    def before_frame(self, link: LinkId, turn: Turn) -> None:
+        """Send what a neighbour has to have just before a frame for which it is a target."""
+
+    def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Say whether a frame that was here before is carried on for the sake of others."""
 
 
 class Router(Protocol):
     """One way to route."""
+
+    @property
+    def flooding(self) -> Flooding | None:
+        """Return what else is to be done in a mesh; None where filters alone decide where a frame goes.
+
+        There, nothing is remembered of a frame for the next, and what was sent before a question on the
+        same link has arrived before it.
+        """
 
     @property
     def handlers(self) -> Mapping[type, Handler]:
@@ -75,9 +104,6 @@ class Router(Protocol):
 
     # ------------------------------------------------------------ frames
 
-    def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
-        """Take note that a frame arrives from a neighbour, before anything is decided about it."""
-
     def targets(
         self,
         key: TypeId,
@@ -96,31 +122,11 @@ class Router(Protocol):
     def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
         """Return the neighbours that interests in these types go to; of an offer, those that offers go to."""
 
-    def sync_number(self) -> int | None:
-        """Return under which number this broker's interests were sent; None while some were not."""
-
-    def has_received(self, origin: bytes, number: int) -> bool:
-        """Say whether what a broker sent under a number has arrived here."""
-
-    def before_frame(self, link: LinkId, turn: Turn) -> None:
-        """Send what a neighbour has to have just before a frame for which it is a target."""
-
-    @property
-    def asks_filters_alone(self) -> bool:
-        """Say whether filters alone decide where a frame goes: nothing is remembered of one for the next."""
-
-    def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
-        """Say whether a frame that was here before is carried on for the sake of others."""
-
     def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
         """Say whether a frame of a type may come from a neighbour at this moment."""
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""
-
-    @property
-    def question_wait_s(self) -> float:
-        """Return how long a client's interest takes to get ahead of its question for retained frames."""
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
         """Return the rows of a retained frame that a neighbour that asks for them may have."""

@@ -26,6 +26,7 @@ from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.matching.index import MatchIndex
 from maia.routing.overlay.membership import Contact, OverlayMembership
 from maia.routing.overlay.table import NodeId, Overlay, node_id_of_type
+from maia.routing.table.hops import TypeId
 from maia.routing.table.interests import Tally
 from maia.routing.table.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable
@@ -125,6 +126,8 @@ class Routes:
     ended: dict[tuple[bytes, bytes], bool] = field(default_factory=dict)
     """Types and classes that subscriptions left, of which others are to know: True if no member is left,
     False if another one has to prove now what is wanted."""
+    offered: dict[tuple[LinkId, int, bytes], dict[TypeId, int]] = field(default_factory=dict)
+    """By link, reference and type of an advertisement: its names in the book, and their epochs."""
     to_adopt: dict[NodeId, list[Replica]] = field(default_factory=dict)
     """Replicas that wait for a link to their holder."""
     to_adopt_bytes: int = 0

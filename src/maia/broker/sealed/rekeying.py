@@ -22,18 +22,17 @@ from typing import Final
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.publication.projection import offer_of
 from maia.broker.routing.aggregation import withdraw
-from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
-from maia.broker.sealed.answers import hear_answers
-from maia.broker.sealed.entries import (
+from maia.broker.routing.entries import (
     LocalInterest,
-    Placed,
-    ReceivedInterest,
-    Task,
+    SealedClaim,
     proof_from_wire,
     proof_to_wire,
     size_of_proof,
 )
-from maia.broker.sealed.interests import doubts, ends_of_patience, refuse_entry, understood
+from maia.broker.routing.outbox import restricted_in, right_behind, route_messages, speaks_of
+from maia.broker.routing.received import ends_of_patience, look_again
+from maia.broker.sealed.answers import hear_answers
+from maia.broker.sealed.entries import Placed, Task
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.state import BrokerState, just_after
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
@@ -43,7 +42,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.policy.view import shows
 from maia.routing.overlay.table import NodeId
-from maia.routing.table.hops import LOCAL, RouteEntry, RouteUpdate, SealedEntry, book_key_of_sealed
+from maia.routing.table.hops import LOCAL, RouteEntry, RouteUpdate, SealedEntry, TypeId, book_key_of_sealed
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, seal_filter
 from maia.sealing.groups.key_group import GroupId
@@ -82,7 +81,7 @@ def _sealed_rights(state: BrokerState, type_id: bytes) -> SealedRights | None:
     # A restriction holds values, which are for readers of that attribute alone.
     uids = restricted_in(state, type_id, mine)
     sealed = seal_proof(showing, proof, uids=uids, keys=ring, random=state.random)
-    return None if sealed is None else SealedRights(type_id, epoch, showing.id, proof_to_wire(sealed))
+    return None if sealed is None else SealedRights(type_id, proof_to_wire(showing, sealed))
 
 
 def _is_about(certificate: AuthorisationCertificate, name: TypeName) -> bool:
@@ -124,7 +123,7 @@ def _open_rights(state: BrokerState, link: Link, message: SealedRights, turn: Tu
     ring = state.sealed.ring_of(message.type_id)
     if ring is None:
         return
-    showing = SealedShowing(message.type_id, message.epoch, message.seal)
+    showing = SealedShowing(message.type_id, message.proof.epoch, message.proof.seal)
     try:
         shown = open_proof(showing, proof_from_wire(message.proof), ring)
     except MaiaError as problem:
@@ -184,41 +183,36 @@ def _take_back_under(state: BrokerState, name: bytes, class_key: bytes, turn: Tu
         route_messages(state, state.routes.book.local_unsubscribe(key, placed.entry_id), turn)
 
 
-def offer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement, turn: Turn) -> None:
-    """Put an advertisement into the book, to be sealed with the newest keys; wait if there are none."""
-    book, updates = state.routes.book, list[RouteUpdate]()
-    for name in state.blinded.ids(type_id):
-        epoch, offered = state.sealed.in_use.get(name), (entry.link, entry.ref, name)
-        if epoch is None:
-            continue
-        before = state.sealed.offered.get(offered)
-        state.sealed.offered[offered] = epoch
-        state.routes.is_changed = True  # a covered type has slots from now on
-        key = book_key_of_sealed(name)
-        updates += book.local_advertise(key, (entry.link, entry.ref, epoch), offer_of(state, type_id, entry))
-        if before is not None and before != epoch:
-            updates += book.local_unadvertise(key, (entry.link, entry.ref, before))
-    route_messages(state, updates, turn)
+def offer(
+    state: BrokerState, type_id: bytes, entry: Advertisement, turn: Turn, *, stands: bool = True
+) -> None:
+    """Put an advertisement into the book under each name that its type has now, and under no other.
 
-
-def unoffer_sealed(state: BrokerState, type_id: bytes, entry: Advertisement, turn: Turn) -> None:
-    """Take an advertisement out of the book, if it is there."""
-    book, updates = state.routes.book, list[RouteUpdate]()
-    for name in state.blinded.ids(type_id):
-        epoch = state.sealed.offered.pop((entry.link, entry.ref, name), None)
-        if epoch is not None:
-            updates += book.local_unadvertise(book_key_of_sealed(name), (entry.link, entry.ref, epoch))
+    Of a sealed type these are names of sealed publications, in each epoch another one; none without keys.
+    """
+    routes, offered, updates = state.routes, (entry.link, entry.ref, type_id), list[RouteUpdate]()
+    names: dict[TypeId, int] = {}
+    if stands and state.types.sealing(type_id) is None:
+        names[type_id] = 0
+    elif stands:
+        epochs = {name: state.sealed.in_use.get(name) for name in state.blinded.ids(type_id)}
+        names = {book_key_of_sealed(name): epoch for name, epoch in epochs.items() if epoch is not None}
+        routes.is_changed = True  # a covered type has slots from now on
+    before, routes.offered[offered] = routes.offered.pop(offered, {}), names
+    for key, epoch in names.items():
+        updates += routes.book.local_advertise(key, (*offered, epoch), offer_of(state, type_id, entry))
+    for key, epoch in before.items():
+        if names.get(key) != epoch:
+            updates += routes.book.local_unadvertise(key, (*offered, epoch))
+    if not names:
+        del routes.offered[offered]
     route_messages(state, updates, turn)
 
 
 def _retire(state: BrokerState, name: bytes, turn: Turn) -> None:
-    """Ask and offer no more under a blinded id whose epoch is over and forgotten."""
+    """Ask no more under a blinded id whose epoch is over and forgotten; offers follow with those anew."""
     for class_key in [one for placed, one in state.sealed.placed if placed == name]:
         _take_back_under(state, name, class_key, turn)
-    key = book_key_of_sealed(name)
-    for link, ref, offered in [one for one in state.sealed.offered if one[2] == name]:
-        epoch = state.sealed.offered.pop((link, ref, offered))
-        route_messages(state, state.routes.book.local_unadvertise(key, (link, ref, epoch)), turn)
     state.sealed.in_use.pop(name, None)
     state.sealed.changed_at.pop(name, None)
 
@@ -270,9 +264,7 @@ def keys_changed(state: BrokerState, type_id: bytes, turn: Turn) -> None:
         for link in state.links.values():
             for entry in link.advertisements.values():
                 if type_id in entry.type_ids:
-                    plain = state.routes.book.local_unadvertise(type_id, (entry.link, entry.ref))
-                    offer_sealed(state, type_id, entry, turn)
-                    route_messages(state, plain, turn)
+                    offer(state, type_id, entry, turn)
     rekey_pending(state, turn)
 
 
@@ -313,19 +305,21 @@ def _find_work(state: BrokerState, name: bytes) -> None:
 def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
     """Say whether other keys could say anything new of an entry: most are of this epoch and open already."""
     received = entry.baggage
-    if ring is None or not isinstance(entry, SealedEntry) or not isinstance(received, ReceivedInterest):
+    if ring is None or not isinstance(entry, SealedEntry) or not isinstance(received, SealedClaim):
         return True
-    if entry.marks or received.filter.epoch != ring.newest:
+    if entry.marks or received.sealed.epoch != ring.newest:
         return True
-    spoken_of = {uid for part in received.filter.parts for uid in part.uids}
-    held = {group.uid for group in ring.groups(received.filter.epoch)}
+    spoken_of = {uid for part in received.parts for uid in part.uids}
+    held = {group.uid for group in ring.groups(received.sealed.epoch)}
     return not spoken_of.union(received.proof.uids) <= spoken_of or not spoken_of | {None} <= held
 
 
 def _do(state: BrokerState, task: Task, turn: Turn) -> None:
     name, hop, what = task
     if hop != LOCAL:
-        _understand_anew(state, name, NodeId(hop) if isinstance(hop, int) else NodeId(-1), what, turn)
+        neighbour = state.routes.neighbours.get(NodeId(hop)) if isinstance(hop, int) else None
+        if neighbour is not None:
+            look_again(state, neighbour, book_key_of_sealed(name), what, turn)
         return
     type_id = state.blinded.type_of(name)
     audience = state.audiences.get(type_id)
@@ -336,24 +330,6 @@ def _do(state: BrokerState, task: Task, turn: Turn) -> None:
     withdraw(state, type_id, (what,), plain)
     _place_under(state, name, view_class, turn)
     turn.add(*plain.effects)
-
-
-def _understand_anew(state: BrokerState, type_id: bytes, hop: NodeId, entry_id: bytes, turn: Turn) -> None:
-    book, key = state.routes.book, book_key_of_sealed(type_id)
-    known, neighbour = book.entry(hop, key, entry_id), state.routes.neighbours.get(hop)
-    if known is None or neighbour is None or not isinstance(known.baggage, ReceivedInterest):
-        return
-    updates: list[RouteUpdate]
-    try:
-        updates = book.understood_anew(hop, key, [understood(state, entry_id, known.baggage, turn.now)], ())
-    except MaiaError as problem:
-        refuse_entry(neighbour, key, entry_id, known.baggage)
-        updates = book.understood_anew(hop, key, (), [entry_id])
-        turn.count("maia_refused_total", code=problem.code)
-        route_messages(state, updates, turn)
-        doubts(neighbour.link, type_id, [entry_id], turn)
-        return
-    route_messages(state, updates, turn)
 
 
 def type_met(state: BrokerState, type_id: bytes, is_new: bool, turn: Turn) -> None:

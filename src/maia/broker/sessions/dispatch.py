@@ -32,10 +32,9 @@ from maia.broker.publication.state_query import ask_state, receive_state_done, r
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
 from maia.broker.revocation.streams import receive_held, receive_state_frame
 from maia.broker.routing.aggregation import receive_spill_report
-from maia.broker.routing.outbox import Proof
+from maia.broker.routing.entries import Received
+from maia.broker.routing.received import receive_doubted
 from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.entries import ReceivedInterest, ReceivedOffer
-from maia.broker.sealed.interests import receive_doubted
 from maia.broker.sealed.rekeying import receive_rights
 from maia.broker.sessions.identities import (
     price_of_showing,
@@ -74,9 +73,6 @@ from maia.wire.messages import (
     RoutesSynced,
     Sealed,
     SealedDoubted,
-    SealedInterest,
-    SealedOffer,
-    SealedReplica,
     SealedRights,
     SealedWithAuthor,
     SealedWithPlaintext,
@@ -97,7 +93,7 @@ from maia.wire.messages import (
 from maia.wire.names import type_from_bytes
 from maia.wire.requests import request_from_bytes
 
-KEPT: Final = frozenset({Interest, Offer, Replica, SealedInterest, SealedOffer, SealedReplica, SealedRights})
+KEPT: Final = frozenset({Interest, Offer, Replica, SealedRights})
 """What neighbours say that is kept."""
 
 _CHANGE: Final = 384
@@ -134,7 +130,7 @@ def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
         for key in book.types():
             told = [entry.baggage for entry in book.entries(neighbour.node, key)]
             for baggage in (*told, book.offer(neighbour.node, key)):
-                if isinstance(baggage, Proof | ReceivedInterest | ReceivedOffer):
+                if isinstance(baggage, Received):
                     needed |= baggage.watched
         dependencies.keep_only(link.id, needed)
         link.reliance_max = 4096 + 2 * len(dependencies.certificates_on(link.id))
@@ -173,7 +169,7 @@ class Dispatch:
             Publish: state.streams.publish_one,
         }
         self._of_brokers: Mapping[type, Answer] = {
-            **{kind: partial(handler, state) for kind, handler in state.router.handlers.items()},
+            **state.router.handlers,
             **dict.fromkeys(_CARRIED, state.streams.carry_one),
             SealedRights: partial(receive_rights, state),
             SealedDoubted: partial(receive_doubted, state),
@@ -217,7 +213,8 @@ class Dispatch:
             return  # a second link to the same broker may still carry what was said before it had to go
         kind, size = type(message), len(data)
         if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-            state.router.arriving(link, message)
+            if state.router.flooding is not None:
+                state.router.flooding.arriving(link, message)
             state.streams.carry_one(link, message, turn, data)
             return
         if kind in KEPT:

@@ -257,7 +257,8 @@ class ForwardSealed:
             draft = drafts.get(part)
             if draft is None:
                 draft = drafts[part] = seal(whole.cut(rows) if part else whole, keys)
-            self._router.before_frame(link, turn)
+            if self._router.flooding is not None:
+                self._router.flooding.before_frame(link, turn)
             self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
     def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
@@ -277,7 +278,8 @@ class ForwardSealed:
             turn.count("maia_frames_unread_total", run.count)
         along = {one.uid: one.content for one in run.contents}
         for link, rows in targets.items():
-            self._router.before_frame(link, turn)
+            if self._router.flooding is not None:
+                self._router.flooding.before_frame(link, turn)
             for number in rows if run.count > 1 else (0,):
                 if self._share is None or run.opened is None:
                     turn.send_bytes(link, run.as_it_came(number))

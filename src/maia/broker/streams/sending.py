@@ -166,7 +166,7 @@ def _count(group: SubscriberGroup, members: Sequence[Mapping[LinkId, list[int]]]
 
 def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Router) -> tuple[Stage, Send]:
     """Send each neighbour the rows of a plain type that are wanted behind it."""
-    spill = routes.spill
+    spill, flooding = routes.spill, router.flooding
 
     def forward(run: Run, turn: Turn) -> None:
         send(run, run.whole, turn)
@@ -192,7 +192,8 @@ def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Ro
                     else:
                         data = encode_known(whole.cut(rows).as_carried() if part else run.as_carried(0))
                     ready[part] = data
-                router.before_frame(link, turn)
+                if flooding is not None:
+                    flooding.before_frame(link, turn)
                 turn.send_bytes(link, data)
                 account.sent_bytes += len(data)
             run.taken.update(rows)

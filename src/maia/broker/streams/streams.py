@@ -347,7 +347,7 @@ class Streams:
             given.insert(0, recording_arrived(state.catch_up.record_arrived, is_sealed=False))
         forward, send = forwarding(type_id, link.id, routes, state.router)
         remember, onward = self._remember, forward
-        if not state.router.asks_filters_alone:
+        if state.router.flooding is not None:
             remember, onward = on_mesh(remember, send, self._carries_again)
         sends = [*self._retaining_passing(link, type_id), remember]
         if type_id in state.statements.streams:
@@ -389,7 +389,7 @@ class Streams:
         forward = ForwardSealed(key, link.id, state.router, self.signing, share=share, match=match)
         remember: Stage = self._remember
         onward: Stage = forward.stage
-        if not state.router.asks_filters_alone:
+        if state.router.flooding is not None:
             remember, onward = on_mesh(remember, forward.send, self._carries_again)
         if is_blinded:
             given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of(type_id)),)
@@ -434,11 +434,12 @@ class Streams:
         return lambda link, now: share_of(state, state.links[link], name, sealing, now)
 
     def _carries_again(self, run: Run) -> bool:
-        publisher, stream, number = run.whole.identity
-        return self._state.router.carries_again(publisher, stream, number, run.signer)
+        flooding = self._state.router.flooding
+        return flooding is not None and flooding.carries_again(*run.whole.identity, run.signer)
 
     def _frame_carries_again(self, frame: Sealed) -> bool:
-        return self._state.router.carries_again(frame.publisher, frame.stream, frame.sequence, frame.signer)
+        flooding, about = self._state.router.flooding, (frame.publisher, frame.stream, frame.sequence)
+        return flooding is not None and flooding.carries_again(*about, frame.signer)
 
     def _is_read(self, type_id: bytes) -> bool:
         state = self._state

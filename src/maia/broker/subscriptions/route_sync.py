@@ -114,7 +114,7 @@ class RouteSyncs:
         self.next[about].answers[entry.link, entry.ref] = answer
 
     def _is_unsent(self, about: _About) -> bool:
-        return self._keys(about) is None or (not about.is_offer and self._router.sync_number() is None)
+        return self._keys(about) is None or self._number(about) is None
 
     def _is_under_way(self, about: _About) -> bool:
         """Say whether a round about one of these types has not ended, or has not begun."""
@@ -123,6 +123,11 @@ class RouteSyncs:
             one.is_offer == about.is_offer and not set(one.type_ids).isdisjoint(about.type_ids)
             for one in others
         )
+
+    def _number(self, about: _About) -> int | None:
+        """Return the number of the aggregate that has what is waited for; None while it was not sent."""
+        flooding = self._router.flooding
+        return 0 if about.is_offer or flooding is None else flooding.sync_number()
 
     def _keys(self, about: _About) -> list[TypeId] | None:
         found = [self._names(type_id) for type_id in about.type_ids]
@@ -137,7 +142,7 @@ class RouteSyncs:
         busy = {one.about for one in self.rounds.values()}
         for about in [about for about in self.next if about not in busy]:
             keys = self._keys(about)
-            number = 0 if about.is_offer else self._router.sync_number()
+            number = self._number(about)
             if keys is None or number is None:
                 continue
             waiting = self.next.pop(about)
@@ -197,7 +202,8 @@ class RouteSyncs:
     def _end_if_known(self, one: _Round, turn: Turn) -> None:
         if one.waits_for:
             return
-        if not self._router.has_received(one.message.origin, one.message.number):
+        flooding = self._router.flooding
+        if flooding is not None and not flooding.has_received(one.message.origin, one.message.number):
             self.not_received.add(one.message.id)
             return
         self._remove(one)
