@@ -47,9 +47,9 @@ settings.load_profile("laws" if os.environ.get("MAIA_LAWS") else os.environ.get(
 def pytest_configure(config: pytest.Config) -> None:
     """Load what the processes of all lanes are copies of, while the tests are collected."""
     if config.option.lanes > 1 and not config.option.collectonly:
-        from support.nursery import start_nursery
+        from support.nursery import start_nurseries
 
-        start_nursery()
+        start_nurseries()
 
 
 _collector = {"is set aside": False}

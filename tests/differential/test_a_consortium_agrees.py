@@ -77,7 +77,7 @@ def compare_tables(world: Consortium, spark, postgres_server: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     # Until the brokers have written all of it to the files of their logs.
     while behind := {one[:2] for one, count in counts.items() if len(found.get(one, ())) != count}:
-        time.sleep(0.2)
+        time.sleep(1)
         found |= read_arrow(world, sorted(behind))
         if time.monotonic() > deadline:
             break

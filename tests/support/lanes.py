@@ -6,7 +6,7 @@ and asks for one unit of work after another. The tests of one file stay in one
 lane and in order, so what a file shares is made once. Whatever asks for a Spark
 session goes to one lane of four only, because a session takes long to start, to
 warm up, and a gigabyte to keep. That lane has the longest way to go, so the
-others are a little nicer to it. All that is read off the tests, so a new file
+others are nicer to it. All that is read off the tests, so a new file
 needs no entry anywhere. A lane that crashes or hangs costs the test it was at,
 and a new copy goes on behind it.
 """

@@ -47,7 +47,7 @@ __all__ = [
     "receive_command",
     "send_numbers",
     "spark_python",
-    "start_nursery",
+    "start_nurseries",
 ]
 
 TESTS: Final = Path(__file__).resolve().parents[1]
@@ -190,6 +190,12 @@ def start_nursery(*modules: str) -> tempfile.TemporaryDirectory[str]:
 
     atexit.register(end)
     return folder
+
+
+def start_nurseries() -> None:
+    """Start those that lanes share: one for commands, and one for Spark."""
+    start_nursery()
+    start_nursery(*_LOADED_BY_SPARK, *_LOADED_BY_WORKERS)
 
 
 COMMAND: Final = """\

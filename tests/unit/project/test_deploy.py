@@ -132,10 +132,10 @@ def copied(checkout: Path) -> set[str]:
     named = re.findall(r"^COPY (\S+) \S+$", CONTAINERFILE, re.M)
     assert len(named) == CONTAINERFILE.count("COPY") == 2
     assert "ADD " not in CONTAINERFILE
-    found = {path.relative_to(checkout).as_posix() for path in checkout.rglob("*") if path.is_file()}
-    return {
-        path for path in found if not ignored(path) and any(f"{path}/".startswith(f"{one}/") for one in named)
+    found = {
+        path for one in named for path in (checkout / one, *(checkout / one).rglob("*")) if path.is_file()
     }
+    return {name for path in found if not ignored(name := path.relative_to(checkout).as_posix())}
 
 
 def test_no_key_history_or_environment_of_a_checkout_is_in_the_image(tmp_path: Path) -> None:
