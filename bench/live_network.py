@@ -57,7 +57,7 @@ from maia.keystore.key_files import create_key_file
 from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.types import TypeDefinition, VerifiedType, definition_to_bytes, sign_definition, verify_definition
-from maia.wire.codec import decode, encode
+from maia.wire.codec import beginning_of, decode, encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.framing import LENGTH_BYTES, MESSAGE_BYTES_MAX, Splitter, framed
 from maia.wire.messages import (
@@ -72,6 +72,7 @@ from maia.wire.messages import (
     Ping,
     Pong,
     Publish,
+    Published,
     Subscribe,
     Welcome,
 )
@@ -403,7 +404,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DELIVERIES = msgspec.msgpack.Decoder(Deliver)
 _PINGS = msgspec.msgpack.Decoder(Ping)
 # How these messages begin: the number of fields, then the number of the message.
-_DELIVERED, _PUBLISHED, _ACCEPTED, _PING = b"\x98\x16", b"\x94\x15", b"\x93\x0e", b"\x92\x05"
+_DELIVERED, _PUBLISHED, _ACCEPTED, _PING = map(beginning_of, (Deliver, Published, Accepted, Ping))
 
 
 # ---------------------------------------------------------------- from one publisher to many subscribers

@@ -119,7 +119,7 @@ class World:
         if kind == "ping":
             return encode(Ping(7))
         if kind == "rubbish":
-            return b"\x96\x14\x01"
+            return b"\x98\x14\x01"
         number = self.next - 1 if kind == "again" else self.next + (5 if kind == "gap" else 0)
         self.next = number + 1
         # What a camera says of its place, its broker says better.
@@ -209,11 +209,15 @@ def in_reads(broker: Broker, link: LinkId, *reads: list[bytes]) -> list[Effect]:
 
 
 def said(effects: list[Effect]) -> dict[object, object]:
-    """Return what each peer gets, in its order, and what is counted and put on record."""
+    """Return what each peer gets of each stream, in its order, and what is counted and put on record.
+
+    A super-type has a stream of its own, which comes behind what subscribers of the sub-type wait for.
+    """
     found: dict[object, object] = {"counted": Counter()}
     for one in effects:
         if isinstance(one, Send | Close):
-            found.setdefault(one.link, []).append(one)
+            stream = getattr(decode(one.data), "stream", b"") if isinstance(one, Send) else b""
+            found.setdefault((one.link, stream), []).append(one)
         elif isinstance(one, Count):
             found["counted"][one.name, tuple(one.labels.items())] += one.amount
         elif isinstance(one, Disclose):
