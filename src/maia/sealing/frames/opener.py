@@ -19,7 +19,7 @@ from typing import Final, final
 import msgspec
 from cryptography.exceptions import InvalidTag
 
-from maia.credentials import Principal
+from maia.credentials import Principal, same_secret
 from maia.credentials.proof import Proof
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.sealing.frames.ciphers import Cipher, EpochKeys, description, nonce
@@ -188,7 +188,9 @@ def _believed(run: SealedRun, held: Sequence[_Held], along: Mapping[str, bytes])
         uid: along[uid]
         for at, uid, by in held
         if uid in along
-        and frame.columns[at].commitment == commitment(by.salt, frame.mark.counter, uid, along[uid])
+        and same_secret(
+            frame.columns[at].commitment, commitment(by.salt, frame.mark.counter, uid, along[uid])
+        )
     }
 
 
