@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,10 +204,10 @@ async def test_a_list_of_the_station_still_ends_the_right_at_once(tmp_path: Path
 @in_a_loop
 async def test_a_station_that_is_away_for_a_while_ends_nothing_for_good(tmp_path: Path) -> None:
     """No client vouches meanwhile, so nothing is delivered; the client asks again until a client does."""
-    async with town(tmp_path, states=False) as here:
+    testers = aclosing(maia.api.revalidation.AskingTesters(SMITH))
+    async with testers as asking, town(tmp_path, states=False) as here:
         wallet = await here.wallet(SMITH)
         is_away = asyncio.Event()
-        asking = maia.api.revalidation.AskingTesters(SMITH)
 
         async def ask(question, certificate):  # type: ignore[no-untyped-def]
             if is_away.is_set():
