@@ -219,15 +219,15 @@ class _OneByOne:
 
     def __init__(self, handle: Callable[[Input, Instant], list[Effect]], now: Instant) -> None:
         self._handle, self._now = handle, now
-        self._effects: list[Effect] | None = []
+        self._effects: list[Effect] = []
 
     def take(self, inputs: Sequence[Input], /) -> None:
         for happened in inputs:
-            self._effects = [*(self._effects or ()), *self._handle(happened, self._now)]
+            self._effects += self._handle(happened, self._now)
 
     def leave(self) -> list[Effect] | None:
-        effects, self._effects = self._effects, None
-        return effects
+        effects, self._effects = self._effects, []
+        return effects or None
 
 
 class NodeRunner:

@@ -117,21 +117,6 @@ class Disclosures:
                     Disclosed(at, audience, self._number_of(attributes), *identity, to_ranges(rows))
                 )
 
-    def record_events(
-        self,
-        links: Mapping[LinkId, Link],
-        members: Sequence[Mapping[LinkId, Sequence[int]]],
-        stream: tuple[bytes, bytes],
-        numbers: Sequence[int],
-        shown: frozenset[AttributeUid],
-        now: Instant,
-    ) -> None:
-        """Put frames of one event each on record, as `record` would one by one.
-
-        `stream` says by publisher and stream what the frames with these numbers, which grow, are of.
-        """
-        self._note_events(+now, self._members(links, members, now), shown, stream, to_ranges(numbers))
-
     def _members(
         self, links: Mapping[LinkId, Link], members: Sequence[Mapping[LinkId, Sequence[int]]], now: Instant
     ) -> int:

@@ -89,11 +89,6 @@ def next_key_moment(state: BrokerState, now: Instant) -> Instant | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def leave_managers(state: BrokerState, turn: Turn) -> None:
-    """Say goodbye to the key managers, and forget their keys."""
-    turn.add(*state.keys.member.leave())
-
-
 def apply_new_keys(state: BrokerState, type_id: bytes, turn: Turn) -> None:
     """Do what other keys of a type make possible or necessary."""
     state.seals.forget_dropped()

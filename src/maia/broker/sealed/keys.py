@@ -430,16 +430,6 @@ class SealingKeys:
             epoch -= 1
         return None
 
-    def opening_keys(self, type_id: bytes, epoch: int, published_at: int, now: Instant) -> EpochKeys | None:
-        """Return the keys of an epoch, if what was published at this moment may have been sealed in it."""
-        found = self._present_keys(type_id, published_at, now)
-        if found is not None and found.epoch == epoch:
-            return found
-        ring = self.ring_of(type_id)
-        if ring is None or not ring.opens(epoch, published_at, now):
-            return None
-        return self._noted(type_id, ring, epoch, now)
-
     def _present_keys(self, type_id: bytes, published_at: int, now: Instant) -> EpochKeys | None:
         """Return the keys that the ring would name for this moment, if that was asked before."""
         known = self._present.get(type_id)
