@@ -20,6 +20,7 @@ from maia.broker.subscriptions.registry import recheck_entry
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
+from maia.credentials.requirements import parse_requirement, requirement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.ledger.records import DisclosedEvents, records_from_bytes
@@ -59,12 +60,15 @@ SEALED = {
 }
 """Sealed types, by the keys of the broker in the middle; of one, plaintext goes along."""
 
+CLEARED = requirement_to_bytes(parse_requirement("clearance >= 3"))
+"""What an event of a read may require of its subscribers; none in these worlds shows a statement."""
+
 NARROW = Comparison(NUMBERPLATE, Operator.NE, PLATES[1])
 """What the camera of a world whose name begins with "narrow" may publish."""
 
 worlds = st.sampled_from(["plain", "narrow", "narrow attributes", "on record", "sub-types", *SEALED])
 # What comes next in a read: nearly always the next event.
-odd = ["two", "elsewhere", "again", "gap", "ping", "unknown", "rubbish", "cut", "zero"]
+odd = ["two", "elsewhere", "again", "gap", "ping", "unknown", "rubbish", "cut", "zero", "to some"]
 kinds = st.sampled_from(["event"] * 12 + odd)
 reads = st.lists(st.lists(st.tuples(kinds, st.sampled_from(PLATES)), min_size=1, max_size=24), max_size=3)
 wishes = st.lists(st.tuples(st.booleans(), st.sampled_from(FILTERS)), max_size=4)
@@ -128,7 +132,8 @@ class World:
         columns = frame_to_columns(frame_of(rows, self.kinds))
         columns = columns[:1] if kind == "cut" else columns
         ref = self.ref + 1 if kind == "unknown" else self.ref
-        data = encode(Publish(ref, number, int(NOW) + number, len(rows), columns))
+        requires = CLEARED if kind == "to some" else None
+        data = encode(Publish(ref, number, int(NOW) + number, len(rows), columns, requires))
         return data.replace(b"AE05 XYZ", b"AE05\0XYZ") if kind == "zero" else data
 
     def memory(self) -> list[object]:
@@ -372,6 +377,18 @@ def test_a_sealed_event_that_cannot_be_sealed_goes_nowhere(what):
     assert not to(left, world.reader.link)
     assert not [
         one for *_, sent in world.onward(NEAR, left) for one in sent if isinstance(decode(one), Sealed)
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_one_event_of_a_read_requires_holds_for_it_and_for_no_other(place):
+    world = World("plain", [(True, ALWAYS)])
+    kinds = ["event"] * 3
+    kinds[place] = "to some"
+    left = in_one_read(world.broker(NEAR), world.camera.link, world.read([(one, PLATES[0]) for one in kinds]))
+    delivered = [decode(one) for one in to(left, world.reader.link)]
+    assert [one.published_at - int(NOW) for one in delivered if isinstance(one, Deliver)] == [
+        world.next - 3 + at for at in range(3) if at != place
     ]
 
 
