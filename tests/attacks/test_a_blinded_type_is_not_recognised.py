@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
+from support.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import AllOf, Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.sealing.keys.blinding import OVERLAP_S, blinded_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
 from maia.routing.table.interests import Tally, digest_of_filter, mark_of_interest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.predicates import AnyOf, Comparison, Membership, Operator
 from maia.wire.effects import LinkId, LinkOpened

@@ -11,7 +11,7 @@ from maia.broker.durable import catch_up, log_requests
 from maia.broker.durable.progress import identity_of
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey, Validity
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.types import SealingLevel, type_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, Validity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe

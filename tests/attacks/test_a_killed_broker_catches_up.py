@@ -16,7 +16,7 @@ import pytest
 import maia
 from maia.clock import system_now
 from maia.credentials import Action
-from maia.demo.numberplate import add_carrier, tell_numberplate_story
+from support.numberplate import add_carrier, tell_numberplate_story
 from support.event_log import draws
 from support.killed_broker import Camera, Forker
 from support.ports import free_port

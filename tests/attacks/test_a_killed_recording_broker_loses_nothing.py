@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from maia.clock import system_now
-from maia.demo.numberplate import NUMBERPLATE, tell_numberplate_story
+from support.numberplate import NUMBERPLATE, tell_numberplate_story
 from maia.log.disk.event_log import EventLog
 from maia.log.format.names import already_joined
 from maia.spark.governed.reader import Reader

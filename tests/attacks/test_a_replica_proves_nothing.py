@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from maia.credentials import Action, SigningKey
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.predicates import ALWAYS
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type

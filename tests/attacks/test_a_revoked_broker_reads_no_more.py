@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maia.credentials import Action, Principal, SignedCertificate, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.domain import DomainSettings, KeyServer
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import Action, SignedCertificate, SigningKey
-from maia.demo.numberplate import NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns

@@ -16,7 +16,7 @@ from maia.credentials import (
     issue,
     statement_to_bytes,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from maia.broker.settings import Routing
 from maia.clock import system_now
 from maia.credentials import SigningKey
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
 from maia.types import type_id

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
 from maia.credentials import SigningKey, principal_from_bytes
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.events import Frame
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer

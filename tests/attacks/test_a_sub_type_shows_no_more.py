@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from maia.credentials import Action, SigningKey, TestKind, TypeName
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid, frame_of
 from maia.predicates import ALWAYS, Comparison, Exists, Operator

@@ -21,7 +21,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.sealing.keys.key_ring import KeyRing

@@ -39,7 +39,7 @@ from maia.credentials import (
     sign_statement,
 )
 from maia.credentials.identity import Identity
-from maia.demo.numberplate import LOCATION
+from support.numberplate import LOCATION
 from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key

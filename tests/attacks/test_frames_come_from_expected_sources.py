@@ -12,7 +12,7 @@ from maia.broker.refusals import FrameUnasked
 from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Frame, frame_of
 from maia.routing.overlay.table import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.sealing import EpochKeys, Publication, Sealer

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 from maia.credentials import Action, SigningKey
 from maia.credentials.identity import pack_identity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.sealing.frames.authorship import Publishing, sign_as_author

@@ -26,7 +26,7 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.types import type_id
 from maia.validity import answer_question

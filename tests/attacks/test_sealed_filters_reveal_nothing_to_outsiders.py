@@ -12,7 +12,7 @@ from maia.broker.routing.entries import SealedClaim, parts_to_wire, proof_from_w
 from maia.broker.subscriptions.local_subscribers import class_key, routed_filter
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import seal_filter

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from maia.credentials import Validity
 from maia.credentials.identity import IdentityTrust, pack_identity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.key_group import GroupId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import LOCATION
+from support.numberplate import LOCATION
 from maia.predicates import Membership, admits, covers
 from maia.routing.aggregation.budget import BudgetRange
 from maia.routing.table.hops import LOCAL

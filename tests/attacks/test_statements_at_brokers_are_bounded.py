@@ -7,7 +7,7 @@ import pytest
 from maia.broker.publication.state_query import ask_for_own
 from maia.broker.turn import Turn
 from maia.credentials import Action, SigningKey, StatementOld, TestKind, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.sessions.statements import KEPT_STATEMENTS
 from maia.types import type_id

@@ -14,7 +14,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.types import type_id

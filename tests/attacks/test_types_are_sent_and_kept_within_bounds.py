@@ -11,7 +11,7 @@ from maia.client import ClientSettings
 from maia.client.api.types import fetch_definitions
 from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES
+from support.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.predicates import ALWAYS
 from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request

@@ -33,7 +33,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
+from support.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
 from maia.domain import DomainSettings
 from maia.domain.server.process import run_key_server
 from maia.events import Instant

@@ -24,7 +24,7 @@ import pytest
 
 from maia.clock import system_now
 from maia.demo.live_network import LiveBroker, LiveNodes, connected, starting_nodes
-from maia.demo.numberplate import CARRIER, KEY_SERVER, add_carrier, tell_numberplate_story
+from support.numberplate import CARRIER, KEY_SERVER, add_carrier, tell_numberplate_story
 from maia.demo.processes import Child, Starting, config_in
 from maia.net.status_endpoint import fetch_status, read_door
 from support.processes import until

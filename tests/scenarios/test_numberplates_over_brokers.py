@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import BROKERS, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import BROKERS, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Carried, Interest, Offer

@@ -12,7 +12,7 @@ import pytest
 
 from maia.cli import main
 from maia.credentials import certificate_to_text
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, tell_numberplate_story
+from support.numberplate import NUMBERPLATE_ATTRIBUTES, tell_numberplate_story
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
 from maia.spark.generators import CAMERAS, SIGHTINGS, WATCHED_PLATE

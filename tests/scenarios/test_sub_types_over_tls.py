@@ -11,7 +11,7 @@ from maia.broker.server.log_recording import LogRecorder
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
 from maia.credentials import SigningKey, TestKind, statement_to_bytes
-from maia.demo.numberplate import tell_numberplate_story
+from support.numberplate import tell_numberplate_story
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore

@@ -22,7 +22,7 @@ from maia.demo.acts import Attempt, LivePlay, Revocation, attempts
 from maia.demo.carriage import Carriage, carriage_of, words_to_look_for
 from maia.demo.live_network import connected, starting_nodes
 from maia.demo.met_domain import MET_DOMAIN, add_met_domain
-from maia.demo.numberplate import (
+from support.numberplate import (
     CARRIER,
     NUMBERPLATE_KINDS,
     OFFICES,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import AllOf, Comparison, Operator
 from maia.types import SealingLevel, type_id
 from maia.wire.messages import Interest, Message, Offer, Sealed, SealedPart, Wanted

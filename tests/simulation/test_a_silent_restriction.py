@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.broker.settings import RecordingSettings
 from maia.client import Delivered, Notice
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Instant
 from maia.policy import shape
 from maia.predicates import Comparison, Operator

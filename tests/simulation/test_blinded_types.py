@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, SealingLevel

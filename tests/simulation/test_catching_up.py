@@ -13,7 +13,7 @@ import pytest
 from maia.broker.settings import RecordingSettings
 from maia.client import Acknowledged, Delivered, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.wire.codec import decode_recorded
 from support.mesh_city import MeshCity

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from maia.client import Delivered, Disconnected, Notice
 from maia.credentials.identity import Identity, IdentityTrust, SignedIdentity, issue_identity
-from maia.demo.numberplate import TIMESTAMP
+from support.numberplate import TIMESTAMP
 from maia.events import SECOND, AttributeUid, Instant
 from maia.sealing.two_message import LinkIdentity
 from maia.testing.simulation import Weather

@@ -12,7 +12,7 @@ import pytest
 
 from maia.broker import BrokerSettings
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
+from support.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.types import SealingLevel

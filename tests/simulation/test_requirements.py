@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from maia.credentials.requirements import parse_requirement
-from maia.demo.numberplate import TIMESTAMP
+from support.numberplate import TIMESTAMP
 from maia.events import Event
 from maia.testing.simulation import SimulatedClient, Trouble, Troublemaker
 from reference import requirements as reference

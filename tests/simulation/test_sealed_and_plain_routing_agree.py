@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import AttributeUid
 from maia.predicates import AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
 from maia.routing.table.hops import LOCAL, book_key_of_sealed

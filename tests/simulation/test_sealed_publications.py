@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.types import SealingLevel
 from support.sealed_city import KEYS, TERMS, SealedCity, rendezvous_of

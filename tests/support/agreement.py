@@ -193,7 +193,7 @@ class World:
 
     @cached_property
     def _pito(self) -> SigningKey:
-        from maia.demo.numberplate import tell_numberplate_story
+        from support.numberplate import tell_numberplate_story
         from support.broker import SEED
 
         return tell_numberplate_story(SEED, now=NOW).keys["PITO"]

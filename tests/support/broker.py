@@ -20,7 +20,7 @@ from maia.credentials import (
     SigningKey,
     certificate_to_bytes,
 )
-from maia.demo.numberplate import (
+from support.numberplate import (
     LOCATION,
     NUMBERPLATE,
     NUMBERPLATE_KINDS,

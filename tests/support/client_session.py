@@ -10,7 +10,7 @@ from typing import TypeVar
 from maia.client import ClientSession, ClientSettings, KnownVersion, Notice, known_version
 from maia.client.entries import Advertised, Subscribed
 from maia.credentials import certificate_to_bytes
-from maia.demo.numberplate import tell_numberplate_story
+from support.numberplate import tell_numberplate_story
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.wire import (

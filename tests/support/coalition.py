@@ -23,7 +23,7 @@ from maia.credentials import (
 from maia.credentials.appointments import Argument
 from maia.credentials.identity import Identity, IdentityTrust, SignedIdentity, issue_identity, pack_identity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, attribute_uid, frame_of
 from maia.predicates import Predicate
 from maia.types import type_id

@@ -12,7 +12,7 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NumberplateStory
+from support.numberplate import NumberplateStory
 from maia.predicates import parse_predicate
 from support.live import STORY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from maia.credentials import Action, SignedCertificate, SigningKey, TestKind, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.validity import OneTimeQuestion, answer_question, question_from_bytes
 from maia.wire.messages import Challenge, Ping, Vouched
 from support.broker import Client, Net, sighting

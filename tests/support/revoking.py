@@ -27,7 +27,7 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.demo.numberplate import NumberplateStory
+from support.numberplate import NumberplateStory
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes, validity_definition, validity_type_name

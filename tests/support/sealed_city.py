@@ -17,7 +17,7 @@ from maia.credentials import (
     TypePattern,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NumberplateStory
+from support.numberplate import NumberplateStory
 from maia.domain import DomainSettings
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing.keys.key_ring import KeyTerms

@@ -18,7 +18,7 @@ from maia.broker.sealed.keys import KeyRequests
 from maia.broker.sealed.rekeying import keys_changed
 from maia.broker.state import BrokerState
 from maia.credentials import SigningKey
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of
 from maia.predicates import Predicate
 from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type

@@ -9,7 +9,7 @@ from typing import Any
 
 from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import SignedCertificate, issue
-from maia.demo.numberplate import NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE_KINDS
 from maia.events import AttributeUid
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing

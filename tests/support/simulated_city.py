@@ -32,7 +32,7 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.demo.numberplate import (
+from support.numberplate import (
     LOCATION,
     NUMBERPLATE,
     SUSPECT,

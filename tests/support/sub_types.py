@@ -20,7 +20,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE_KINDS, NumberplateStory
+from support.numberplate import NUMBERPLATE_KINDS, NumberplateStory
 from maia.events import Attribute, Kind, attribute_uid
 from maia.predicates import ALWAYS, Predicate
 from maia.types import Sealing, SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition

@@ -21,7 +21,7 @@ from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.ledger.records import DisclosedEvents, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator

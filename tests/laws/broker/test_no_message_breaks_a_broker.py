@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import SigningKey
-from maia.demo.numberplate import SUSPECT
+from support.numberplate import SUSPECT
 from maia.wire.codec import encode
 from maia.wire.messages import Message
 from support.broker import Client, Net, connect_right, sighting

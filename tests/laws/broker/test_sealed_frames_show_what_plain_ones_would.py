@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Exists, Not, Operator, admits, attributes_of
 from maia.types import SealingLevel

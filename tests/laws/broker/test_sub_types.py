@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from maia.credentials import Action, SignedCertificate, TestKind, TypeName, Validity
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from reference.inheritance import PlainType, consented, seen_as

@@ -14,7 +14,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.events import Kind
 from maia.expressions import TransformationKeys
 from maia.expressions.syntax import Call, Function, Rule, Scope, Take

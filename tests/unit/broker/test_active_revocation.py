@@ -20,7 +20,7 @@ from maia.credentials import (
     issue,
     statement_to_bytes,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Instant, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import validity_type_id

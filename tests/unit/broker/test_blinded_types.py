@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from maia.broker.durable.recorded_frames import Readable
 from maia.broker.settings import BrokerLimits, RecordingSettings
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
+from support.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId

@@ -17,7 +17,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.policy.facts import during
 from maia.predicates import Predicate, parse_predicate

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from maia.broker.settings import BrokerLimits, RecordingSettings
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
+from support.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.types import Cover

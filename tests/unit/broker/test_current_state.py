@@ -7,7 +7,7 @@ import pytest
 from maia.broker.publication.retained import FRAMES_MAX, RetainedFrame, RetainedFrames
 from maia.broker.publication.transit import Transit
 from maia.credentials import SigningKey
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Frame, Instant
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import LOCAL

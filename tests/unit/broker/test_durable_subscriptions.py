@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from maia.broker import BrokerLimits
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.subscriptions import local_subscribers as audience
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, Comparison, Not, Operator, Predicate
 from support.broker import NOW, Net

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.sealing import BATCH_MAX

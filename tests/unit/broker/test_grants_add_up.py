@@ -26,7 +26,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.policy import CHAINS_MAX, Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate, parse_predicate
 from maia.wire.messages import Changed, Show

@@ -9,7 +9,7 @@ import pytest
 from maia.broker.sealed.keys import KeyRequests
 from maia.broker.turn import Turn
 from maia.credentials import Validity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Instant
 from maia.predicates import AllOf, AnyOf, Comparison, Operator

@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, SignedCertificate, TestKind, issue
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.policy import Request, request_digest
 from maia.predicates import ALWAYS, Comparison, Operator, parse_predicate
 from maia.types import verify_definition

@@ -17,7 +17,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Instant, Kind, attribute_uid
 from maia.expressions.syntax import Rule, Take
 from maia.predicates import AnyOf, Comparison, Operator

@@ -6,7 +6,7 @@ import pytest
 
 from maia.broker.durable.recording import KEPT_POSITION
 from maia.broker.settings import RecordingSettings
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Deliver, Published

@@ -6,7 +6,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from support.broker import Client, Net, sighting
 

@@ -8,7 +8,7 @@ from maia.broker.revocation.streams import receive_statement
 from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
 from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.types import SealingLevel, definition_to_bytes

@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey, Transformation
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.expressions.syntax import Rule, Take
 from maia.predicates import Comparison, Exists, Not, Operator

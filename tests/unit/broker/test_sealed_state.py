@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.types import SealingLevel
 from maia.wire.messages import AskState, StateFrame, StateTold
 from support.broker import sighting

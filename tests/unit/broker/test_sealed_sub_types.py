@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker.routing.entries import received_of
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.sealing.filters.proofs import open_proof

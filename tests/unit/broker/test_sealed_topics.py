@@ -17,7 +17,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import tell_numberplate_story
+from support.numberplate import tell_numberplate_story
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SealingLevel, TypeDefinition, verify_definition
 from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, on_topics, plain_attributes, tree_name

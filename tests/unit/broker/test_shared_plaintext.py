@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from maia.credentials import Validity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Exists
 from maia.sealing import open_run

@@ -10,7 +10,7 @@ from maia.broker import BrokerLimits
 from maia.broker.publication import projection
 from maia.credentials import Action, TestKind, TypeName, Validity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Attribute, Instant, Kind, attribute_uid, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import (

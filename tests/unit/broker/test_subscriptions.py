@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import FIRST_VERSION, Action, TypeName
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
 from maia.types import Added, TypeDefinition, definition_to_bytes, next_version, sign_definition

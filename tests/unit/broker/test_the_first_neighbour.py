@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Interest
 from support.broker import Net, sighting

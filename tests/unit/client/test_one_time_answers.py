@@ -17,7 +17,7 @@ from maia.client import (
 )
 from maia.client.entries import EntryStage
 from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
 from maia.validity import OneTimeQuestion, answer_question, question_to_bytes

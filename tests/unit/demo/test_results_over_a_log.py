@@ -12,7 +12,7 @@ import pytest
 from maia.demo.acts import LivePlay, Revocation
 from maia.demo.lake import LakeResult, charged_once_a_day, compared_with_live, counted_by_window
 from maia.demo.lake_jobs import PLAN, RESULT, TABLE, Work
-from maia.demo.numberplate import (
+from support.numberplate import (
     CONTROL_ROOM,
     OFFICES,
     add_control_room,

@@ -21,7 +21,7 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE
 from maia.predicates import TextMatch, TextTest
 from maia.spark.errors import JobFailed, JobRefused, SparkProblem, told_by_spark, told_to_spark
 from maia.spark.sink import writer as spark_sink
