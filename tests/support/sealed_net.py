@@ -18,7 +18,6 @@ from maia.broker.sealed.keys import KeyRequests
 from maia.broker.sealed.rekeying import keys_changed
 from maia.broker.state import BrokerState
 from maia.credentials import SigningKey
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of
 from maia.predicates import Predicate
 from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
@@ -30,6 +29,7 @@ from maia.types import Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Input
 from support.broker import SEED, Net, Running
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 
 EVERYTHING: tuple[AttributeUid | None, ...] = (None, NUMBERPLATE, TIMESTAMP, LOCATION)
 

@@ -141,6 +141,7 @@ def _forked(words: list[str], files: tuple[int, int, int], heard: Path | None) -
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)  # the screen is the demonstration's
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, encoding="utf-8") for number in (1, 2))
         os.environ[STOP_WITH_INPUT] = "yes"
         status = run_server(words, heard)
     except BaseException:  # noqa: BLE001 - no caller above this fork would report it

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -216,28 +216,32 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Java prints is not our answer
     try:
         from maia.spark.session.session import spark_session
+        from maia.spark.tables import close
 
         with spark_session("maia-demo") as spark:
             order = json.loads(sys.stdin.readline())
-            with ThreadPoolExecutor(len(order["readers"])) as jobs:  # while one is planned, another one works
-                done = jobs.map(lambda one: _work(spark, order, *one), order["readers"])
-                answer: Mapping[str, object] = {
-                    one[0]: found for one, found in zip(order["readers"], done, strict=True)
-                }
+            opened = {one[0]: _opened(spark, order, *one) for one in order["readers"]}
+            with ThreadPoolExecutor(len(opened)) as jobs:  # while one is planned, another one works
+                written = jobs.map(lambda write: write(), opened.values())
+                answer: Mapping[str, object] = dict(zip(opened, written, strict=True))
             # Said before Java ends, which takes its time and is nothing to wait for.
             out.write(json.dumps(answer) + "\n")
             out.flush()
+            close(spark)
     except MaiaError as problem:
         out.write(json.dumps({"failed": f"{problem.message} [{problem.code}]"}) + "\n")
         out.flush()
 
 
 # Any: what was written as JSON by our own process is read as it was written.
-def _work(
+def _opened(
     spark: SparkSession, order: Mapping[str, Any], name: str, profile: str, of: str,
     shown_as: str | None, application: str | None,
-) -> dict[str, object]:  # fmt: skip
-    """Write a reader's table, and what its application makes of it; uncompressed, to be searched."""
+) -> Callable[[], dict[str, object]]:  # fmt: skip
+    """Open a reader's table; return what writes it, and what its application makes of it.
+
+    Nothing is compressed, so that it can be searched.
+    """
     from maia.clock import system_now
     from maia.demo.world import FIRST_REAL, SECRETS
     from maia.keystore.lookup_tables import TransformationKeyFile
@@ -256,7 +260,8 @@ def _work(
     try:
         rows = table(spark, of, profile=who, **options)
     except Refusal as problem:
-        return {"refused": problem.code, "columns": ()}
+        refused: dict[str, object] = {"refused": problem.code, "columns": ()}
+        return lambda: refused
     made = {_TABLE: rows}
     if application:
         from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
@@ -268,12 +273,16 @@ def _work(
             _FROM_LOG: APPLICATIONS[application].of(real),
             _FROM_LIVE: APPLICATIONS[application].of(live),
         }
-    for where, frame in made.items():
-        frame.write.option("compression", "none").parquet(str(folder / where))
-        with (folder / PLAN).open("a", encoding="utf-8") as plan:
-            plan.write(frame._jdf.queryExecution().toString())
-    read = columns_read(rows)
-    return {"refused": None, "columns": sorted(one.name for one in known.attributes if one.uid in read)}
+
+    def write() -> dict[str, object]:
+        for where, frame in made.items():
+            frame.write.option("compression", "none").parquet(str(folder / where))
+            with (folder / PLAN).open("a", encoding="utf-8") as plan:
+                plan.write(frame._jdf.queryExecution().toString())
+        read = columns_read(rows)
+        return {"refused": None, "columns": sorted(one.name for one in known.attributes if one.uid in read)}
+
+    return write
 
 
 def _end_with(parent: int) -> None:

@@ -160,12 +160,14 @@ class World:
     # Any: what a command answers to `--json` is read as it was written.
     def maia(self, line: str, *, changes: bool = True) -> dict[str, Any]:
         """Run one command, as it would be typed in the folder; return its record."""
-        from maia.cli import main
+        from maia.cli.main import INTERRUPTED, main
 
         self.commands += changes
         said, problem = StringIO(), StringIO()
         with redirect_stdout(said), redirect_stderr(problem):
             status = main([*shlex.split(line), "--json"])
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
         if status:
             last = (problem.getvalue() or said.getvalue()).strip().rpartition("\n")[2]
             error = (

@@ -8,7 +8,6 @@ from maia.broker.revocation.streams import receive_statement
 from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
 from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
-from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.types import SealingLevel, definition_to_bytes
@@ -22,6 +21,7 @@ from maia.wire.messages import (
     Show,
 )
 from support.broker import Client, Net, Running
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.revoking import Issuer, grant_demanding, of_story, seeing, without
 from support.sealed_messages import sealed_of
 from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
