@@ -119,10 +119,10 @@ class Member:
 
     def view(self, of: str, action: Action) -> View | None:
         """Return what it may see or publish of a type now, if anything."""
-        from maia.api.testers import BEGIN_S, ask_testers
+        from maia.api.testers import ask_testers
 
         now, pool, event_type = system_now(), self.held(), self.type(of)
-        fetched = asyncio.run(ask_testers(pool, now=now, within_s=BEGIN_S))
+        fetched = asyncio.run(ask_testers(pool, now=now, within_s=_ARRIVE_S))
         request = Request(self.principal, action, event_type.name, event_type)
         evidence = gather_evidence(request, pool, at=now, standing=Monitor.of(fetched.statements, now))
         decision = decide(request, evidence, NO_FACTS, now)

@@ -94,6 +94,7 @@ def test_an_attempt_that_succeeds_is_a_failure_and_a_refusal_is_noted_by_its_cod
     ],
 )
 def test_a_table_that_shows_more_or_less_is_a_failure(changes: dict[str, object], claims: int) -> None:
+    """A44: a reader that has lost a right and finds all that it received, or one that finds less."""
     assert len(list(replace(TABLE, **changes).broken_claims())) == claims
 
 
