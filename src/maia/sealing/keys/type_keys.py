@@ -14,7 +14,7 @@ from maia.credentials import Principal
 from maia.errors import Unavailable
 from maia.events import AttributeUid, Instant
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
+from maia.sealing.groups.welcome import GroupWelcome, Handed
 from maia.sealing.keys.epochs import (
     EpochChain,
     EpochForked,
@@ -28,7 +28,6 @@ from maia.sealing.keys.epochs import (
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree.key_tree import TreeMember
-from maia.sealing.tree.lkh import LkhMember
 from maia.sealing.tree.rekey import PathNeeded
 from maia.wire.messages import GroupKeys, KeysHeld, Rekey
 
@@ -72,7 +71,9 @@ class TypeKeys:
         statements = self._followed([epoch_from_bytes(one) for one in message.epochs], was_asked=was_asked)
         for handed in parcel.secrets:
             self._check(handed, statements)
-        trees = {one.group: _tree(one) for one in parcel.paths}
+        trees = {
+            one.group: TreeMember.from_bytes(one.path, group=group_name(one.group)) for one in parcel.paths
+        }
         self.ring.terms = KeyTerms.from_record(message.terms)
         for number in sorted(statements):
             self.ring.learn(number, since=statements[number].since)
@@ -169,10 +170,6 @@ class TypeKeys:
             raise KeysMissed(problem.message) from problem
         check_meant(secret, group, statement)
         return secret
-
-
-def _tree(held: HeldPath) -> TreeMember:
-    return LkhMember.from_bytes(held.path, group=group_name(held.group))
 
 
 def _uid(uid: str | None) -> AttributeUid | None:
