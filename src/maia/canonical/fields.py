@@ -12,6 +12,7 @@ with hyphens, and the order of the declaration is that of the bytes:
     many(PARAMETERS)    (parameters PARAMETER …)    what is inside is declared as several items
     bare(KEY)           KEY                         without a name
     rest(PLACES)        PLACE …                     all that follows
+    run(PLACES, b"at")  (at …) (at …) …             as long as they begin so
     flag()              (propagate)?
 
 With `left_out` a field is optional: it is not written where it has that value, and if it is, it is refused.
@@ -25,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from maia.canonical.expression import NotCanonical, SExpression, read_canonical, write_canonical
@@ -68,6 +70,7 @@ class Field:
     word: bytes | None = None
     is_several: bool = False
     left_out: object = _REQUIRED
+    is_run: bool = False
 
     def put(self, value: Any) -> Items:
         """Return the items of a value."""
@@ -75,7 +78,7 @@ class Field:
             return ()
         written = self.part.write(value)
         several: Items = written if self.is_several else (written,)
-        return ((self.word, *several),) if self.word else several
+        return ((self.word, *several),) if self.word and not self.is_run else several
 
     def take(self, items: Items, at: int) -> tuple[Any, int]:
         """Return the value at this place, and the next place."""
@@ -85,6 +88,9 @@ class Field:
                 return read(items[at:]), len(items)
             if at < len(items):
                 return read(items[at]), at + 1
+        elif self.is_run:
+            found = tuple(takewhile(lambda item: isinstance(item, tuple) and item[:1] == (word,), items[at:]))
+            return read(found), at + len(found)
         elif at < len(items) and isinstance(item := items[at], tuple) and item and item[0] == word:
             if len(item) != 2 and not self.is_several:
                 raise Misplaced(f"`{word.decode()}` with one value")
@@ -115,6 +121,11 @@ def bare(part: Part[Any], *, left_out: object = _REQUIRED) -> Field:
 def rest(part: Part[Any]) -> Field:
     """Declare `ITEM …` up to the end."""
     return Field(part, b"", is_several=True)
+
+
+def run(part: Part[Any], word: bytes) -> Field:
+    """Declare `(word …) (word …) …`, as many as there are."""
+    return Field(part, word, is_several=True, is_run=True)
 
 
 def flag(word: bytes | None = None) -> Field:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from maia.canonical import Limits, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
 from maia.canonical.fields import Part, fields, one
 from maia.credentials.keys import (
     KEY_BYTES,
@@ -29,6 +29,7 @@ from maia.credentials.keys import (
     SigningKey,
     document_from_expression,
     document_to_bytes,
+    document_with_signer,
     owner_from_expression,
     owner_to_expression,
     principal_from_bytes,
@@ -68,17 +69,19 @@ class NotTheIssuer(BadInput):
 
 @dataclass(frozen=True)
 class Document(Generic[Said, Kept]):
-    """One kind of signed document whose body names its signer."""
+    """One kind of signed document."""
 
     part: Part[Said]
     called: str
     refusal: type[MaiaError]
     limits: Limits
     kind: Callable[[Said], SignedKind]
-    keep: Callable[[Said, bytes, bytes], Kept]
-    """Makes of what is said, the signed bytes and the signature what others are handed."""
+    keep: Callable[..., Kept]
+    """Makes of what is said, the signed bytes, the signature and a signer what others are handed."""
     wraps: tuple[type[MaiaError], ...] = (BadInput, BadCertificate)
     """Problems of a part that are told as problems of the document."""
+    names_signer: bool = False
+    """Whether the signer is named beside the body, and not in it."""
     remembers: bool = False
     """Whether fields are remembered by their bytes: of documents that repeat each other."""
 
@@ -86,22 +89,25 @@ class Document(Generic[Said, Kept]):
         """Return the bytes that a signature is over."""
         return write_canonical(self.part.write(said))
 
-    def sign(self, said: Said, by: Principal, key: SigningKey) -> Kept:
-        """Sign with the key of the issuer; refuse what could not be read back."""
-        if key.principal != by:
+    def sign(self, said: Said, key: SigningKey, by: Principal | None = None) -> Kept:
+        """Sign with the key of the issuer, if one is named; refuse what could not be read back."""
+        if by not in (None, key.principal):
             raise NotTheIssuer(f"the {self.called} is issued by `{by}`, and the key is `{key.principal}`")
+        signer = key.principal if self.names_signer else None
         try:
             body = self.body(said)
-            understood, _, _ = self._read(document_to_bytes(body, bytes(SIGNATURE_BYTES)))
+            understood, *_ = self._read(document_to_bytes(body, bytes(SIGNATURE_BYTES), signer))
         except self.wraps as problem:
             raise self._refusal("written", problem) from problem
         if understood != said:
             raise self.refusal(f"the {self.called} would not be read back as it was meant")
-        return self.keep(said, body, key.sign(self.kind(said), body))
+        proof = body, key.sign(self.kind(said), body)
+        return self.keep(said, *proof) if signer is None else self.keep(said, *proof, signer)
 
     def to_bytes(self, signed: Kept) -> bytes:
-        """Return the bytes in which a signed document travels."""
-        return document_to_bytes(signed.body, signed.signature)
+        """Return the bytes in which a signed document travels; what was signed is what is sent."""
+        signer = getattr(signed, "signer", None) if self.names_signer else None
+        return document_to_bytes(signed.body, signed.signature, signer)
 
     def from_bytes(self, data: bytes) -> Kept:
         """Read a signed document, strictly. Its signature is not verified here."""
@@ -121,13 +127,20 @@ class Document(Generic[Said, Kept]):
     def read_in_full(self, data: bytes) -> Kept:
         """Do the same without the help of remembered parts: this is the definition."""
         try:
-            said, body, signature = self._read(data)
+            said, body, *proof = self._read(data)
         except self.wraps as problem:
             raise self._refusal("read", problem) from problem
         # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
         if self.body(said) != body:
             raise self.refusal(f"the {self.called} is not written in its one canonical form")
-        return self.keep(said, body, signature)
+        return self.keep(said, body, *proof)
+
+    def said_by(self, body: bytes) -> Said:
+        """Read the signed bytes alone, without what came beside them."""
+        try:
+            return self.part.read(read_canonical(body, self.limits))
+        except self.wraps as problem:
+            raise self._refusal("read", problem) from problem
 
     def read_again(self, signed: Kept) -> Kept:
         """Read the bytes once more, so that a copy with another content or id proves nothing."""
@@ -136,9 +149,17 @@ class Document(Generic[Said, Kept]):
             raise self.refusal(f"the parts of the {self.called} do not belong together")
         return understood
 
+    def to_expression(self, signed: Kept) -> SExpression:
+        """Return a signed document as an expression, to be embedded in another."""
+        return read_canonical(self.to_bytes(signed), self.limits)
+
+    def from_expression(self, expression: SExpression) -> Kept:
+        """Read a signed document that was embedded in another expression."""
+        return self.from_bytes(write_canonical(expression))
+
     def to_text(self, signed: Kept) -> str:
         """Return a signed document as people read it in a file; the signature is over the canonical form."""
-        return write_advanced(read_canonical(self.to_bytes(signed), self.limits)) + "\n"
+        return write_advanced(self.to_expression(signed)) + "\n"
 
     def from_text(self, text: str) -> Kept:
         """Read a signed document from a file for people, as strictly as from bytes."""
@@ -146,10 +167,15 @@ class Document(Generic[Said, Kept]):
             expression = read_advanced(text, self.limits)
         except BadInput as problem:
             raise self._refusal("read", problem) from problem
-        return self.from_bytes(write_canonical(expression))
+        return self.from_expression(expression)
 
-    def _read(self, data: bytes) -> tuple[Said, bytes, bytes]:
-        content, body, signature = document_from_expression(read_canonical(data, self.limits))
+    def _read(self, data: bytes) -> tuple[Any, ...]:
+        """Return what is said, the signed bytes, the signature, and the signer if it is named."""
+        expression = read_canonical(data, self.limits)
+        if self.names_signer:
+            (content, body, signature), signer = document_with_signer(expression)
+            return self.part.read(content), body, signature, signer
+        content, body, signature = document_from_expression(expression)
         return self.part.read(content), body, signature
 
     def _refusal(self, done: str, problem: MaiaError) -> MaiaError:
