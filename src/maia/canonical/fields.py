@@ -22,7 +22,7 @@ what was expected in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -344,8 +344,8 @@ def octets(least: int, most: int, wrong: Wrong) -> Part[bytes]:
     return Part(checked, checked)
 
 
-def word_of(words: type[_Word], error: type[MaiaError], sentence: str) -> Part[_Word]:
-    """Declare the value of an enumeration; of `sentence`, what was read in its place is a part."""
+def word_of(words: Iterable[_Word], error: type[MaiaError], sentence: str) -> Part[_Word]:
+    """Declare a member of an enumeration; what was read in its place can be a part of the sentence."""
     known = {one.value.encode(): one for one in words}
 
     def read(expression: SExpression) -> _Word:
