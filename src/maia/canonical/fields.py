@@ -179,8 +179,10 @@ def fields(
             raise NotCanonical("it begins with another version, or is long")
         for name, begins, following, known, left_out in cuts:
             if data.startswith(begins, at):
-                ends = [place for word in following if (place := data.find(word, at + 1)) > 0]
-                end = min(ends, default=len(data))
+                end = len(data)
+                for word in following:
+                    place = data.find(word, at, end)
+                    end = end if place < 0 else place
                 values[name], at = known(data[at:end]), end
             elif left_out is _REQUIRED:
                 raise NotCanonical("it is not cut where it seems")
@@ -204,9 +206,14 @@ def _check_version(items: Items, error: type[MaiaError], version_of: str) -> Non
 def _cuts(
     ordered: list[tuple[str, Field]],
 ) -> list[tuple[str, bytes, list[bytes], Callable[[bytes], Any], object]]:
-    """Return with which bytes each field begins, and those that may follow; nothing if one is not known."""
+    """Return with which bytes each field begins, and those that may follow; nothing if one is not known.
+
+    The first field begins at the beginning, whatever it is.
+    """
     begins = [_opening(field.word or field.part.word) for _, field in ordered]
-    if not all(begins):
+    if not all(begins[1:]) or any(
+        field.is_run or (field.is_several and not field.word) for _, field in ordered
+    ):
         return []
     following: list[list[bytes]] = [[] for _ in ordered]
     for place in range(len(ordered) - 1):
@@ -288,9 +295,11 @@ def choice(wrong: Wrong, parts: Mapping[Any, Part[Any]], by: Callable[[Any], obj
             raise error(sentence)
         return part.read(expression)
 
+    openings = [(_opening(part.word), part) for part in parts.values()]
+
     def cut(data: bytes) -> Any:
-        for part in parts.values():
-            if data.startswith(_opening(part.word)):
+        for opening, part in openings:
+            if data.startswith(opening):
                 return _from_bytes(part, data)
         raise NotCanonical("it is not cut where it seems")
 
@@ -326,9 +335,11 @@ def alone(part: Part[T], wrong: Wrong) -> Part[T]:
 
 def either(word: bytes, meaning: object, part: Part[T]) -> Part[Any]:
     """Declare one word for one meaning, such as `*` for any, and a part for all others."""
+    written = write_canonical(word)
     return Part(
         lambda value: word if value == meaning else part.write(value),
         lambda expression: meaning if expression == word else part.read(expression),
+        cut=lambda data: meaning if data == written else _from_bytes(part, data),
     )
 
 

@@ -19,19 +19,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
-from maia.canonical.fields import Part, fields, one
+from maia.canonical.fields import Part, bare, choice, fields, octets, one, record
 from maia.credentials.keys import (
     KEY_BYTES,
     SIGNATURE_BYTES,
     BadCertificate,
+    Owner,
     Principal,
+    QuorumId,
     SignedKind,
     SigningKey,
-    document_from_expression,
-    document_to_bytes,
-    document_with_signer,
-    owner_from_expression,
-    owner_to_expression,
     principal_from_bytes,
     principal_from_expression,
     principal_to_expression,
@@ -171,17 +168,36 @@ class Document(Generic[Said, Kept]):
 
     def _read(self, data: bytes) -> tuple[Any, ...]:
         """Return what is said, the signed bytes, the signature, and the signer if it is named."""
-        expression = read_canonical(data, self.limits)
-        if self.names_signer:
-            (content, body, signature), signer = document_with_signer(expression)
-            return self.part.read(content), body, signature, signer
-        content, body, signature = document_from_expression(expression)
-        return self.part.read(content), body, signature
+        match read_canonical(data, self.limits):
+            case (b"signed", content, *signer, (b"signature", b"ed25519", bytes(signature))):
+                pass
+            case _:
+                raise self._not_signed()
+        if len(signature) != SIGNATURE_BYTES:
+            raise BadCertificate(f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given")
+        match signer:
+            case [] if not self.names_signer:
+                return self.part.read(content), write_canonical(content), signature
+            case [(b"signer", key)] if self.names_signer:
+                return self.part.read(content), write_canonical(content), signature, KEY.read(key)
+        raise self._not_signed()
+
+    def _not_signed(self) -> BadCertificate:
+        signer = "(signer KEY) " if self.names_signer else ""
+        return BadCertificate(
+            f"a signed document must be written `(signed BODY {signer}(signature ed25519 BYTES))`"
+        )
 
     def _refusal(self, done: str, problem: MaiaError) -> MaiaError:
         if isinstance(problem, self.refusal):
             return problem
         return self.refusal(f"the {self.called} cannot be {done}: {problem.message}")
+
+
+def document_to_bytes(body: bytes, signature: bytes, signer: Principal | None = None) -> bytes:
+    """Return the bytes in which a signed document travels."""
+    named = b"" if signer is None else b"(6:signer(7:ed2551932:%b))" % signer.key
+    return b"".join((_OPENING, body, named, _SIGNATURE, signature, b"))"))
 
 
 def framed(data: bytes) -> tuple[bytes, bytes]:
@@ -199,14 +215,20 @@ _KEY_OPENING: Final = b"(7:ed25519%d:" % KEY_BYTES
 
 
 def _key_from_bytes(data: bytes) -> Principal:
-    key = data[len(_KEY_OPENING) : -1]
-    if data != b"%b%b)" % (_KEY_OPENING, key):
+    if not data.startswith(_KEY_OPENING) or not data.endswith(b")"):
         raise BadCertificate("a principal must be written `(ed25519 KEY)`")
-    return principal_from_bytes(key)
+    return principal_from_bytes(data[len(_KEY_OPENING) : -1])
 
 
+_OWNER: Final = (BadCertificate, "a principal must be written `(ed25519 KEY)`")
+_DIGEST: Final = octets(
+    KEY_BYTES, KEY_BYTES, (BadCertificate, f"the digest of a quorum has {KEY_BYTES} bytes")
+)
 KEY: Final = Part(principal_to_expression, principal_from_expression, b"ed25519", _key_from_bytes)
-OWNER: Final = Part(owner_to_expression, owner_from_expression)
+OWNER: Final[Part[Owner]] = choice(
+    _OWNER,
+    {Principal: KEY, QuorumId: record(b"quorum", QuorumId, _OWNER, digest=bare(_DIGEST))},
+)
 LABEL: Final[Part[str]] = Part(
     lambda name: checked_label(name).encode(), lambda atom: checked_label(text_from_atom(atom))
 )

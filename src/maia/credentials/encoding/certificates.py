@@ -36,7 +36,7 @@ from maia.credentials.certificate import (
     as_signed,
     signed_kind,
 )
-from maia.credentials.documents import KEY, LABEL, Document, framed
+from maia.credentials.documents import KEY, LABEL, Document, document_to_bytes, framed
 from maia.credentials.encoding.parts import AUTHORITY, SUBJECT, VALIDITY
 from maia.credentials.keys import (
     KEY_BYTES,
@@ -44,7 +44,6 @@ from maia.credentials.keys import (
     BadCertificate,
     SignedKind,
     SigningKey,
-    document_to_bytes,
 )
 
 CERTIFICATE_LIMITS: Final = Limits(size_max=1 << 16, depth_max=160, atom_max=1 << 14)
