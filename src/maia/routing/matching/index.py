@@ -13,8 +13,8 @@ are topic patterns and nothing else have an index of their own (`topics.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, KeysView, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 from maia.events import AttributeUid, Event, Frame, Kind
 from maia.predicates.covering.normal_form import Alternative, alternatives_of
@@ -310,52 +310,3 @@ class MatchIndex(Generic[Key]):
             if not alternatives:
                 self._hopeless.add(key)
             yield key, predicate, alternatives
-
-
-# Which filters of a type does an event match?
-
-
-class Matcher(Protocol):
-    """Filters by key, asked with events."""
-
-    def add(self, key: Hashable, predicate: Predicate) -> None:
-        """Keep a filter under a key that is not in use."""
-
-    def remove(self, key: Hashable) -> None:
-        """Forget a filter."""
-
-    def match(self, event: Event) -> Collection[Hashable]:
-        """Return the keys of the filters that admit the event."""
-
-    def match_frame(self, frame: Frame) -> Mapping[Hashable, Sequence[int]]:
-        """Return, for each filter that admits a row, the rows that it admits in their order."""
-
-
-class ScanMatcher:
-    """Every filter in turn: for small tables, and for comparison."""
-
-    __slots__ = ("_filters",)
-
-    def __init__(self) -> None:
-        """Begin without filters."""
-        self._filters: dict[Hashable, Predicate] = {}
-
-    def add(self, key: Hashable, predicate: Predicate) -> None:
-        """Keep a filter under a key that is not in use."""
-        self._filters[key] = predicate
-
-    def remove(self, key: Hashable) -> None:
-        """Forget a filter."""
-        del self._filters[key]
-
-    def match(self, event: Event) -> KeysView[Hashable]:
-        """Return the keys of the filters that admit the event."""
-        return {key: None for key, predicate in self._filters.items() if admits(predicate, event)}.keys()
-
-    def match_frame(self, frame: Frame) -> dict[Hashable, list[int]]:
-        """Return, for each filter that admits a row, the rows that it admits in their order."""
-        found: dict[Hashable, list[int]] = {}
-        for row, event in enumerate(frame.events()):
-            for key in self.match(event):
-                found.setdefault(key, []).append(row)
-        return found
