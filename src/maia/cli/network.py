@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import ReasonText
-from maia.cli.inputs import AsJson, command_group, read_principal
+from maia.cli.inputs import command_group, read_principal
 from maia.cli.organisation import DryRun, Org, opened, revoke_and_answer, shown_rights
 from maia.cli.output import answer, book
 from maia.cli.trust.grants import right_record
@@ -44,16 +45,19 @@ _COMPARE: Final = (
 )
 
 
-@app.command(epilog="Example: maia network invite rotterdam.pub -o rotterdam.invite")
+@app.command()
 def invite(
-    subject: Annotated[str, typer.Argument(help="Whom: a .pub file or a key.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to hand to the other organisation.")],
-    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it holds.")] = 365,
+    subject: str = arg("Whom: a .pub file or a key."),
+    out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
+    days: int = opt("How long it holds.", default=365, min=1, max=3650),
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Let an organisation connect and publish types of its own; it sees nothing of others by that."""
+    """Let an organisation connect and publish types of its own; it sees nothing of others by that.
+
+    Examples:
+        maia network invite rotterdam.pub -o rotterdam.invite
+    """
     made = opened(org).invite(subject, days=days)
     made.save(out, overwrite=force)
     lines = [
@@ -65,16 +69,20 @@ def invite(
     answer(lines, record, as_json=as_json)
 
 
-@app.command(epilog="Examples: maia network join rotterdam.invite; maia network join customs.grant --check")
+@app.command()
 def join(
-    file: Annotated[Path, typer.Argument(help="An invitation or a grant, made for this organisation.")],
+    file: Path = arg("An invitation or a grant, made for this organisation."),
     leave: Leave = False,
     check: Check = False,
     name: Called = None,
     org: Org = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Use an invitation or a grant: join the network if need be, and keep certificates and types."""
+    """Use an invitation or a grant: join the network if need be, and keep certificates and types.
+
+    Examples:
+        maia network join rotterdam.invite
+        maia network join customs.grant --check
+    """
     join_and_answer(file, leave=leave, check=check, name=name, org=org, as_json=as_json)
 
 
@@ -149,14 +157,16 @@ def _joined_record(joined: Joined, *, check: bool) -> dict[str, object]:
     }
 
 
-@app.command("leave", epilog="Examples: maia network leave; maia network leave --check")
+@app.command("leave")
 def leave_network(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    check: Check = False,
-    org: Org = None,
-    as_json: AsJson = False,
+    yes: bool = flag("Do not ask.", "--yes", "-y"), check: Check = False, org: Org = None
 ) -> None:
-    """Leave the network that was joined: the organisation's broker and members go on in its own."""
+    """Leave the network that was joined: the organisation's broker and members go on in its own.
+
+    Examples:
+        maia network leave
+        maia network leave --check
+    """
     ours = opened(org)
     left = ours.network
     ends = ours.leave(is_check=True)
@@ -177,9 +187,14 @@ def leave_network(
     answer(lines, record, as_json=as_json)
 
 
-@app.command(epilog="Examples: maia network show; maia network show --org hamburg --json")
-def show(org: Org = None, as_json: AsJson = False) -> None:
-    """Print the network, its coordinator, the brokers it was joined through, and who was invited."""
+@app.command()
+def show(org: Org = None) -> None:
+    """Print the network, its coordinator, the brokers it was joined through, and who was invited.
+
+    Examples:
+        maia network show
+        maia network show --org hamburg --json
+    """
     ours = opened(org)
     invited = [
         {
@@ -203,15 +218,19 @@ def show(org: Org = None, as_json: AsJson = False) -> None:
     answer(lines, record, as_json=as_json)
 
 
-@app.command(epilog="Examples: maia network revoke rotterdam --dry-run; maia network revoke rotterdam.invite")
+@app.command()
 def revoke(
-    whom: Annotated[str, typer.Argument(help="The organisation: a name, a .pub file, a key, an invitation.")],
+    whom: str = arg("The organisation: a name, a .pub file, a key, an invitation."),
     reason: ReasonText = "",
     dry_run: DryRun = False,
     org: Org = None,
-    as_json: AsJson = False,
 ) -> None:
-    """End the membership of an organisation that was invited, at our own server, which `maia up` runs."""
+    """End the membership of an organisation that was invited, at our own server, which `maia up` runs.
+
+    Examples:
+        maia network revoke rotterdam --dry-run
+        maia network revoke rotterdam.invite
+    """
     from maia.organisation.grant_file import read_grant
 
     path = Path(whom)

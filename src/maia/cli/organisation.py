@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import HINTS, ReasonText, record_of, revoked_lines
-from maia.cli.inputs import AsJson, command_group
+from maia.cli.inputs import command_group
 from maia.cli.output import answer, named, use_folder
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
 from maia.cli.trust.grants import narrowing, right_lines, right_record, shown_subject
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
     from maia.organisation.rights import Terms
     from maia.profile import Profile
 
-
-EXAMPLES: Final = {
-    "grant": "Example: maia grant institute.pub --may subscribe:LabResult --only ward,value "
-    '--where \'ward in ("3", "4")\' --delegable --days 90 -o institute.grant',
-    "revoke": "Examples: maia revoke lab --reason 'left us'; maia revoke institute --dry-run; "
-    "maia revoke institute.grant",
-    "up": "Examples: maia up; maia up --org hospital",
-}
 
 org_app = command_group("Make an organisation, and join the network of another one.")
 member_app = command_group("Add members to an organisation, and list them.")
@@ -65,57 +58,27 @@ _NO_KEY: Final = (
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class RightOptions:
     """What may be done, with how much of a type, until when: of `maia grant` and `maia member add`."""
 
-    may: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--may", metavar="ACTION:TYPE",
-            help="publish:TYPE or subscribe:TYPE; of topics, 'publish:/topic' is that one, "
-            "'publish:/topic/#' and 'subscribe:/topic' also those below. May be repeated.",
-        ),
-    ] = None  # fmt: skip
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAMES", help="Only these attributes: ward,value. Default: all."),
-    ] = None
-    where: Annotated[
-        str | None, typer.Option("--where", help="Only events that this admits, in the filter language.")
-    ] = None
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
-        ),
-    ] = None
-    shown_as: Annotated[
-        str | None,
-        typer.Option("--shown-as", metavar="TYPE", help="Show events as this type; it has what is --set."),
-    ] = None
-    every: Annotated[
-        str | None, typer.Option(help="Show what events come to in each period: '5 minutes at least 5'.")
-    ] = None
-    per: Annotated[
-        list[str] | None, typer.Option(help="Group them by a value: 'area := first(place, 3)'; repeatable.")
-    ] = None
-    condition: Annotated[
-        str | None,
-        typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
-    ] = None
-    during: Annotated[
-        str | None,
-        typer.Option(help="When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."),
-    ] = None
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only these topics, such as '/news/uk/#'; repeatable.")
-    ] = None
+    may: list[str] | None = opt("publish:TYPE or subscribe:TYPE; of topics, 'publish:/topic' is that one, "
+            "'publish:/topic/#' and 'subscribe:/topic' also those below. May be repeated.", metavar="ACTION:TYPE")  # fmt: skip
+    only: list[str] | None = opt("Only these attributes: ward,value. Default: all.", metavar="NAMES")
+    where: str | None = opt("Only events that this admits, in the filter language.")
+    assignments: list[str] | None = opt(
+        "Change what is shown, or published: 'place := first(place, 3)'; repeatable.", "--set"
+    )
+    shown_as: str | None = opt("Show events as this type; it has what is --set.", metavar="TYPE")
+    every: str | None = opt("Show what events come to in each period: '5 minutes at least 5'.")
+    per: list[str] | None = opt("Group them by a value: 'area := first(place, 3)'; repeatable.")
+    condition: str | None = opt("What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'.")
+    during: str | None = opt(
+        "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
+    )
+    topic: list[str] | None = opt("Only these topics, such as '/news/uk/#'; repeatable.")
     days: Days = None
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="How long, instead of --days: the end of a day, or a moment."),
-    ] = None
+    until: str | None = opt("How long, instead of --days: the end of a day, or a moment.", metavar="DATE")
 
     @property
     def terms(self) -> Terms:
@@ -142,18 +105,18 @@ def opened(folder: Path | None) -> Organisation:
 # ------------------------------------------------------------ the organisation
 
 
-@org_app.command(epilog="Examples: maia org new hospital; maia org new institute --host 10.0.0.7")
+@org_app.command()
 def new(
-    folder: Annotated[Path, typer.Argument(help="A new folder, whose name is the organisation's.")],
-    host: Annotated[
-        str, typer.Option(help="Where its servers listen; free ports are chosen once.")
-    ] = "127.0.0.1",
-    processes: Annotated[
-        int, typer.Option(min=1, max=64, help="How many processes its broker is; they share its types.")
-    ] = 1,
-    as_json: AsJson = False,
+    folder: Path = arg("A new folder, whose name is the organisation's."),
+    host: str = opt("Where its servers listen; free ports are chosen once.", default="127.0.0.1"),
+    processes: int = opt("How many processes its broker is; they share its types.", default=1, min=1, max=64),
 ) -> None:
-    """Make an organisation: a key, a network of its own, and the settings of its servers."""
+    """Make an organisation: a key, a network of its own, and the settings of its servers.
+
+    Examples:
+        maia org new hospital
+        maia org new institute --host 10.0.0.7
+    """
     from maia.organisation import Organisation
 
     made = Organisation.create(folder, host=host, processes=processes)
@@ -167,30 +130,33 @@ def new(
     answer(lines, record, as_json=as_json, whole=True)
 
 
-@org_app.command(epilog="Examples: maia org join institute.grant; maia org join institute.grant --check")
+@org_app.command()
 def join(
-    file: Annotated[Path, typer.Argument(help="An invitation or a grant, made for this organisation.")],
-    leave: Annotated[
-        bool, typer.Option("--leave", help="Leave the network that it is in, without a question.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", "--dry-run", help="Try it and say what it would change.")
-    ] = False,
-    name: Annotated[
-        str | None, typer.Option(help="What you call the other organisation from now on.")
-    ] = None,
+    file: Path = arg("An invitation or a grant, made for this organisation."),
+    leave: bool = flag("Leave the network that it is in, without a question."),
+    check: bool = flag("Try it and say what it would change.", "--check", "--dry-run"),
+    name: str | None = opt("What you call the other organisation from now on."),
     org: Org = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Use an invitation or a grant, as `maia network join` does."""
+    """Use an invitation or a grant, as `maia network join` does.
+
+    Examples:
+        maia org join institute.grant
+        maia org join institute.grant --check
+    """
     from maia.cli.network import join_and_answer
 
     join_and_answer(file, leave=leave, check=check, name=name, org=org, as_json=as_json)
 
 
-@org_app.command("show", epilog="Examples: maia org show; maia org show --org hospital")
-def show_org(org: Org = None, as_json: AsJson = False) -> None:
-    """Print the organisation's key, network, addresses, types and members, and who granted what to whom."""
+@org_app.command("show")
+def show_org(org: Org = None) -> None:
+    """Print the organisation's key, network, addresses, types and members, and who granted what to whom.
+
+    Examples:
+        maia org show
+        maia org show --org hospital
+    """
     ours = opened(org)
     record: dict[str, object] = {
         "name": ours.name,
@@ -212,8 +178,13 @@ def show_org(org: Org = None, as_json: AsJson = False) -> None:
     answer(lines, record, as_json=as_json, whole=True)
 
 
-def up(org: Org = None, as_json: AsJson = False) -> None:
-    """Run the organisation's broker and domain server until Ctrl-C or SIGTERM, with their logs together."""
+def up(org: Org = None) -> None:
+    """Run the organisation's broker and domain server until Ctrl-C or SIGTERM, with their logs together.
+
+    Examples:
+        maia up
+        maia up --org hospital
+    """
     import asyncio
 
     from maia.organisation.servers import run_servers
@@ -236,17 +207,16 @@ def _lines(record: dict[str, object]) -> list[str]:
 # ------------------------------------------------------------ rights
 
 
-@member_app.command(
-    epilog="Examples: maia member add lab --may publish:LabResult; "
-    "maia member add dashboard --may subscribe:LabResult --only ward,value"
-)
+@member_app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="The member: letters, digits, - and _.")],
-    rights: RightOptions,
-    org: Org = None,
-    as_json: AsJson = False,
+    *, name: str = arg("The member: letters, digits, - and _."), rights: RightOptions, org: Org = None
 ) -> None:
-    """Make a member with a key and a profile, or give a member more rights; its broker gets them, too."""
+    """Make a member with a key and a profile, or give a member more rights; its broker gets them, too.
+
+    Examples:
+        maia member add lab --may publish:LabResult
+        maia member add dashboard --may subscribe:LabResult --only ward,value
+    """
     ours = opened(org)
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), **rights.terms)
@@ -265,9 +235,14 @@ def add(
     answer(lines, record, as_json=as_json)
 
 
-@member_app.command("list", epilog="Examples: maia member list; maia member list --org hospital")
-def list_members(org: Org = None, as_json: AsJson = False) -> None:
-    """List the members of an organisation, their profiles, and what it has granted them."""
+@member_app.command("list")
+def list_members(org: Org = None) -> None:
+    """List the members of an organisation, their profiles, and what it has granted them.
+
+    Examples:
+        maia member list
+        maia member list --org hospital
+    """
     ours = opened(org)
     lines, records, rights = list[str](), list[dict[str, object]](), _Rights.of(ours)
     for one in ours.members():
@@ -278,17 +253,20 @@ def list_members(org: Org = None, as_json: AsJson = False) -> None:
 
 
 def grant(
-    subject: Annotated[str, typer.Argument(help="To whom: a .pub file or a key.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to hand to the other organisation.")],
+    *,
+    subject: str = arg("To whom: a .pub file or a key."),
+    out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     rights: RightOptions,
-    delegable: Annotated[
-        bool, typer.Option("--delegable", help="It may pass the rights on, to its members and its broker.")
-    ] = False,
+    delegable: bool = flag("It may pass the rights on, to its members and its broker."),
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Grant rights to another organisation: certificates, types and addresses in one file; no secrets."""
+    """Grant rights to another organisation: certificates, types and addresses in one file; no secrets.
+
+    Examples:
+        maia grant institute.pub --may subscribe:LabResult --only ward,value --where 'ward in ("3",
+          "4")' --delegable --days 90 -o institute.grant
+    """
     ours = opened(org)
     made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.terms)
     made.save(out, overwrite=force)
@@ -311,15 +289,18 @@ def grant(
 
 
 def revoke(
-    what: Annotated[
-        str, typer.Argument(help="A member or an organisation by its name or key; a grant; a certificate.")
-    ],
+    what: str = arg("A member or an organisation by its name or key; a grant; a certificate."),
     reason: ReasonText = "",
     dry_run: DryRun = False,
     org: Org = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Revoke rights at the organisation's own server, which `maia up` runs; open streams end."""
+    """Revoke rights at the organisation's own server, which `maia up` runs; open streams end.
+
+    Examples:
+        maia revoke lab --reason 'left us'
+        maia revoke institute --dry-run
+        maia revoke institute.grant
+    """
     ours = opened(org)
     revoke_and_answer(
         ours.losses(what), None if dry_run else lambda: ours.revoke(what, reason=reason), as_json=as_json
@@ -453,12 +434,14 @@ def _names(words: list[str] | None) -> list[str]:
 # ------------------------------------------------------------ profiles
 
 
-@profile_app.command("show", epilog="Examples: maia profile show lab.maia; maia profile show")
-def show_profile(
-    profile: Annotated[str | None, typer.Argument(help="A profile; default: the one in use.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print what a profile names; the secret key is never shown."""
+@profile_app.command("show")
+def show_profile(profile: str | None = arg("A profile; default: the one in use.", default=None)) -> None:
+    """Print what a profile names; the secret key is never shown.
+
+    Examples:
+        maia profile show lab.maia
+        maia profile show
+    """
     from maia.profile import NoSuchProfile, find_profile
 
     found = used_profile() if profile is None else find_profile(profile)
@@ -468,13 +451,17 @@ def show_profile(
     answer(_lines(record), record, as_json=as_json)
 
 
-@profile_app.command(epilog="Examples: maia profile use lab.maia; maia profile use --none")
+@profile_app.command()
 def use(
-    profile: Annotated[str | None, typer.Argument(help="The profile that commands use from now on.")] = None,
-    none: Annotated[bool, typer.Option("--none", help="Use no profile any more.")] = False,
-    as_json: AsJson = False,
+    profile: str | None = arg("The profile that commands use from now on.", default=None),
+    none: bool = flag("Use no profile any more."),
 ) -> None:
-    """Choose the profile that commands of this user take what is not given from."""
+    """Choose the profile that commands of this user take what is not given from.
+
+    Examples:
+        maia profile use lab.maia
+        maia profile use --none
+    """
     from maia.private_files import create_private, make_private_folder
     from maia.profile import find_profile
 

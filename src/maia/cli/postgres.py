@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group
+from maia.cli.command import flag, need, opt, options
+from maia.cli.inputs import command_group
 from maia.cli.output import ANSWER_NO, answer, use_folder
 from maia.cli.profile_option import profile_named
 from maia.cli.servers.server_command import LogFormat, LogLevel
@@ -35,18 +35,12 @@ views_app = command_group("Show tables of a PostgreSQL database through the View
 app.add_typer(views_app, name="views")
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class ConnectorFile:
     """The settings of a connector: the operator's file, and what it need not say of a participant."""
 
-    config: Annotated[Path, typer.Option("--config", "-c", help="A TOML file; MAIA_POSTGRES_… wins over it.")]
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--as", metavar="PROFILE",
-            help="Take key, certificates, network and broker from this profile, unless the file says others.",
-        ),
-    ] = None  # fmt: skip
+    config: Path = need("A TOML file; MAIA_POSTGRES_… wins over it.", "--config", "-c")
+    profile: str | None = opt("Take key, certificates, network and broker from this profile, unless the file says others.", "--as", metavar="PROFILE")  # fmt: skip
 
     def defaults(self) -> Defaults | None:
         """Return what the profile says of the connector."""
@@ -117,12 +111,14 @@ def _in_database(url: str, work: Callable[[Connection], Awaitable[_Found]]) -> _
         raise database_problem(problem) from None
 
 
-@app.command(
-    epilog="Examples: maia postgres install -c connector.toml; "
-    "maia postgres install -c connector.toml --admin postgresql://owner@/clinic"
-)
-def install(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
-    """Put into the database what the file declares; run it again after a change of the file."""
+@app.command()
+def install(file: ConnectorFile, as_role: DatabaseWord = None) -> None:
+    """Put into the database what the file declares; run it again after a change of the file.
+
+    Examples:
+        maia postgres install -c connector.toml
+        maia postgres install -c connector.toml --admin postgresql://owner@/clinic
+    """
     from maia.postgres import schema
 
     prepared = _prepared(file)
@@ -143,13 +139,14 @@ def install(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson =
     answer(lines, {"installed": True, "role": role, "stores": stores, "releases": releases}, as_json=as_json)
 
 
-@app.command(
-    epilog="Examples: maia postgres run -c connector.toml; maia postgres run -c connector.toml --as clinic"
-)
-def run(
-    file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel = None, as_json: AsJson = False
-) -> None:
-    """Store and release until Ctrl-C or SIGTERM; one line says when the connector is ready."""
+@app.command()
+def run(file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel = None) -> None:
+    """Store and release until Ctrl-C or SIGTERM; one line says when the connector is ready.
+
+    Examples:
+        maia postgres run -c connector.toml
+        maia postgres run -c connector.toml --as clinic
+    """
     import asyncio
 
     from maia.net.telemetry import Telemetry
@@ -174,11 +171,14 @@ def run(
     asyncio.run(serve(prepared, telemetry, ready))
 
 
-@app.command(
-    epilog="Examples: maia postgres check -c connector.toml; maia postgres check -c connector.toml --json"
-)
-def check(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
-    """Explain what is installed, what differs from the file, and how far stores and releases have come."""
+@app.command()
+def check(file: ConnectorFile, as_role: DatabaseWord = None) -> None:
+    """Explain what is installed, what differs from the file, and how far stores and releases have come.
+
+    Examples:
+        maia postgres check -c connector.toml
+        maia postgres check -c connector.toml --json
+    """
     from maia.postgres.check import check as compare
 
     prepared = _prepared(file)
@@ -214,22 +214,19 @@ def check(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = F
         raise typer.Exit(ANSWER_NO)
 
 
-@app.command(
-    epilog="Examples: maia postgres accept -c connector.toml --discard; "
-    "maia postgres accept -c connector.toml --publish"
-)
+@app.command()
 def accept(
     file: ConnectorFile,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="Rows that wait may have been published: drop them.")
-    ] = False,
-    publish: Annotated[
-        bool, typer.Option("--publish", help="Rows that wait have never been published: publish them.")
-    ] = False,
+    discard: bool = flag("Rows that wait may have been published: drop them."),
+    publish: bool = flag("Rows that wait have never been published: publish them."),
     as_role: DatabaseWord = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Go on with a database that was restored from a backup, or copied; the connector must not run."""
+    """Go on with a database that was restored from a backup, or copied; the connector must not run.
+
+    Examples:
+        maia postgres accept -c connector.toml --discard
+        maia postgres accept -c connector.toml --publish
+    """
     from maia.net.process import own_folder
     from maia.postgres.positions import Positions
     from maia.postgres.positions import accept as go_on
@@ -257,16 +254,18 @@ def accept(
     answer(lines, record, as_json=as_json)
 
 
-@app.command(
-    epilog="Examples: maia postgres remove -c connector.toml; maia postgres remove -c connector.toml --force"
-)
+@app.command()
 def remove(
     file: ConnectorFile,
-    force: Annotated[bool, typer.Option("--force", help="Lose rows that wait to be published.")] = False,
+    force: bool = flag("Lose rows that wait to be published."),
     as_role: DatabaseWord = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Take the connector's schema and triggers out of the database; tables with stored events stay."""
+    """Take the connector's schema and triggers out of the database; tables with stored events stay.
+
+    Examples:
+        maia postgres remove -c connector.toml
+        maia postgres remove -c connector.toml --force
+    """
     from maia.postgres import schema
 
     prepared = _prepared(file)
@@ -284,13 +283,14 @@ def remove(
 # `maia postgres views`: principals read a database's tables through their Views.
 
 
-@views_app.command(
-    name="install",
-    epilog="Examples: maia postgres views install -c views.toml; "
-    "maia postgres views install -c views.toml --json",
-)
-def install_views(config: ViewsFile, as_json: AsJson = False) -> int:
-    """Make an SQL view for every reader and table; exit status 1 if a reader has no right to one."""
+@views_app.command("install")
+def install_views(config: ViewsFile) -> int:
+    """Make an SQL view for every reader and table; exit status 1 if a reader has no right to one.
+
+    Examples:
+        maia postgres views install -c views.toml
+        maia postgres views install -c views.toml --json
+    """
     from maia.clock import system_now
     from maia.postgres.views import ViewWatch
 
@@ -299,17 +299,14 @@ def install_views(config: ViewsFile, as_json: AsJson = False) -> int:
     return 0 if all(one.shows for one in outcomes) else ANSWER_NO
 
 
-@views_app.command(
-    name="renew",
-    epilog="Examples: maia postgres views renew -c views.toml; "
-    "maia postgres views renew -c views.toml --watch",
-)
-def renew_views(
-    config: ViewsFile,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C or SIGTERM.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Decide every reader's right again: renew views, remove those whose right is gone, add new ones."""
+@views_app.command("renew")
+def renew_views(config: ViewsFile, watch: bool = flag("Go on until Ctrl-C or SIGTERM.")) -> None:
+    """Decide every reader's right again: renew views, remove those whose right is gone, add new ones.
+
+    Examples:
+        maia postgres views renew -c views.toml
+        maia postgres views renew -c views.toml --watch
+    """
     from threading import Event
 
     from maia.clock import system_now
@@ -336,13 +333,14 @@ def renew_views(
     views.run(over, on_outcomes, on_problem)
 
 
-@views_app.command(
-    name="remove",
-    epilog="Examples: maia postgres views remove -c views.toml; "
-    "maia postgres views remove -c views.toml --json",
-)
-def remove_views(config: ViewsFile, as_json: AsJson = False) -> int:
-    """Remove all views; exit status 1 if one is being read, which shows nothing more."""
+@views_app.command("remove")
+def remove_views(config: ViewsFile) -> int:
+    """Remove all views; exit status 1 if one is being read, which shows nothing more.
+
+    Examples:
+        maia postgres views remove -c views.toml
+        maia postgres views remove -c views.toml --json
+    """
     from maia.clock import system_now
     from maia.postgres.view_settings import read_views_config
     from maia.postgres.views import InstalledViews, connected, view_ledger
@@ -354,12 +352,14 @@ def remove_views(config: ViewsFile, as_json: AsJson = False) -> int:
     return 0 if all(one.what == "removed" for one in outcomes) else ANSWER_NO
 
 
-@views_app.command(
-    name="list",
-    epilog="Examples: maia postgres views list -c views.toml; maia postgres views list -c views.toml --json",
-)
-def list_views(config: ViewsFile, as_json: AsJson = False) -> None:
-    """Show the views that are there: for which role and principal, and until when each shows rows."""
+@views_app.command("list")
+def list_views(config: ViewsFile) -> None:
+    """Show the views that are there: for which role and principal, and until when each shows rows.
+
+    Examples:
+        maia postgres views list -c views.toml
+        maia postgres views list -c views.toml --json
+    """
     from maia.postgres.view_settings import read_views_config
     from maia.postgres.views import InstalledViews, connected
 

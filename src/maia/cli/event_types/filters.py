@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group, vocabulary_from
+from maia.cli.command import arg, need, opt
+from maia.cli.inputs import command_group, vocabulary_from
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
@@ -26,13 +27,15 @@ Definition: TypeAlias = Annotated[
 ]
 
 
-@app.command(epilog="Example: maia filter check 'numberplate == \"AE05 XYZ\"' -d numberplate.type")
+@app.command()
 def check(
-    filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="In the filter language.")],
-    definition: Definition = None,
-    as_json: AsJson = False,
+    filter_text: str = arg("In the filter language.", metavar="FILTER"), definition: Definition = None
 ) -> None:
-    """Check whether a filter is well formed, and print how Maia reads it."""
+    """Check whether a filter is well formed, and print how Maia reads it.
+
+    Examples:
+        maia filter check 'numberplate == "AE05 XYZ"' -d numberplate.type
+    """
     from maia.canonical import write_canonical
     from maia.predicates import (
         attributes_of,
@@ -56,14 +59,17 @@ def check(
     answer(lines, record, as_json=as_json)
 
 
-@app.command(epilog="Example: maia filter covers 'price < 100' 'price < 50 and exists(volume)'")
+@app.command()
 def covers(
-    wide: Annotated[str, typer.Argument(help="The filter that should admit more.")],
-    narrow: Annotated[str, typer.Argument(help="The filter that should admit less.")],
+    wide: str = arg("The filter that should admit more."),
+    narrow: str = arg("The filter that should admit less."),
     definition: Definition = None,
-    as_json: AsJson = False,
 ) -> int:
-    """Check whether WIDE provably admits everything that NARROW admits (exit status 1 if not)."""
+    """Check whether WIDE provably admits everything that NARROW admits (exit status 1 if not).
+
+    Examples:
+        maia filter covers 'price < 100' 'price < 50 and exists(volume)'
+    """
     from maia.predicates import covers as provably_covers
     from maia.predicates import parse_predicate
 
@@ -79,16 +85,17 @@ def covers(
     return 0 if proved else ANSWER_NO
 
 
-@app.command(
-    epilog="Example: maia filter merge --size 1 'price < 10' 'price < 20' 'price > 15 and price < 30'"
-)
+@app.command()
 def merge(
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="In the filter language.")],
-    size: Annotated[int, typer.Option("--size", "-s", min=1, help="At most so many filters afterwards.")] = 1,
+    filters: list[str] = arg("In the filter language.", metavar="FILTER..."),
+    size: int = opt("At most so many filters afterwards.", "--size", "-s", default=1, min=1),
     definition: Definition = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Merge filters into fewer that together admit at least as much, and bound what they admit beyond."""
+    """Merge filters into fewer that together admit at least as much, and bound what they admit beyond.
+
+    Examples:
+        maia filter merge --size 1 'price < 10' 'price < 20' 'price > 15 and price < 30'
+    """
     from maia.predicates import format_predicate, parse_predicate
     from maia.predicates.merging.merge import merge as merged
 
@@ -100,17 +107,18 @@ def merge(
     answer(lines, {"filters": texts, "spill_bound": float(result.spill_bound)}, as_json=as_json)
 
 
-@app.command(
-    epilog="Example: maia filter curve --filters offices.filters --events sightings.jsonl -d plate.type"
-)
+@app.command()
 def curve(
-    filters: Annotated[Path, typer.Option(help="A file with one filter in each line.")],
-    events: Annotated[Path, typer.Option(help="A file with one event in each line, as JSON.")],
-    points: Annotated[int, typer.Option(min=2, max=100, help="How many budgets to try.")] = 12,
+    filters: Path = need("A file with one filter in each line."),
+    events: Path = need("A file with one event in each line, as JSON."),
+    points: int = opt("How many budgets to try.", default=12, min=2, max=100),
     definition: Definition = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Merge filters within budgets from least to most bytes, and count the events that spill at each."""
+    """Merge filters within budgets from least to most bytes, and count the events that spill at each.
+
+    Examples:
+        maia filter curve --filters offices.filters --events sightings.jsonl -d plate.type
+    """
     from maia.predicates import parse_predicate
     from maia.routing.aggregation.budget import fitted, plotted, spill_curve
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.inputs import (
-    AsJson,
     At,
     Described,
     attribute_from_words,
@@ -77,33 +77,18 @@ Ledger = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class SealingOptions:
     """How events of a type travel."""
 
-    sealing: Annotated[
-        str | None,
-        typer.Option(
-            "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
-        ),
-    ] = None
+    sealing: str | None = opt("Let events travel sealed: whole, or by attribute.", metavar="event|attribute")
     keys: Keys = None
-    keys_at: Annotated[
-        list[str] | None,
-        typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
-    ] = None
-    blinded: Annotated[
-        bool, typer.Option("--blinded", help="Let the type travel under ids that change with its keys.")
-    ] = False
-    cover: Annotated[
-        str | None,
-        typer.Option(
-            "--cover",
-            metavar="MILLISECONDS:BYTES",
-            help="Send one frame of this size in every slot of so many milliseconds, with an event or "
-            "without.",
-        ),
-    ] = None
+    keys_at: list[str] | None = opt("Where the keys are run; may be repeated.", metavar="HOST:PORT")
+    blinded: bool = flag("Let the type travel under ids that change with its keys.")
+    cover: str | None = opt(
+        "Send one frame of this size in every slot of so many milliseconds, with an event or without.",
+        metavar="MILLISECONDS:BYTES",
+    )
 
     def chosen(
         self, *, before: Sealing | None, signer: Principal, least: Sealing | None = None
@@ -147,66 +132,44 @@ class SealingOptions:
         return Sealing(level, manager, addresses)
 
 
-@app.command(
-    epilog="Examples: maia type define LabResult patient:string ward:string value:int --sealed; "
-    "maia type define LabResult --from results.csv --skip note --dry-run; "
-    "maia type define --key pito.key --name uk.gov.pito.Numberplate "
-    "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type; "
-    "maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type "
-    "-c extend.cert -a fee:int -o charge.type"
-)
+@app.command()
 def define(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME ATTRIBUTE",
-            help="A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The readable name, such as uk.gov.pito.Numberplate.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write the signed definition to.")
-    ] = None,
-    attributes: Annotated[
-        list[str] | None,
-        typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            help="Take attributes from a JSON Schema, an Avro schema, or a sample of CSV or JSON.",
-        ),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option("--skip", metavar="PATH", help="Leave an attribute of --from out; may be repeated."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what --from would define, and define nothing.")
-    ] = False,
-    extends: Extends = None,
-    owner: Annotated[
-        str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
-    ] = None,
-    credentials: Credentials = None,
     *,
+    words: list[str] | None = arg(
+        "A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
+        default=None,
+        metavar="NAME ATTRIBUTE",
+    ),
+    key: Path | None = opt("The signing key: a file made by `maia key new`.", "--key", "-k"),
+    name: str | None = opt("The readable name, such as uk.gov.pito.Numberplate."),
+    out: Path | None = opt("The file to write the signed definition to.", "--out", "-o"),
+    attributes: list[str] | None = opt("name:kind or name:kind:uid; may be repeated.", "--attribute", "-a"),
+    source: Path | None = opt(
+        "Take attributes from a JSON Schema, an Avro schema, or a sample of CSV or JSON.",
+        "--from",
+        metavar="FILE",
+    ),
+    skip: list[str] | None = opt("Leave an attribute of --from out; may be repeated.", metavar="PATH"),
+    dry_run: bool = flag("Show what --from would define, and define nothing."),
+    extends: Extends = None,
+    owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
+    credentials: Credentials = None,
     sealing: SealingOptions,
     ledger: Ledger = False,
-    is_sealed: Annotated[
-        bool, typer.Option("--sealed", help="A type of your organisation whose attributes travel sealed.")
-    ] = False,
+    is_sealed: bool = flag("A type of your organisation whose attributes travel sealed.", "--sealed"),
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Define version 0 of an event type and sign it."""
+    """Define version 0 of an event type and sign it.
+
+    Examples:
+        maia type define LabResult patient:string ward:string value:int --sealed
+        maia type define LabResult --from results.csv --skip note --dry-run
+        maia type define --key pito.key --name uk.gov.pito.Numberplate -a numberplate:string -a
+          timestamp:timestamp -a location:string -o numberplate.type
+        maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type -c
+          extend.cert -a fee:int -o charge.type
+    """
     from maia.credentials import FIRST_VERSION, TypeName
     from maia.types import TypeDefinition, sign_definition
 
@@ -283,37 +246,29 @@ def _define_for_organisation(
     answer_definition(signed, ours.folder / "types", described=described, as_json=as_json)
 
 
-@app.command(
-    epilog="Examples: maia type change LabResult --add unit:string; "
-    "maia type change numberplate.type -k pito.key --rename location=place -o v2.type"
-)
+@app.command()
 def change(
-    base: Annotated[
-        Path,
-        typer.Argument(help="The version to start from; without -k, a type of your organisation by name."),
-    ],
-    key: Annotated[
-        Path | None, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write the signed definition to.")
-    ] = None,
-    add: Annotated[list[str] | None, typer.Option(help="name:kind[:uid]")] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="name")] = None,
-    rename: Annotated[list[str] | None, typer.Option(help="old=new")] = None,
-    retype: Annotated[
-        list[str] | None, typer.Option(help="name:kind[:uid]; the attribute gets a new uid")
-    ] = None,
+    *,
+    base: Path = arg("The version to start from; without -k, a type of your organisation by name."),
+    key: Path | None = opt("The signing key: a file made by `maia key new`.", "--key", "-k"),
+    out: Path | None = opt("The file to write the signed definition to.", "--out", "-o"),
+    add: list[str] | None = opt("name:kind[:uid]"),
+    remove: list[str] | None = opt("name"),
+    rename: list[str] | None = opt("old=new"),
+    retype: list[str] | None = opt("name:kind[:uid]; the attribute gets a new uid"),
     extends: Extends = None,
     credentials: Credentials = None,
-    *,
     sealing: SealingOptions,
     ledger: Ledger = False,
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Make the next version of a type and sign it."""
+    """Make the next version of a type and sign it.
+
+    Examples:
+        maia type change LabResult --add unit:string
+        maia type change numberplate.type -k pito.key --rename location=place -o v2.type
+    """
     from uuid import uuid4
 
     from maia.types import Added, Removed, next_version, sign_definition
@@ -344,26 +299,22 @@ def change(
     save_definition(sign_definition(new, signing_key), out, force=force, as_json=as_json)
 
 
-@app.command(epilog="Example: maia type verify v2.type --previous numberplate.type")
+@app.command()
 def verify(
     definition: DefinitionFile,
-    previous: Annotated[
-        list[Path] | None, typer.Option(help="Earlier versions, the oldest first; may be repeated.")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="Also ask for the right to install on this network.")
-    ] = None,
-    coordinator: Annotated[
-        str | None, typer.Option(help="The coordinator of that network: key or .pub file.")
-    ] = None,
-    constitutions: Annotated[
-        list[Path] | None,
-        typer.Option("--constitution", help="Constitutions of quorums that own the type or the network."),
-    ] = None,
+    previous: list[Path] | None = opt("Earlier versions, the oldest first; may be repeated."),
+    network: str | None = opt("Also ask for the right to install on this network."),
+    coordinator: str | None = opt("The coordinator of that network: key or .pub file."),
+    constitutions: list[Path] | None = opt(
+        "Constitutions of quorums that own the type or the network.", "--constitution"
+    ),
     at: At = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Check the signature, the signer's right to make these changes, and the right to install."""
+    """Check the signature, the signer's right to make these changes, and the right to install.
+
+    Examples:
+        maia type verify v2.type --previous numberplate.type
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName
     from maia.types import verify_definition
@@ -384,13 +335,15 @@ def verify(
     answer(lines, record | {"verified": True, "id": verified.id.hex()}, as_json=as_json)
 
 
-@app.command(epilog="Example: maia type diff numberplate.type v2.type")
+@app.command()
 def diff(
-    old: Annotated[Path, typer.Argument(help="The version before: a file of `maia type`.")],
-    new: Annotated[Path, typer.Argument(help="The version after it.")],
-    as_json: AsJson = False,
+    old: Path = arg("The version before: a file of `maia type`."), new: Path = arg("The version after it.")
 ) -> None:
-    """Print what changed from OLD to NEW."""
+    """Print what changed from OLD to NEW.
+
+    Examples:
+        maia type diff numberplate.type v2.type
+    """
     from maia.types import describe
     from maia.types import diff as changes_between
 
@@ -405,9 +358,13 @@ def diff(
     answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
 
 
-@app.command(epilog="Example: maia type show numberplate.type")
-def show(definition: DefinitionFile, as_json: AsJson = False) -> None:
-    """Print a definition as people read it, without verifying it."""
+@app.command()
+def show(definition: DefinitionFile) -> None:
+    """Print a definition as people read it, without verifying it.
+
+    Examples:
+        maia type show numberplate.type
+    """
     found = read_definition(definition)
     lines = [*_lines(found.definition), f"signed by    {found.signer}"]
     answer(
@@ -417,40 +374,30 @@ def show(definition: DefinitionFile, as_json: AsJson = False) -> None:
     )
 
 
-@app.command(
-    epilog="Examples: maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type; "
-    "maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key "
-    "--credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type"
-)
+@app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="The readable name, such as uk.gov.pito.Numberplate.")],
-    owner: Annotated[str, typer.Option("--owner", help="Whose type it is: key, .pub file or quorum:….")],
-    source: Annotated[
-        str, typer.Option("--from", metavar="ADDRESS|FOLDER", help="A broker, or a folder of *.type files.")
-    ],
+    *,
+    name: str = arg("The readable name, such as uk.gov.pito.Numberplate."),
+    owner: str = need("Whose type it is: key, .pub file or quorum:…."),
+    source: str = need("A broker, or a folder of *.type files.", "--from", metavar="ADDRESS|FOLDER"),
     out: Out,
-    version: Annotated[
-        str | None, typer.Option(help="Default: the newest of a folder, and 0 of a broker.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option("--key", "-k", help="To ask a broker: who is asking.")] = None,
-    credentials: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--credentials", "-c", help="Files, or folders of *.cert, to ask a broker, and *.quorum."
-        ),
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option("--network", envvar="MAIA_NETWORK", help="To ask a broker: its network.")
-    ] = None,
-    coordinator: Annotated[
-        str | None,
-        typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="To ask a broker: the owner."),
-    ] = None,
+    version: str | None = opt("Default: the newest of a folder, and 0 of a broker."),
+    key: Path | None = opt("To ask a broker: who is asking.", "--key", "-k"),
+    credentials: list[Path] | None = opt(
+        "Files, or folders of *.cert, to ask a broker, and *.quorum.", "--credentials", "-c"
+    ),
+    network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
+    coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
     wait_s: WaitS = 30.0,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Fetch a definition, and verify it against the owner's key, whatever its source."""
+    """Fetch a definition, and verify it against the owner's key, whatever its source.
+
+    Examples:
+        maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type
+        maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key
+          --credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type
+    """
     from maia.config.constitutions import read_constitutions
     from maia.config.type_folder import TypeFolder
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
+from maia.cli.command import need, opt
+from maia.cli.inputs import At, moment, read_certificates, read_owner, read_principal
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.participate.membership import TypeOptions
 from maia.cli.participate.subscribe import on_topics_text
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
     from maia.validity import Monitor, Once
 
 
-EXAMPLES: Final = (
-    "Examples: maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'; "
-    "maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
-    "--where 'location == \"Victoria\"' --credentials certs/ --audience requester; "
-    "maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/ "
-    "--requires 'clearance >= 3' --identity anna.identity"
-)
-
-
 _NO_CHAIN: Final = "POLICY-NO-CHAIN"
 
 
@@ -46,41 +38,34 @@ class RequirementUnmet(Refusal):
 
 
 def explain(
+    *,
     context: typer.Context,
-    principal: Annotated[str, typer.Option(help="Who asks: key or .pub file.")],
-    action: Annotated[str, typer.Option(help="connect install publish subscribe extend manage.add …")],
-    credentials: Annotated[
-        list[Path], typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum.")
-    ],
+    principal: str = need("Who asks: key or .pub file."),
+    action: str = need("connect install publish subscribe extend manage.add …"),
+    credentials: list[Path] = need("Files, or folders of *.cert and *.quorum.", "--credentials", "-c"),
     meant: TypeOptions,
-    network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
-    coordinator: Annotated[str | None, typer.Option(help="The coordinator of the network.")] = None,
-    filter_text: Annotated[
-        str,
-        typer.Option("--where", "--filter", help="A subscriber's filter, or a publisher's advertisement."),
-    ] = "true",
-    audience: Annotated[
-        str, typer.Option(help="Whose version of the reasons: owner or requester.")
-    ] = "owner",
-    fact: Annotated[
-        list[str] | None,
-        typer.Option(help="Something that is true: 'on-duty=true', 'rate-minute=5'; may be repeated."),
-    ] = None,
-    bounds: Annotated[
-        list[Path] | None, typer.Option(help="Bounds that the broker sets: files as its `bounds` names.")
-    ] = None,
-    requires: Annotated[
-        str, typer.Option(help="What the other side requires of the principal: 'clearance >= 3'.")
-    ] = "true",
-    identity: Annotated[
-        Path | None, typer.Option(help="The principal's identity statement, for --requires.")
-    ] = None,
+    network: str | None = opt("The network, for connect and install."),
+    coordinator: str | None = opt("The coordinator of the network."),
+    filter_text: str = opt(
+        "A subscriber's filter, or a publisher's advertisement.", "--where", "--filter", default="true"
+    ),
+    audience: str = opt("Whose version of the reasons: owner or requester.", default="owner"),
+    fact: list[str] | None = opt("Something that is true: 'on-duty=true', 'rate-minute=5'; may be repeated."),
+    bounds: list[Path] | None = opt("Bounds that the broker sets: files as its `bounds` names."),
+    requires: str = opt("What the other side requires of the principal: 'clearance >= 3'.", default="true"),
+    identity: Path | None = opt("The principal's identity statement, for --requires."),
     at: At = None,
-    as_json: AsJson = False,
 ) -> int:
     """Decide whether a principal may do something, and name the certificate, field and attribute.
 
     Those who must confirm the certificates are asked now; what cannot be asked is assumed, and said.
+
+    Examples:
+        maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'
+        maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true
+          --where 'location == "Victoria"' --credentials certs/ --audience requester
+        maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/
+          --requires 'clearance >= 3' --identity anna.identity
     """
     from maia.config.bounds_file import read_bounds
     from maia.config.constitutions import read_constitutions

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from maia.cli.command import flag, need, opt
 from maia.cli.domain.calls import EntitledCaller, Shows, repeat, shown_call
-from maia.cli.inputs import AsJson, moment, read_appointments
+from maia.cli.inputs import moment, read_appointments
 from maia.cli.output import answer
 from maia.errors import Refusal
 
@@ -19,30 +18,24 @@ if TYPE_CHECKING:
     from maia.keystore.wallet_folder import WalletFolder
 
 
-EXAMPLES: Final = (
-    "Examples: maia login --as desk; "
-    "maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
-    "--show order.appointment; maia login … --watch   (then: maia subscribe --credentials smith-wallet …)"
-)
-
-
 _LEAST_S: Final = 0.5
 
 
 def login(
     caller: EntitledCaller,
-    wallet: Annotated[Path, typer.Option("--wallet", "-w", help="A folder of yours alone; made if need be.")],
+    wallet: Path = need("A folder of yours alone; made if need be.", "--wallet", "-w"),
     show: Shows = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and renew before anything expires, until Ctrl-C.")
-    ] = False,
-    every: Annotated[
-        float | None,
-        typer.Option("--every", min=0.5, help="With --watch: ask at least so often, in seconds."),
-    ] = None,
-    as_json: AsJson = False,
+    watch: bool = flag("Stay, and renew before anything expires, until Ctrl-C."),
+    every: float | None = opt("With --watch: ask at least so often, in seconds.", min=0.5),
 ) -> None:
-    """Show your appointments to a domain, and put the certificates that it issues into a wallet."""
+    """Show your appointments to a domain, and put the certificates that it issues into a wallet.
+
+    Examples:
+        maia login --as desk
+        maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet --show
+          order.appointment
+        maia login … --watch (then: maia subscribe --credentials smith-wallet …)
+    """
     from maia.keystore.wallet_folder import WalletFolder
 
     folder = WalletFolder(wallet)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.output import named
 from maia.cli.trust.key import KeyFile, open_key
@@ -120,60 +121,31 @@ def _print_waiting(problem: MaiaError) -> None:
     sys.stderr.flush()
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class Participant:
     """The options by which a command connects to a network."""
 
     key: KeyFile
-    credentials: Annotated[
-        list[Path],
-        typer.Option(
-            "--credentials", "-c", help="Files, or folders of *.cert and *.quorum. May be repeated."
-        ),
-    ]
+    credentials: list[Path] = need(
+        "Files, or folders of *.cert and *.quorum. May be repeated.", "--credentials", "-c"
+    )
     network: Network
-    coordinator: Annotated[
-        str,
-        typer.Option(
-            "--coordinator",
-            envvar="MAIA_COORDINATOR",
-            help="The network's owner: key, .pub file or quorum:….",
-        ),
-    ]
-    broker: Annotated[
-        list[str],
-        typer.Option(
-            "--broker",
-            envvar="MAIA_ADDRESS",
-            metavar="ADDRESS",
-            help="A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
-            "give several to go on when one fails.",
-        ),
-    ]
-    wallet: Annotated[
-        Path | None,
-        typer.Option(
-            "--wallet",
-            envvar="MAIA_WALLET",
-            help="A wallet of `maia login`; what it renews is shown at once.",
-        ),
-    ] = None
-    identity: Annotated[
-        Path | None,
-        typer.Option(
-            "--identity",
-            envvar="MAIA_IDENTITY",
-            help="Your identity statement; a file that is renewed is followed.",
-        ),
-    ] = None
-    provider: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--provider",
-            envvar="MAIA_PROVIDERS",
-            help="A provider that is trusted: key or .pub file. Repeat.",
-        ),
-    ] = None
+    coordinator: str = need("The network's owner: key, .pub file or quorum:….", envvar="MAIA_COORDINATOR")
+    broker: list[str] = need(
+        "A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
+        "give several to go on when one fails.",
+        envvar="MAIA_ADDRESS",
+        metavar="ADDRESS",
+    )
+    wallet: Path | None = opt(
+        "A wallet of `maia login`; what it renews is shown at once.", envvar="MAIA_WALLET"
+    )
+    identity: Path | None = opt(
+        "Your identity statement; a file that is renewed is followed.", envvar="MAIA_IDENTITY"
+    )
+    provider: list[str] | None = opt(
+        "A provider that is trusted: key or .pub file. Repeat.", envvar="MAIA_PROVIDERS"
+    )
     wait_s: WaitS = 30.0
 
     def membership(self) -> Membership:
@@ -232,29 +204,18 @@ def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefi
     return [read_definition(path) for path in [*(previous or ()), definition]]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class TypeOptions:
     """Which event type is meant: by its name, or by its file."""
 
-    named: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TYPE",
-            help="The event type: its name among --types, or its file; or a topic, as /news/uk.",
-        ),
-    ] = None
-    definition: Annotated[
-        Path | None,
-        typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`."),
-    ] = None
-    types: Annotated[
-        list[Path] | None,
-        typer.Option("--types", help="Where types are found by name: files, or folders of *.type."),
-    ] = None
-    previous: Annotated[
-        list[Path] | None,
-        typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
-    ] = None
+    named: str | None = arg(
+        "The event type: its name among --types, or its file; or a topic, as /news/uk.",
+        default=None,
+        metavar="TYPE",
+    )
+    definition: Path | None = opt("The event type: a file made by `maia type define`.", "--definition", "-d")
+    types: list[Path] | None = opt("Where types are found by name: files, or folders of *.type.")
+    previous: list[Path] | None = opt("Versions that it was made from, the oldest first; may be repeated.")
 
     @property
     def topic(self) -> str | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, At, command_group, moment, read_certificates
+from maia.cli.command import arg, flag, need, opt
+from maia.cli.inputs import At, command_group, moment, read_certificates
 from maia.cli.output import answer
 from maia.cli.pipeline.source import LogOptions, print_rows, spark_for
 from maia.cli.trust.key import open_key
@@ -37,42 +38,27 @@ _MANY: Final = 20_000
 """Certificates from which on it pays that Spark compiles thoroughly."""
 
 
-@app.command(
-    epilog="Examples: maia pipeline closure build today --pool register.json --pool wallet --types types; "
-    "maia pipeline closure build tomorrow --since today --add new.cert --remove old.cert"
-)
+@app.command()
 def build(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the closure.")],
+    out: Path = arg("A new folder for the closure.", metavar="FOLDER"),
     pool: Pools = None,
-    types: Annotated[
-        list[Path] | None,
-        typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
-    ] = None,
-    statements: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--statements", help="Validity statements: what they revoke is left out. May be repeated."
-        ),
-    ] = None,
-    since: Annotated[
-        Path | None,
-        typer.Option(help="An earlier closure: only what depends on changed certificates is computed."),
-    ] = None,
-    add: Annotated[
-        list[Path] | None, typer.Option(help="With --since: certificates that came. May be repeated.")
-    ] = None,
-    remove: Annotated[
-        list[Path] | None, typer.Option(help="With --since: certificates that went. May be repeated.")
-    ] = None,
-    with_revoked: Annotated[
-        bool, typer.Option("--with-revoked", help="Keep revoked certificates: who could ever see what?")
-    ] = False,
+    types: list[Path] | None = opt("The types: files, or folders of *.type. May be repeated."),
+    statements: list[Path] | None = opt(
+        "Validity statements: what they revoke is left out. May be repeated."
+    ),
+    since: Path | None = opt("An earlier closure: only what depends on changed certificates is computed."),
+    add: list[Path] | None = opt("With --since: certificates that came. May be repeated."),
+    remove: list[Path] | None = opt("With --since: certificates that went. May be repeated."),
+    with_revoked: bool = flag("Keep revoked certificates: who could ever see what?"),
     at: At = None,
-    as_json: AsJson = False,
 ) -> None:
     """Compute the closure of a pool: a Parquet table of principals, types, attributes and periods.
 
     With --since, give the new pool, which is compared with the old one, or --add and --remove.
+
+    Examples:
+        maia pipeline closure build today --pool register.json --pool wallet --types types
+        maia pipeline closure build tomorrow --since today --add new.cert --remove old.cert
     """
     from maia.spark.closure.sources import read_pool, read_types
 
@@ -161,20 +147,19 @@ def _build_since(
     answer(lines, record, as_json=as_json)
 
 
-@app.command(
-    epilog="Example: maia pipeline closure who-can today --type hospital.Result --attribute patient "
-    "--at 2026-12-24T00:00:00Z"
-)
+@app.command()
 def who_can(
     closure: Folder,
-    type_name: Annotated[str, typer.Option("--type", help="The type's readable name.")],
-    attribute: Annotated[str | None, typer.Option(help="This attribute alone: a name or a uid.")] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="At this moment, or `now`; default: ever.")
-    ] = None,
-    as_json: AsJson = False,
+    type_name: str = need("The type's readable name.", "--type"),
+    attribute: str | None = opt("This attribute alone: a name or a uid."),
+    at: str | None = opt("At this moment, or `now`; default: ever.", metavar="TIME"),
 ) -> None:
-    """Print who can see a type: which attributes, of which events, under which condition, when."""
+    """Print who can see a type: which attributes, of which events, under which condition, when.
+
+    Examples:
+        maia pipeline closure who-can today --type hospital.Result --attribute patient --at
+          2026-12-24T00:00:00Z
+    """
     from maia.spark.closure.tables import open_closure
 
     found = open_closure(closure)
@@ -186,13 +171,13 @@ def who_can(
         _print(rows.orderBy("principal", "attribute", "since"), as_json=as_json)
 
 
-@app.command(epilog="Example: maia pipeline closure diff yesterday today --json")
-def diff(
-    old: Folder,
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The later closure.")],
-    as_json: AsJson = False,
-) -> None:
-    """Print the rights that only one of two closures has: `more` in the new one, `less` in it."""
+@app.command()
+def diff(old: Folder, new: Path = arg("The later closure.", metavar="NEW")) -> None:
+    """Print the rights that only one of two closures has: `more` in the new one, `less` in it.
+
+    Examples:
+        maia pipeline closure diff yesterday today --json
+    """
     from maia.spark.closure.tables import open_closure
 
     pair = open_closure(old), open_closure(new)
@@ -248,12 +233,6 @@ def _line(record: dict[str, object]) -> str:
 # `maia pipeline what-if`: who would have seen more of a recorded period, and who less?
 
 
-EXAMPLES = (
-    "Example: maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events "
-    "-d result.type -k hospital.key --credentials hospital --since 2026-11-01T00:00:00Z"
-)
-
-
 class BadQuestion(BadInput):
     """A question what if names no change, or a certificate that is not in the pool."""
 
@@ -263,19 +242,18 @@ class BadQuestion(BadInput):
 def what_if(
     asked: LogOptions,
     pool: Pools = None,
-    revoke: Annotated[
-        list[str] | None,
-        typer.Option(help="A certificate that is revoked: its file, or its id. May be repeated."),
-    ] = None,
-    add: Annotated[
-        list[Path] | None, typer.Option(help="A certificate that is issued: its file. May be repeated.")
-    ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Events published since then.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Events published until then.")] = None,
-    examples: Annotated[int, typer.Option(min=0, max=100, help="Examples for each principal.")] = 3,
-    as_json: AsJson = False,
+    revoke: list[str] | None = opt("A certificate that is revoked: its file, or its id. May be repeated."),
+    add: list[Path] | None = opt("A certificate that is issued: its file. May be repeated."),
+    since: str | None = opt("Events published since then.", metavar="TIME"),
+    until: str | None = opt("Events published until then.", metavar="TIME"),
+    examples: int = opt("Examples for each principal.", default=3, min=0, max=100),
 ) -> None:
-    """Replay a recorded period with a certificate revoked or issued: who would have seen more, who less."""
+    """Replay a recorded period with a certificate revoked or issued: who would have seen more, who less.
+
+    Examples:
+        maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events -d
+          result.type -k hospital.key --credentials hospital --since 2026-11-01T00:00:00Z
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import certificate_from_bytes
     from maia.spark.closure.sources import read_pool

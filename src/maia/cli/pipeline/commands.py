@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group
+from maia.cli.command import arg, flag, opt
+from maia.cli.inputs import command_group
 from maia.cli.output import ANSWER_NO, answer
 from maia.cli.pipeline import closure, disclosures, match
 from maia.cli.pipeline.source import Cores, EventOptions, MemoryMib, spark_for
@@ -24,17 +25,13 @@ if TYPE_CHECKING:
 
 
 _ROWS_SHOWN: Final = 5
-_GENERATE: Final = "Example: maia pipeline generate sightings city --rows 10000000"
-_RUN: Final = (
-    "Examples: maia pipeline run billing --from city --out charges --plot charges.png; "
-    "maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json"
-)
+
 
 app = command_group("Run the papers' applications over events, in Spark.")
 app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
-app.command(name="what-if", epilog=closure.EXAMPLES)(closure.what_if)
-app.command(name="match", epilog=match.EXAMPLES)(match.match)
+app.command("what-if")(closure.what_if)
+app.command("match")(match.match)
 
 
 class UnknownPipeline(BadInput):
@@ -52,9 +49,13 @@ Set: TypeAlias = Annotated[
 ]
 
 
-@app.command(name="list", epilog="Example: maia pipeline list --json")
-def list_(as_json: AsJson = False) -> None:
-    """List the applications with their terms, and the generators."""
+@app.command("list")
+def list_() -> None:
+    """List the applications with their terms, and the generators.
+
+    Examples:
+        maia pipeline list --json
+    """
     from dataclasses import asdict
 
     from maia.spark.applications import APPLICATIONS
@@ -83,9 +84,13 @@ def list_(as_json: AsJson = False) -> None:
     answer(lines, record, as_json=as_json)
 
 
-@app.command(epilog="Example: maia pipeline prepare")
-def prepare(as_json: AsJson = False) -> None:
-    """Make Spark start in less than half the time, from now on (once, a minute and 200 MB)."""
+@app.command()
+def prepare() -> None:
+    """Make Spark start in less than half the time, from now on (once, a minute and 200 MB).
+
+    Examples:
+        maia pipeline prepare
+    """
     from maia.spark.session.session import prepare_spark
 
     archive, is_new = prepare_spark()
@@ -97,16 +102,19 @@ def prepare(as_json: AsJson = False) -> None:
     answer([f"{said}: {archive.file}"], {"archive": archive.file, "new": is_new}, as_json=as_json)
 
 
-@app.command(epilog=_GENERATE)
+@app.command()
 def generate(
     name: Name,
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for Parquet files.")],
-    rows: Annotated[int, typer.Option(min=0, help="How many events.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 2003,
-    per_day: Annotated[int, typer.Option(min=1, help="How many events make a day.")] = 500_000,
-    as_json: AsJson = False,
+    out: Path = arg("A new folder for Parquet files.", metavar="FOLDER"),
+    rows: int = opt("How many events.", default=1_000_000, min=0),
+    seed: int = opt("The same seed gives the same events.", default=2003),
+    per_day: int = opt("How many events make a day.", default=500_000, min=1),
 ) -> None:
-    """Make realistic events, the same ones for the same seed; without Java."""
+    """Make realistic events, the same ones for the same seed; without Java.
+
+    Examples:
+        maia pipeline generate sightings city --rows 10000000
+    """
     from time import perf_counter
 
     from maia.cli.pipeline.source import counted
@@ -126,23 +134,23 @@ def generate(
     )
 
 
-@app.command(epilog=_RUN)
+@app.command()
 def run(
     name: Name,
     asked: EventOptions,
-    out: Annotated[Path | None, typer.Option(help="Keep the result in this new folder, as Parquet.")] = None,
-    plot: Annotated[
-        list[Path] | None, typer.Option(help="Draw the result: a .png, .svg or .pdf file. May be repeated.")
-    ] = None,
+    out: Path | None = opt("Keep the result in this new folder, as Parquet."),
+    plot: list[Path] | None = opt("Draw the result: a .png, .svg or .pdf file. May be repeated."),
     changes: Set = None,
-    is_stream: Annotated[
-        bool, typer.Option("--stream", help="Run as a stream, a file at a time, instead of as a batch.")
-    ] = False,
+    is_stream: bool = flag("Run as a stream, a file at a time, instead of as a batch.", "--stream"),
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
-    as_json: AsJson = False,
 ) -> None:
-    """Run an application over events and print a summary of its result."""
+    """Run an application over events and print a summary of its result.
+
+    Examples:
+        maia pipeline run billing --from city --out charges --plot charges.png
+        maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json
+    """
     from maia.spark.applications.runs import interruptible
     from maia.spark.applications.runs import run as run_application
 
@@ -166,9 +174,13 @@ def run(
     answer(lines, record | ({"out": str(out)} if out else {}), as_json=as_json)
 
 
-@app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
-def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJson = False) -> None:
-    """Show Spark's plan: operators and columns, never a value that is compared with."""
+@app.command()
+def explain(name: Name, asked: EventOptions, changes: Set = None) -> None:
+    """Show Spark's plan: operators and columns, never a value that is compared with.
+
+    Examples:
+        maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'
+    """
     application, terms = _application(name, changes)
     asked.check(application)
     session = spark_for("maia-pipeline", cores=1, memory_mib=1024)
@@ -182,16 +194,15 @@ def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJso
     answer([*lines, *columns], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
 
 
-@app.command(epilog="Example: maia pipeline verify billing --from city")
+@app.command()
 def verify(
-    name: Name,
-    asked: EventOptions,
-    changes: Set = None,
-    cores: Cores = 2,
-    memory_mib: MemoryMib = 2048,
-    as_json: AsJson = False,
+    name: Name, asked: EventOptions, changes: Set = None, cores: Cores = 2, memory_mib: MemoryMib = 2048
 ) -> int:
-    """Run as a batch and as a stream, compare row by row, and check for columns that must not be read."""
+    """Run as a batch and as a stream, compare row by row, and check for columns that must not be read.
+
+    Examples:
+        maia pipeline verify billing --from city
+    """
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from maia.cli.command import arg, flag, opt
 from maia.cli.domain.calls import EntitledCaller
-from maia.cli.inputs import AsJson, command_group, read_certificates, read_principal
+from maia.cli.inputs import command_group, read_certificates, read_principal
 from maia.cli.output import ANSWER_NO, answer, book, name_places, use_folder
 from maia.cli.trust.grants import shown_subject
 from maia.config.input_files import read_definition
@@ -32,29 +33,23 @@ Folder = Annotated[Path, typer.Argument(help="The folder of the ledger.")]
 _CHECK_DIGITS: Final = 64
 
 
-@app.command(
-    epilog="Examples: maia ledger show ledger --recipient office.pub; maia ledger show ledger "
-    "--type lab.type --attribute patient --json"
-)
+@app.command()
 def show(
     folder: Folder,
-    recipient: Annotated[str | None, typer.Option(help="Deliveries to this key or .pub file alone.")] = None,
-    publisher: Annotated[
-        str | None, typer.Option(help="Deliveries of this publisher's events alone.")
-    ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", help="Deliveries of this type alone: its file, or its name if you have it."),
-    ] = None,
-    attribute: Annotated[
-        str | None,
-        typer.Option(help="Deliveries that show this attribute alone: its name, or its uid."),
-    ] = None,
-    as_json: AsJson = False,
+    recipient: str | None = opt("Deliveries to this key or .pub file alone."),
+    publisher: str | None = opt("Deliveries of this publisher's events alone."),
+    types: list[str] | None = opt(
+        "Deliveries of this type alone: its file, or its name if you have it.", "--type"
+    ),
+    attribute: str | None = opt("Deliveries that show this attribute alone: its name, or its uid."),
 ) -> None:
     """Print each delivery: when, to whom, which rows of which frame, which attributes, by which certificates.
 
     The ledger is verified as it is read.
+
+    Examples:
+        maia ledger show ledger --recipient office.pub
+        maia ledger show ledger --type lab.type --attribute patient --json
     """
     from maia.ledger.files import read_ledger
     from maia.ledger.records import LedgerReader
@@ -86,25 +81,21 @@ def show(
         sys.stdout.write(f"{len(standing)} tables that are read by themselves\n" if standing else "")
 
 
-@app.command(
-    epilog="Examples: maia ledger verify ledger; "
-    "maia ledger verify ledger --head 5a0e000000000000000000000000000000000000000000000000000000000000"
-)
+@app.command()
 def verify(
     folder: Folder,
-    head: Annotated[
-        str | None,
-        typer.Option(help="A check that `maia ledger head` printed before: it has to be in the ledger."),
-    ] = None,
-    audit: Annotated[
-        Path | None, typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of.")
-    ] = None,
-    of: Annotated[str | None, typer.Option(help="With --audit: the broker, a key or .pub file.")] = None,
-    as_json: AsJson = False,
+    head: str | None = opt("A check that `maia ledger head` printed before: it has to be in the ledger."),
+    audit: Path | None = opt("The audit of a witness, from `maia domain audit show -o`; with --of."),
+    of: str | None = opt("With --audit: the broker, a key or .pub file."),
 ) -> int:
     """Read every entry and compare every check; exit status 1 if an earlier head is not in the ledger.
 
     Without --head or --audit it is not found that the last entries are missing.
+
+    Examples:
+        maia ledger verify ledger
+        maia ledger verify ledger --head
+          5a0e000000000000000000000000000000000000000000000000000000000000
     """
     from maia.ledger.files import missing_heads, verify_ledger
 
@@ -157,14 +148,15 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
     return found
 
 
-@app.command(
-    epilog="Example: maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key "
-    "--credentials broker"
-)
-def witness(folder: Folder, caller: EntitledCaller, as_json: AsJson = False) -> int:
+@app.command()
+def witness(folder: Folder, caller: EntitledCaller) -> int:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
 
     Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.
+
+    Examples:
+        maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key
+          --credentials broker
     """
     from maia.api.requests import LedgerHeadBody
     from maia.api.responses import LedgerHeadAnswer
@@ -188,23 +180,30 @@ def witness(folder: Folder, caller: EntitledCaller, as_json: AsJson = False) -> 
     return ANSWER_NO if found.problem else 0
 
 
-@app.command(epilog="Example: maia ledger head ledger --json")
-def head(folder: Folder, as_json: AsJson = False) -> None:
-    """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away."""
+@app.command()
+def head(folder: Folder) -> None:
+    """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away.
+
+    Examples:
+        maia ledger head ledger --json
+    """
     from maia.ledger.files import verify_ledger
 
     last = verify_ledger(folder).head
     answer([last.check.hex()], {"entries": last.entries, "head": last.check.hex()}, as_json=as_json)
 
 
-@app.command(epilog="Example: maia ledger export ledger disclosures.parquet")
+@app.command()
 def export(
     folder: Folder,
-    out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
-    as_json: AsJson = False,
+    out: Path = arg("The Parquet file to write."),
+    force: bool = flag("Replace the file if it is there."),
 ) -> None:
-    """Write the deliveries as a table for Spark and others: a row for each recipient and run of rows."""
+    """Write the deliveries as a table for Spark and others: a row for each recipient and run of rows.
+
+    Examples:
+        maia ledger export ledger disclosures.parquet
+    """
     from maia.ledger.parquet import export_ledger
 
     if out.exists() and not force:

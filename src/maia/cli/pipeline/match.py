@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from maia.cli.inputs import AsJson, At, moment
+from maia.cli.command import arg, opt
+from maia.cli.inputs import At, moment
 from maia.cli.output import answer, read_principal
 from maia.cli.pipeline import closure
 from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, counted, spark_for, spark_steps
@@ -26,13 +25,7 @@ if TYPE_CHECKING:
     from maia.spark.matching.tables import Subscription
     from maia.types import VerifiedType
 
-EXAMPLES: Final = (
-    "Examples: maia pipeline match --pool rights -d sighting.type --from city (everyone whom the pool "
-    "grants the type, for all that it may see); "
-    "maia pipeline match subscriptions.jsonl --pool rights -d sighting.type --from city --out matches "
-    '(lines such as {"subscription": "7", "principal": "billing.pub", "filter": "speed > 50"}); '
-    "maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner --json"
-)
+
 _REFUSED_SHOWN: Final = 1000
 _LINE_MAX: Final = 1 << 16
 
@@ -54,28 +47,33 @@ class _Decided:
 
 def match(
     asked: LogOptions,
-    subscriptions: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="The subscriptions, a JSON object a line: `subscription`, `principal`, `filter`. "
-            "Default: one of each principal whom the pool grants the type.",
-        ),
-    ] = None,
+    subscriptions: Path | None = arg(
+        "The subscriptions, a JSON object a line: `subscription`, `principal`, `filter`. "
+        "Default: one of each principal whom the pool grants the type.",
+        default=None,
+        metavar="FILE",
+    ),
     source: From = None,
     pool: closure.Pools = None,
-    out: Annotated[Path | None, typer.Option(help="Keep every match in this new folder, as Parquet.")] = None,
-    most: Annotated[int, typer.Option(min=0, max=1000, help="How many subscriptions to list.")] = 10,
+    out: Path | None = opt("Keep every match in this new folder, as Parquet."),
+    most: int = opt("How many subscriptions to list.", default=10, min=0, max=1000),
     at: At = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
-    as_json: AsJson = False,
 ) -> None:
     """Match recorded events with very many subscriptions at once, each under its principal's rights.
 
     Rights are those of one moment, for all events. A condition that asks for anything but the time counts
     as not met, what publishers and subscribers require of each other is not asked, and what --statements
     revoke is left out of the pool.
+
+    Examples:
+        maia pipeline match --pool rights -d sighting.type --from city (everyone whom the pool grants
+          the type, for all that it may see)
+        maia pipeline match subscriptions.jsonl --pool rights -d sighting.type --from city --out matches
+          (lines such as {"subscription": "7", "principal": "billing.pub", "filter": "speed > 50"})
+        maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner
+          --json
     """
     from maia.spark.applications.runs import interruptible, new_folder
 

@@ -13,13 +13,13 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
+from maia.cli.command import opt, options
 from maia.cli.inputs import moment, read_certificates, read_owner
 from maia.cli.output import answer, type_places
 from maia.cli.participate.membership import history_of, verified
@@ -75,45 +75,28 @@ RecordOf: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class LogOptions:
     """The options about a log, and the rights under which it is read."""
 
-    log: Annotated[
-        Path | None, typer.Option(help="Events: a recording broker's log, read under the rights of --key.")
-    ] = None
+    log: Path | None = opt("Events: a recording broker's log, read under the rights of --key.")
     definition: TypeOf = None
     key: KeyOf = None
     credentials: CredentialsOf = None
     signers: Signers = None
-    network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            envvar="MAIA_NETWORK",
-            help="With --log of a sealed type: its network, unless a certificate of the reader names it.",
-        ),
-    ] = None
-    coordinator: Annotated[
-        str | None,
-        typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="With --network: the network's owner."),
-    ] = None
-    keys_at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keys-at",
-            metavar="HOST:PORT",
-            help="With --log of a sealed type: its key server, beside the addresses in the definition.",
-        ),
-    ] = None
-    statements: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--statements",
-            help="With --log: validity statements about certificates, files or folders, beside those in "
-            "the wallets that --credentials names.",
-        ),
-    ] = None
+    network: str | None = opt(
+        "With --log of a sealed type: its network, unless a certificate of the reader names it.",
+        envvar="MAIA_NETWORK",
+    )
+    coordinator: str | None = opt("With --network: the network's owner.", envvar="MAIA_COORDINATOR")
+    keys_at: list[str] | None = opt(
+        "With --log of a sealed type: its key server, beside the addresses in the definition.",
+        metavar="HOST:PORT",
+    )
+    statements: list[Path] | None = opt(
+        "With --log: validity statements about certificates, files or folders, beside those in "
+        "the wallets that --credentials names."
+    )
     record: RecordOf = None
 
     def check_log(self) -> None:
@@ -206,48 +189,25 @@ class LogOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class EventOptions(LogOptions):
     """The options about the source of events of an application: files, or a log."""
 
     source: From = None
-    identity: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--identity",
-            help="With --log: the reader's identity statements, past ones too, for what publishers require.",
-        ),
-    ] = None
-    provider: Annotated[
-        list[str] | None,
-        typer.Option("--provider", help="With --identity: a provider that is trusted, a key or .pub file."),
-    ] = None
-    requires: Annotated[
-        str,
-        typer.Option(
-            "--requires", help="With --log: only events of publishers whose statement meets 'clearance >= 3'."
-        ),
-    ] = "true"
-    shown_as: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--shown-as",
-            help="With --log: the type that the reader's right converts events into, after versions of it.",
-        ),
-    ] = None
-    transformation_keys: Annotated[
-        Path | None,
-        typer.Option(
-            "--transformation-keys",
-            help="With --log: the file with the secrets of pseudonyms and noise, which every worker has.",
-        ),
-    ] = None
-    batch_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-bytes", min=1, metavar="N", help="With --log and --stream: about what a batch reads."
-        ),
-    ] = None
+    identity: list[Path] | None = opt(
+        "With --log: the reader's identity statements, past ones too, for what publishers require."
+    )
+    provider: list[str] | None = opt("With --identity: a provider that is trusted, a key or .pub file.")
+    requires: str = opt(
+        "With --log: only events of publishers whose statement meets 'clearance >= 3'.", default="true"
+    )
+    shown_as: list[Path] | None = opt(
+        "With --log: the type that the reader's right converts events into, after versions of it."
+    )
+    transformation_keys: Path | None = opt(
+        "With --log: the file with the secrets of pseudonyms and noise, which every worker has."
+    )
+    batch_bytes: int | None = opt("With --log and --stream: about what a batch reads.", min=1, metavar="N")
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""

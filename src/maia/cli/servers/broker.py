@@ -6,11 +6,9 @@ import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING
 
-import typer
-
-from maia.cli.inputs import AsJson
+from maia.cli.command import opt
 from maia.cli.output import answer
 from maia.cli.servers.server_command import (
     CheckOnly,
@@ -26,56 +24,38 @@ if TYPE_CHECKING:
     from maia.broker.server.config import PreparedBroker
 
 
-EXAMPLES: Final = (
-    "Examples: maia broker --config broker.toml; maia broker --config broker.toml --check; "
-    "maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub "
-    "--credentials certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data; "
-    "maia broker --key north.key --neighbour 127.0.0.1:7401; maia broker --config broker.toml --processes 4"
-)
-
-
 def broker(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_BROKER_… win over it.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The broker's signing key file.")] = None,
     *,
+    config: Path | None = opt("A TOML file; flags and MAIA_BROKER_… win over it.", "--config", "-c"),
+    key: str | None = opt("The broker's signing key file.", "--key", "-k"),
     of_network: NetworkFlags,
-    listen: Annotated[
-        str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400.")
-    ] = None,
-    address: Annotated[str | None, typer.Option(help="What others dial, if not where it listens.")] = None,
-    join: Annotated[
-        list[str] | None, typer.Option(help="A broker to join the network through. May be repeated.")
-    ] = None,
-    neighbour: Annotated[
-        list[str] | None,
-        typer.Option(help="A neighbour in a mesh. May be repeated; needs --key and no other option."),
-    ] = None,
-    processes: Annotated[
-        str | None,
-        typer.Option(help="So many processes behind one address; they need --data, and as many ports more."),
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="A folder for what survives a restart.")] = None,
-    types: Annotated[
-        str | None, typer.Option(help="A folder of *.type files to answer queries from.")
-    ] = None,
-    lease_s: Annotated[
-        str | None, typer.Option("--lease-s", help="Seconds that a subscription lasts without renewal.")
-    ] = None,
-    log_folder: Annotated[
-        str | None, typer.Option(help="Record events in this folder; needs --data, too.")
-    ] = None,
-    log_types: Annotated[
-        list[str] | None, typer.Option(help="A type to record: name, id, or '*' for all. May be repeated.")
-    ] = None,
-    log_durable: Annotated[
-        str | None, typer.Option(help="true: publishers are answered when events are on disk; or false.")
-    ] = None,
+    listen: str | None = opt("HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400."),
+    address: str | None = opt("What others dial, if not where it listens."),
+    join: list[str] | None = opt("A broker to join the network through. May be repeated."),
+    neighbour: list[str] | None = opt(
+        "A neighbour in a mesh. May be repeated; needs --key and no other option."
+    ),
+    processes: str | None = opt(
+        "So many processes behind one address; they need --data, and as many ports more."
+    ),
+    data: str | None = opt("A folder for what survives a restart."),
+    types: str | None = opt("A folder of *.type files to answer queries from."),
+    lease_s: str | None = opt("Seconds that a subscription lasts without renewal."),
+    log_folder: str | None = opt("Record events in this folder; needs --data, too."),
+    log_types: list[str] | None = opt("A type to record: name, id, or '*' for all. May be repeated."),
+    log_durable: str | None = opt("true: publishers are answered when events are on disk; or false."),
     check: CheckOnly = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready."""
+    """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready.
+
+    Examples:
+        maia broker --config broker.toml
+        maia broker --config broker.toml --check
+        maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub --credentials
+          certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data
+        maia broker --key north.key --neighbour 127.0.0.1:7401
+        maia broker --config broker.toml --processes 4
+    """
     from maia.broker.server.config import prepare, read_config
     from maia.clock import system_now
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, command_group
+from maia.cli.command import flag
+from maia.cli.inputs import BadFile, command_group
 from maia.cli.output import ANSWER_NO, answer
 
 if TYPE_CHECKING:
@@ -24,9 +25,14 @@ app = command_group("Look at an event log, verify it, and roll its journals into
 Folder = Annotated[Path, typer.Argument(help="The folder of the event log.")]
 
 
-@app.command(epilog="Examples: maia log verify events; maia log verify events --json")
-def verify(folder: Folder, as_json: AsJson = False) -> int:
-    """Read every byte of a log and report damage; exit status 1 if there is any."""
+@app.command()
+def verify(folder: Folder) -> int:
+    """Read every byte of a log and report damage; exit status 1 if there is any.
+
+    Examples:
+        maia log verify events
+        maia log verify events --json
+    """
     view = _opened(folder)
     with _bar("verifying", len(view.state.segments) + len(view.journals())) as step:
         found = view.verify(on_file=step)
@@ -34,21 +40,27 @@ def verify(folder: Folder, as_json: AsJson = False) -> int:
     return 0 if found.is_whole else ANSWER_NO
 
 
-@app.command(name="list", epilog="Examples: maia log list events; maia log list events --json")
-def list_log(folder: Folder, as_json: AsJson = False) -> None:
-    """Show the contents of a log, by type: segments, frames, events, bytes and days of publication."""
+@app.command("list")
+def list_log(folder: Folder) -> None:
+    """Show the contents of a log, by type: segments, frames, events, bytes and days of publication.
+
+    Examples:
+        maia log list events
+        maia log list events --json
+    """
     view = _opened(folder)
     record = _listed(view)
     answer(_listed_lines(folder, record), {"folder": str(folder), **record}, as_json=as_json)
 
 
-@app.command(epilog="Examples: maia log roll events; maia log roll events --compact --json")
-def roll(
-    folder: Folder,
-    compact: Annotated[bool, typer.Option("--compact", help="Also join small segments.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Roll the journals of a log into Parquet segments; the broker that records there must be stopped."""
+@app.command()
+def roll(folder: Folder, compact: bool = flag("Also join small segments.")) -> None:
+    """Roll the journals of a log into Parquet segments; the broker that records there must be stopped.
+
+    Examples:
+        maia log roll events
+        maia log roll events --compact --json
+    """
     from maia.clock import system_now
     from maia.log.disk.event_log import EventLog
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 import typer
 
+from maia.cli.command import opt, options
 from maia.cli.output import answer
 
 if TYPE_CHECKING:
@@ -29,20 +29,14 @@ CheckOnly: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class NetworkFlags:
     """The options of a server that is part of a network: each is a setting of its own name."""
 
-    network: Annotated[str | None, typer.Option(help="The network's name.")] = None
-    coordinator: Annotated[
-        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
-    ] = None
-    credentials: Annotated[
-        list[str] | None, typer.Option(help="Files, or folders of *.cert and *.quorum. May be repeated.")
-    ] = None
-    status: Annotated[
-        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
-    ] = None
+    network: str | None = opt("The network's name.")
+    coordinator: str | None = opt("The network's owner: key, .pub file or quorum:….")
+    credentials: list[str] | None = opt("Files, or folders of *.cert and *.quorum. May be repeated.")
+    status: str | None = opt("Where /health and the like answer, on loopback; or 'off'.")
     log_format: LogFormat = None
     log_level: LogLevel = None
 

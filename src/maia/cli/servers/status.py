@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
-from maia.cli.inputs import AsJson
+from maia.cli.command import opt
 from maia.cli.output import answer, book
-
-EXAMPLES: Final = "Examples: maia status --data met-data; maia status --config broker.toml --json"
 
 
 def status(
-    data: Annotated[Path | None, typer.Option(help="The broker's data folder.")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="The broker's configuration, which names the folder."),
-    ] = None,
-    as_json: AsJson = False,
+    data: Path | None = opt("The broker's data folder."),
+    config: Path | None = opt("The broker's configuration, which names the folder.", "--config", "-c"),
 ) -> None:
-    """Show the links, tables and leases of a broker that runs on this machine."""
+    """Show the links, tables and leases of a broker that runs on this machine.
+
+    Examples:
+        maia status --data met-data
+        maia status --config broker.toml --json
+    """
     from maia.broker.server.processes import process_folders
     from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, read_door
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, answer_revoked
 from maia.cli.inputs import (
-    AsJson,
     At,
     BadFile,
     command_group,
@@ -68,13 +67,13 @@ To: TypeAlias = Annotated[
 Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class PeriodOptions:
     """From when until when something holds."""
 
-    days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None
-    not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None
-    not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None
+    days: int | None = opt("Valid from now for so many days.", min=1)
+    not_before: str | None = opt("A moment, or 'unbounded'.")
+    not_after: str | None = opt("A moment, or 'unbounded'.")
 
     def validity(self) -> Validity:
         """Return the period that the options state; neither end is left to a default."""
@@ -96,21 +95,15 @@ class PeriodOptions:
         return Validity(first, last)
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class OnlineOptions:
     """Which tests a certificate demands of those who verify it."""
 
-    online: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--online",
-            help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable.",
-        ),
-    ] = None
-    by: Annotated[str | None, typer.Option("--by", help="The tester: key or .pub file; default: you.")] = None
-    statements_at: Annotated[
-        list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
-    ] = None
+    online: list[str] | None = opt(
+        "Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
+    )
+    by: str | None = opt("The tester: key or .pub file; default: you.")
+    statements_at: list[str] | None = opt("Where statements may be fetched; repeatable.")
 
     def demanded(self, issuer: Principal, usual: list[str] | None = None) -> list[OnlineTest]:
         """Return the tests that the options demand, or the usual ones."""
@@ -122,93 +115,55 @@ class OnlineOptions:
         return online_tests(kinds, by, self.statements_at or ())
 
 
-@app.command(
-    epilog="Examples: maia cert issue -k ccs.key --subject billing.pub -d numberplate.type "
-    "--action subscribe --attribute numberplate --attribute timestamp --days 30 -o billing.cert; "
-    "maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#' "
-    "--action publish --days 30 -o desk.cert; "
-    "maia cert issue -k city.key --subject public.pub -d reading.type --shown-as area.type "
-    "--action subscribe --every '5 minutes at least 5' --per 'area := first(place, 3)' "
-    "--set 'mean_level := mean(level, 0.1)' --set 'readings := count()' --days 30 -o public.cert"
-)
+@app.command()
 def issue(
-    key: KeyFile,
-    subject: Annotated[
-        str, typer.Option(help="Who receives the right: key, .pub file, or `KEY#group name`.")
-    ],
-    out: Out,
-    action: Annotated[
-        list[str],
-        typer.Option("--action", help="connect install extend publish subscribe manage *; may be repeated."),
-    ],
-    owner: Annotated[
-        str | None, typer.Option(help="Whose resource: key, .pub file, quorum:… or '*'.")
-    ] = None,
-    network: Annotated[str | None, typer.Option(help="A network's name or pattern.")] = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="A type's name or pattern, such as uk.gov.*.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(help="A topic or pattern, such as '/news/uk/#' or '/admin/*'; may be repeated."),
-    ] = None,
-    version: Annotated[str, typer.Option(help="One version of the type, or '*'.")] = "*",
-    definition: Annotated[
-        Path | None,
-        typer.Option("--definition", "-d", help="Take owner, type and attribute names from here."),
-    ] = None,
-    attribute: Annotated[
-        list[str] | None, typer.Option(help="What may be seen or written; default: everything.")
-    ] = None,
-    where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
-    assignment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
-        ),
-    ] = None,
-    result: Annotated[
-        Path | None,
-        typer.Option("--shown-as", help="Show, or publish, events as this type; it has what is --set."),
-    ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(help="Show what events come to in each period: '5 minutes at least 5 late 10 seconds'."),
-    ] = None,
-    per: Annotated[
-        list[str] | None,
-        typer.Option(help="Group them by a value: 'area := first(place, 3)'; may be repeated."),
-    ] = None,
-    domain: Annotated[
-        str | None,
-        typer.Option(
-            "--domain",
-            envvar="MAIA_DOMAIN",
-            help="If this is your key, it has a domain that publishes lists.",
-        ),
-    ] = None,
-    condition: Annotated[
-        str | None,
-        typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
-    ] = None,
-    during: Annotated[
-        str | None,
-        typer.Option(help="When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."),
-    ] = None,
-    may_delegate: Annotated[
-        bool, typer.Option("--may-delegate", help="The subject may pass the right on.")
-    ] = False,
     *,
+    key: KeyFile,
+    subject: str = need("Who receives the right: key, .pub file, or `KEY#group name`."),
+    out: Out,
+    action: list[str] = need("connect install extend publish subscribe manage *; may be repeated."),
+    owner: str | None = opt("Whose resource: key, .pub file, quorum:… or '*'."),
+    network: str | None = opt("A network's name or pattern."),
+    type_name: str | None = opt("A type's name or pattern, such as uk.gov.*.", "--type"),
+    topic: list[str] | None = opt("A topic or pattern, such as '/news/uk/#' or '/admin/*'; may be repeated."),
+    version: str = opt("One version of the type, or '*'.", default="*"),
+    definition: Path | None = opt("Take owner, type and attribute names from here.", "--definition", "-d"),
+    attribute: list[str] | None = opt("What may be seen or written; default: everything."),
+    where: str | None = opt("A restriction, in the filter language."),
+    assignment: list[str] | None = opt(
+        "Change what is shown, or published: 'place := first(place, 3)'; repeatable.", "--set"
+    ),
+    result: Path | None = opt("Show, or publish, events as this type; it has what is --set.", "--shown-as"),
+    every: str | None = opt(
+        "Show what events come to in each period: '5 minutes at least 5 late 10 seconds'."
+    ),
+    per: list[str] | None = opt("Group them by a value: 'area := first(place, 3)'; may be repeated."),
+    domain: str | None = opt(
+        "If this is your key, it has a domain that publishes lists.", envvar="MAIA_DOMAIN"
+    ),
+    condition: str | None = opt("What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
+    during: str | None = opt(
+        "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
+    ),
+    may_delegate: bool = flag("The subject may pass the right on."),
     period: PeriodOptions,
     tests: OnlineOptions,
-    comment: Annotated[str, typer.Option(help="A line for people.")] = "",
+    comment: str = opt("A line for people.", default=""),
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
     """Issue an authorisation certificate.
 
     Where the issuer is a domain, which publishes lists of what it revokes, a right to publish or subscribe
     demands a timed list unless `--online` says otherwise.
+
+    Examples:
+        maia cert issue -k ccs.key --subject billing.pub -d numberplate.type --action subscribe
+          --attribute numberplate --attribute timestamp --days 30 -o billing.cert
+        maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#'
+          --action publish --days 30 -o desk.cert
+        maia cert issue -k city.key --subject public.pub -d reading.type --shown-as area.type --action
+          subscribe --every '5 minutes at least 5' --per 'area := first(place, 3)' --set 'mean_level :=
+          mean(level, 0.1)' --set 'readings := count()' --days 30 -o public.cert
     """
     from maia.credentials import AuthorisationCertificate
     from maia.credentials import issue as sign
@@ -242,22 +197,22 @@ def issue(
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
 
 
-@app.command(
-    epilog="Example: maia cert name -k met.key --name 'Met Brokers' --subject b1.pub --days 7 -o b1.cert"
-)
+@app.command()
 def name(
+    *,
     key: KeyFile,
-    group: Annotated[
-        str, typer.Option("--name", help="The name in your namespace; several subjects make a group.")
-    ],
-    subject: Annotated[str, typer.Option(help="Whom the name means: key, .pub file, or `KEY#other name`.")],
+    group: str = need("The name in your namespace; several subjects make a group.", "--name"),
+    subject: str = need("Whom the name means: key, .pub file, or `KEY#other name`."),
     out: Out,
     period: PeriodOptions,
     tests: OnlineOptions,
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Issue a name certificate: in your namespace, a name means this subject."""
+    """Issue a name certificate: in your namespace, a name means this subject.
+
+    Examples:
+        maia cert name -k met.key --name 'Met Brokers' --subject b1.pub --days 7 -o b1.cert
+    """
     from maia.credentials import NameCertificate
     from maia.credentials import issue as sign
 
@@ -267,22 +222,22 @@ def name(
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
 
 
-@app.command(
-    epilog="Examples: maia cert revoke desk.cert -k met.key --server met.example:7600; "
-    "maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs"
-)
+@app.command()
 def revoke(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Certificates of one domain.")],
+    *,
+    files: list[Path] = arg("Certificates of one domain.", metavar="FILE..."),
     server: Server,
     key: CallerKey,
-    domain: Annotated[
-        str | None, typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer.")
-    ] = None,
+    domain: str | None = opt("The domain: key or .pub file; else the issuer.", envvar="MAIA_DOMAIN"),
     credentials: Shown = None,
     reason: ReasonText = "",
-    as_json: AsJson = False,
 ) -> None:
-    """Revoke certificates at the domain whose key signed them, in its register or not."""
+    """Revoke certificates at the domain whose key signed them, in its register or not.
+
+    Examples:
+        maia cert revoke desk.cert -k met.key --server met.example:7600
+        maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs
+    """
     from maia.api.client import new_once
     from maia.api.requests import Revocation
     from maia.api.responses import RevokedAnswer
@@ -297,25 +252,22 @@ def revoke(
         answer_revoked(client, found, as_json=as_json, first=first)
 
 
-@app.command(
-    "hand-over",
-    epilog="Example: maia cert hand-over -k pito.key --subject agency.pub --for-good -o handover.cert",
-)
+@app.command("hand-over")
 def hand_over(
+    *,
     key: KeyFile,
-    subject: Annotated[str, typer.Option(help="Who becomes the root: key or .pub file.")],
+    subject: str = need("Who becomes the root: key or .pub file."),
     out: Out,
-    network: Annotated[str | None, typer.Option(help="Hand over this network of yours alone.")] = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="Hand over this type of yours alone.")
-    ] = None,
-    for_good: Annotated[
-        bool, typer.Option("--for-good", help="Yes: it can never be revoked, not by you either.")
-    ] = False,
+    network: str | None = opt("Hand over this network of yours alone."),
+    type_name: str | None = opt("Hand over this type of yours alone.", "--type"),
+    for_good: bool = flag("Yes: it can never be revoked, not by you either."),
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Hand over for good what you own: the subject may do and grant whatever you may."""
+    """Hand over for good what you own: the subject may do and grant whatever you may.
+
+    Examples:
+        maia cert hand-over -k pito.key --subject agency.pub --for-good -o handover.cert
+    """
     from maia.credentials import FIRST_VERSION, NetworkName, TypeName, root_handover_certificate
     from maia.credentials import issue as sign
 
@@ -334,9 +286,13 @@ def hand_over(
     _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
 
 
-@app.command(epilog="Example: maia cert show billing.cert")
-def show(files: Files, as_json: AsJson = False) -> None:
-    """Print certificates as people read them, without verifying anything."""
+@app.command()
+def show(files: Files) -> None:
+    """Print certificates as people read them, without verifying anything.
+
+    Examples:
+        maia cert show billing.cert
+    """
     certificates = read_certificates(files)
     if not certificates:
         raise BadFile(f"there is no certificate in {', '.join(f'`{one}`' for one in files)}")
@@ -347,11 +303,13 @@ def show(files: Files, as_json: AsJson = False) -> None:
     answer(lines[:-1], {"certificates": records}, as_json=as_json)
 
 
-@app.command(
-    epilog="Example: maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub"
-)
-def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
-    """Verify a chain from the owner of a resource to a principal, and say what it grants."""
+@app.command()
+def verify(files: Files, root: Root, subject: To, at: At = None) -> None:
+    """Verify a chain from the owner of a resource to a principal, and say what it grants.
+
+    Examples:
+        maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import verify_chain
 
@@ -362,9 +320,13 @@ def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson
     _answer_chain(chain, as_json=as_json)
 
 
-@app.command(epilog="Example: maia cert reduce pito-ccs.cert ccs-billing.cert")
-def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
-    """Reduce a chain to one 5-tuple; root and subject are read from its ends."""
+@app.command()
+def reduce(files: Files, at: At = None) -> None:
+    """Reduce a chain to one 5-tuple; root and subject are read from its ends.
+
+    Examples:
+        maia cert reduce pito-ccs.cert ccs-billing.cert
+    """
     from maia.credentials import AuthorisationCertificate, Principal, verify_chain
 
     certificates = read_certificates(files)
@@ -378,28 +340,24 @@ def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
     _answer_chain(chain, as_json=as_json)
 
 
-@app.command(
-    epilog="Example: maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe "
-    "--type uk.gov.pito.Numberplate"
-)
+@app.command()
 def find(
-    pool: Annotated[
-        list[Path], typer.Argument(metavar="POOL...", help="Files, and folders of *.cert, in any order.")
-    ],
+    *,
+    pool: list[Path] = arg("Files, and folders of *.cert, in any order.", metavar="POOL..."),
     root: Root,
     subject: To,
-    action: Annotated[
-        str, typer.Option("--action", help="What is to be done: connect, publish, subscribe, …")
-    ],
-    network: Annotated[str | None, typer.Option(help="The name of the network it is done to.")] = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="The name of the type it is done to.")
-    ] = None,
-    version: Annotated[str, typer.Option(help="The version of the type.")] = "0",
+    action: str = need("What is to be done: connect, publish, subscribe, …"),
+    network: str | None = opt("The name of the network it is done to."),
+    type_name: str | None = opt("The name of the type it is done to.", "--type"),
+    version: str = opt("The version of the type.", default="0"),
     at: At = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Find a chain in a pool of certificates that lets a principal do something."""
+    """Find a chain in a pool of certificates that lets a principal do something.
+
+    Examples:
+        maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe --type
+          uk.gov.pito.Numberplate
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName, TypeName, find_chain
 

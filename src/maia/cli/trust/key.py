@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
+from maia.cli.command import arg, flag, need, opt
+from maia.cli.inputs import BadFile, command_group, read_principal, read_text, write_new
 from maia.cli.output import answer, book
 from maia.config.input_files import kind_of_file
 from maia.private_files import own_folder
@@ -27,18 +28,16 @@ KeyFile: TypeAlias = Annotated[
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")]
 
 
-@app.command(epilog="Example: maia key new pito.key   (writes pito.key, and pito.pub to hand out)")
+@app.command()
 def new(
-    file: Annotated[
-        Path, typer.Argument(help="Where to keep the secret key; its public half goes beside it, as .pub.")
-    ],
-    passphrase: Annotated[
-        bool,
-        typer.Option("--passphrase", "-p", help=f"Encrypt the key; asks, or takes {PASSPHRASE_VARIABLE}."),
-    ] = False,
-    as_json: AsJson = False,
+    file: Path = arg("Where to keep the secret key; its public half goes beside it, as .pub."),
+    passphrase: bool = flag(f"Encrypt the key; asks, or takes {PASSPHRASE_VARIABLE}.", "--passphrase", "-p"),
 ) -> None:
-    """Make a new key and keep it in a file that only you can read."""
+    """Make a new key and keep it in a file that only you can read.
+
+    Examples:
+        maia key new pito.key (writes pito.key, and pito.pub to hand out)
+    """
     from maia.keystore.key_files import create_key_file, new_signing_key
 
     public = file.with_suffix(".pub")
@@ -61,13 +60,16 @@ def new(
     answer(lines, record, as_json=as_json, whole=True)
 
 
-@app.command(epilog="Example: maia key transformations transformations.key --issuer met.pub")
+@app.command()
 def transformations(
-    file: Annotated[Path, typer.Argument(help="Where to keep the secret.")],
-    issuer: Annotated[str, typer.Option(help="Whose pseudonyms and noise it keys: a key or a .pub file.")],
-    as_json: AsJson = False,
+    file: Path = arg("Where to keep the secret."),
+    issuer: str = need("Whose pseudonyms and noise it keys: a key or a .pub file."),
 ) -> None:
-    """Make a secret for pseudonyms and noise, for the brokers and pipelines that apply them."""
+    """Make a secret for pseudonyms and noise, for the brokers and pipelines that apply them.
+
+    Examples:
+        maia key transformations transformations.key --issuer met.pub
+    """
     from maia.keystore.lookup_tables import create_transformation_keys
 
     principal = read_principal(issuer)
@@ -76,28 +78,29 @@ def transformations(
     answer(lines, {"issuer": str(principal), "secret_file": str(file)}, as_json=as_json)
 
 
-@app.command(epilog="Example: maia key show pito.key")
-def show(
-    file: Annotated[str, typer.Argument(help="A key file, a .pub file, or a name that you know.")],
-    as_json: AsJson = False,
-) -> None:
-    """Show whose key a file holds. The secret is never shown."""
+@app.command()
+def show(file: str = arg("A key file, a .pub file, or a name that you know.")) -> None:
+    """Show whose key a file holds. The secret is never shown.
+
+    Examples:
+        maia key show pito.key
+    """
     principal = _principal_in(file)
     answer([str(principal)], {"principal": str(principal), "file": file}, as_json=as_json, whole=True)
 
 
-@app.command(
-    epilog="Examples: maia key remember institute.pub; maia key remember desk.pub --name 'night desk'"
-)
+@app.command()
 def remember(
-    principal: Annotated[str, typer.Argument(metavar="KEY", help="A key or a .pub file.")],
-    name: Annotated[
-        str | None, typer.Option(help="What you call it; default: the name of the .pub file.")
-    ] = None,
+    principal: str = arg("A key or a .pub file.", metavar="KEY"),
+    name: str | None = opt("What you call it; default: the name of the .pub file."),
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Keep a key in your own book of names, by which every command shows it and takes it from then on."""
+    """Keep a key in your own book of names, by which every command shows it and takes it from then on.
+
+    Examples:
+        maia key remember institute.pub
+        maia key remember desk.pub --name 'night desk'
+    """
     from maia.private_files import make_private_folder
     from maia.profile.address_book import clear_name
 
@@ -110,9 +113,14 @@ def remember(
     answer(lines, {"name": called, "principal": str(whom)}, as_json=as_json, whole=True)
 
 
-@app.command(epilog="Examples: maia key known; maia key known --as lab.maia --json")
-def known(as_json: AsJson = False) -> None:
-    """List the keys that you know by name, who chose each name, and where it is written."""
+@app.command()
+def known() -> None:
+    """List the keys that you know by name, who chose each name, and where it is written.
+
+    Examples:
+        maia key known
+        maia key known --as lab.maia --json
+    """
     keys = book().keys.values()
     lines = [f"{one.name:<12} {one.principal}  by {one.chosen_by}  {one.place}" for one in keys]
     records = [

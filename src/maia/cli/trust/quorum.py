@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
+from maia.cli.inputs import BadFile, command_group, read_principal, read_text, write_new
 from maia.cli.output import answer
 from maia.cli.trust.key import Force, KeyFile, open_key
 
@@ -28,32 +28,30 @@ QuorumFile: TypeAlias = Annotated[Path, typer.Argument(help="A constitution: a f
 Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write; it ends in .quorum.")]
 
 
-@app.command(
-    epilog="Example: maia quorum found --needed 2 --member met.pub --member kent.pub --member essex.pub "
-    "-o police.quorum"
-)
-def found(needed: Needed, members: Members, out: Out, force: Force = False, as_json: AsJson = False) -> None:
-    """Found a quorum: its name, which never changes, is the digest of this constitution."""
+@app.command()
+def found(needed: Needed, members: Members, out: Out, force: Force = False) -> None:
+    """Found a quorum: its name, which never changes, is the digest of this constitution.
+
+    Examples:
+        maia quorum found --needed 2 --member met.pub --member kent.pub --member essex.pub -o
+          police.quorum
+    """
     from maia.credentials import found_quorum
 
     evidence = found_quorum(_threshold(needed, members), salt=os.urandom(SALT_BYTES))
     _save(evidence, out, force=force, as_json=as_json)
 
 
-@app.command(
-    epilog="Example: maia quorum change police.quorum --needed 2 --member met.pub --member kent.pub "
-    "--member surrey.pub -k met.key -o police-2.quorum"
-)
+@app.command()
 def change(
-    file: QuorumFile,
-    needed: Needed,
-    members: Members,
-    key: KeyFile,
-    out: Out,
-    force: Force = False,
-    as_json: AsJson = False,
+    file: QuorumFile, needed: Needed, members: Members, key: KeyFile, out: Out, force: Force = False
 ) -> None:
-    """Propose other members, and sign it; it counts when enough of the present members have signed."""
+    """Propose other members, and sign it; it counts when enough of the present members have signed.
+
+    Examples:
+        maia quorum change police.quorum --needed 2 --member met.pub --member kent.pub --member
+          surrey.pub -k met.key -o police-2.quorum
+    """
     from maia.credentials import QuorumEvidence, propose_change, quorum_of, sign_change, verify_constitution
 
     before = _read(file)
@@ -62,9 +60,13 @@ def change(
     _save(QuorumEvidence(before.founding, (*before.changes, signed)), out, force=force, as_json=as_json)
 
 
-@app.command(epilog="Example: maia quorum sign police-2.quorum -k kent.key")
-def sign(file: QuorumFile, key: KeyFile, as_json: AsJson = False) -> None:
-    """Sign the last change in a file as one of the members before it, and put the signature into the file."""
+@app.command()
+def sign(file: QuorumFile, key: KeyFile) -> None:
+    """Sign the last change in a file as one of the members before it, and put the signature into the file.
+
+    Examples:
+        maia quorum sign police-2.quorum -k kent.key
+    """
     from maia.credentials import QuorumEvidence, cosign
 
     evidence = _read(file)
@@ -72,9 +74,13 @@ def sign(file: QuorumFile, key: KeyFile, as_json: AsJson = False) -> None:
     _save(cosign(evidence, _member(key, agreed)), file, force=True, as_json=as_json)
 
 
-@app.command(epilog="Example: maia quorum show police.quorum")
-def show(file: QuorumFile, as_json: AsJson = False) -> None:
-    """Show the members of a quorum, and whether the last change has enough signatures."""
+@app.command()
+def show(file: QuorumFile) -> None:
+    """Show the members of a quorum, and whether the last change has enough signatures.
+
+    Examples:
+        maia quorum show police.quorum
+    """
     lines, record = _described(_read(file))
     answer(lines, record, as_json=as_json)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import Caller, EntitledCaller, record_of, repeat
-from maia.cli.inputs import AsJson, BadFile, command_group, moment, read_text, write_new
+from maia.cli.inputs import BadFile, command_group, moment, read_text, write_new
 from maia.cli.output import answer
 from maia.cli.trust.key import Force
 
@@ -43,36 +44,24 @@ Intermediates: TypeAlias = Annotated[
 # ------------------------------------------------------------ with the TPM at hand
 
 
-@app.command(
-    epilog="Examples: maia tpm attest --tpm device:/dev/tpmrm0 -k router.key -o router.identity; "
-    "maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch"
-)
+@app.command()
 def attest(
     caller: Caller,
     tpm: Device = "device:/dev/tpmrm0",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Where to write the router's statement, each time anew."),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
-    ] = None,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            "--log",
-            help="The event log of the boot; of a device, the kernel's is taken. Without one, registers.",
-        ),
-    ] = None,
+    out: Path | None = opt("Where to write the router's statement, each time anew.", "--out", "-o"),
+    folder: Path | None = opt("Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
+    log: Path | None = opt(
+        "The event log of the boot; of a device, the kernel's is taken. Without one, registers."
+    ),
     intermediate: Intermediates = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Stay, and prove the boot again before its level ends, until Ctrl-C."),
-    ] = False,
-    as_json: AsJson = False,
+    watch: bool = flag("Stay, and prove the boot again before its level ends, until Ctrl-C."),
 ) -> None:
-    """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement."""
+    """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement.
+
+    Examples:
+        maia tpm attest --tpm device:/dev/tpmrm0 -k router.key -o router.identity
+        maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch
+    """
     from maia.events import SECOND, Instant
 
     device = _device(tpm, folder or caller.key.with_name(f"{caller.key.name}.tpm"), log)
@@ -110,22 +99,20 @@ def _attest(
     return found
 
 
-@app.command(
-    epilog="Example: maia tpm measure --tpm device:/dev/tpmrm0 --pcr 0 --pcr 7 --name 'router 5.2' --level 2 "
-    "-o boots.json   (then: maia tpm approve boots.json)"
-)
+@app.command()
 def measure(
-    name: Annotated[str, typer.Option(help="What this boot is called.")],
-    level: Annotated[int, typer.Option(min=1, max=255, help="What it is worth.")],
-    pcr: Annotated[list[int], typer.Option(min=0, max=15, help="A register. May be repeated.")],
+    name: str = need("What this boot is called."),
+    level: int = need("What it is worth.", min=1, max=255),
+    pcr: list[int] = need("A register. May be repeated.", min=0, max=15),
     tpm: Device = "device:/dev/tpmrm0",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="A file for `maia tpm approve`; one that is there grows."),
-    ] = None,
-    as_json: AsJson = False,
+    out: Path | None = opt("A file for `maia tpm approve`; one that is there grows.", "--out", "-o"),
 ) -> None:
-    """Read the registers of a machine that has booted well, for `maia tpm approve`."""
+    """Read the registers of a machine that has booted well, for `maia tpm approve`.
+
+    Examples:
+        maia tpm measure --tpm device:/dev/tpmrm0 --pcr 0 --pcr 7 --name 'router 5.2' --level 2 -o
+          boots.json (then: maia tpm approve boots.json)
+    """
     import json
     from tempfile import TemporaryDirectory
 
@@ -162,31 +149,25 @@ def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
 # ------------------------------------------------------------ step by step, with files
 
 
-@app.command(
-    epilog="Examples: maia tpm enrol --endorsement ek.der --attestation-key ak.pub -k router.key "
-    "-o credential.bin; maia tpm enrol --secret secret.bin -k router.key   "
-    "(in between: tpm2_activatecredential -c ak.ctx -C ek.ctx -i credential.bin -o secret.bin)"
-)
+@app.command()
 def enrol(
     caller: Caller,
-    endorsement: Annotated[
-        Path | None, typer.Option(help="The TPM's endorsement certificate, in DER.")
-    ] = None,
-    attestation_key: Annotated[
-        Path | None,
-        typer.Option(help="The public part of the attestation key, as `tpm2_createak -u` writes it."),
-    ] = None,
+    endorsement: Path | None = opt("The TPM's endorsement certificate, in DER."),
+    attestation_key: Path | None = opt(
+        "The public part of the attestation key, as `tpm2_createak -u` writes it."
+    ),
     intermediate: Intermediates = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write the credential for the TPM to open.")
-    ] = None,
-    secret: Annotated[
-        Path | None, typer.Option(help="What the TPM found in the credential: ends the enrolment.")
-    ] = None,
+    out: Path | None = opt("Where to write the credential for the TPM to open.", "--out", "-o"),
+    secret: Path | None = opt("What the TPM found in the credential: ends the enrolment."),
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it."""
+    """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it.
+
+    Examples:
+        maia tpm enrol --endorsement ek.der --attestation-key ak.pub -k router.key -o credential.bin
+        maia tpm enrol --secret secret.bin -k router.key (in between: tpm2_activatecredential -c ak.ctx
+          -C ek.ctx -i credential.bin -o secret.bin)
+    """
     from maia.api.requests import ActivationBody, EnrolBody
     from maia.api.responses import CredentialAnswer, News
 
@@ -213,24 +194,23 @@ def enrol(
     answer(lines, {"file": str(out), "enrolled": False}, as_json=as_json)
 
 
-@app.command(
-    epilog="Examples: maia tpm quote --nonce-out nonce -k router.key; "
-    "maia tpm quote --quoted q.msg --signature q.sig "
-    "--log /sys/kernel/security/tpm0/binary_bios_measurements -k router.key   "
-    "(in between: tpm2_quote -c ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)"
-)
+@app.command()
 def quote(
     caller: Caller,
-    nonce_out: Annotated[
-        Path | None, typer.Option(help="First step: where to write the nonce, in hexadecimal digits.")
-    ] = None,
-    quoted: Annotated[Path | None, typer.Option(help="What `tpm2_quote -m` wrote.")] = None,
-    signature: Annotated[Path | None, typer.Option(help="What `tpm2_quote -s` wrote.")] = None,
-    log: Annotated[Path | None, typer.Option(help="The event log of the boot.")] = None,
+    nonce_out: Path | None = opt("First step: where to write the nonce, in hexadecimal digits."),
+    quoted: Path | None = opt("What `tpm2_quote -m` wrote."),
+    signature: Path | None = opt("What `tpm2_quote -s` wrote."),
+    log: Path | None = opt("The event log of the boot."),
     force: Force = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it."""
+    """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it.
+
+    Examples:
+        maia tpm quote --nonce-out nonce -k router.key
+        maia tpm quote --quoted q.msg --signature q.sig --log
+          /sys/kernel/security/tpm0/binary_bios_measurements -k router.key (in between: tpm2_quote -c
+          ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)
+    """
     from maia.api.requests import QuoteBody
     from maia.api.responses import AttestedAnswer, NonceAnswer
 
@@ -263,20 +243,19 @@ def _attested_lines(found: AttestedAnswer) -> list[str]:
     ]
 
 
-@app.command(
-    epilog="Example: maia tpm approve boots.json --root maker.pem -k desk.key --credentials certs   "
-    '({"pcrs": [0], "configurations": [{"name": "v5", "level": 2, "values": {"0": "00…"}}]})'
-)
+@app.command()
 def approve(
-    file: Annotated[Path, typer.Argument(help="A JSON file with `pcrs` and `configurations`.")],
+    *,
+    file: Path = arg("A JSON file with `pcrs` and `configurations`."),
     caller: EntitledCaller,
-    root: Annotated[
-        list[Path] | None,
-        typer.Option(help="A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
-    ] = None,
-    as_json: AsJson = False,
+    root: list[Path] | None = opt("A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
 ) -> None:
-    """Approve exactly these boots and makers of TPMs; routers prove their boot again."""
+    """Approve exactly these boots and makers of TPMs; routers prove their boot again.
+
+    Examples:
+        maia tpm approve boots.json --root maker.pem -k desk.key --credentials certs ({"pcrs": [0],
+          "configurations": [{"name": "v5", "level": 2, "values": {"0": "00…"}}]})
+    """
     import json
 
     import msgspec
