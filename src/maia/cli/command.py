@@ -114,7 +114,7 @@ class Command(TyperCommand):
 def complete(app: typer.Typer, path: str) -> None:
     """Give every command below `app` what all commands have."""
     for command in app.registered_commands:
-        if command.callback is not None:
+        if command.callback is not None and command.cls is not Command:  # a process may run several
             name = command.name or command.callback.__name__.replace("_", "-")
             about = described(command.callback, f"{path} {name}")
             command.callback = about.pop("callback")
@@ -160,13 +160,18 @@ def with_options(command: Callable[..., Any], path: str) -> Callable[..., Any]:
             parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY))
     if takes_profile(path, [flag for one in parameters for flag in _flags(one)]):
         parameters.insert(0, _parameter("profile", str | None, profile_choice(), None))
-    has_json = "as_json" in given.parameters
-    if not has_json:
+    if "as_json" not in given.parameters:
         parameters.append(_parameter("as_json", bool, _JSON, False))
+    of_all = {"profile", "as_json"} - {
+        *given.parameters,
+        *(each.name for one in groups.values() for each in fields(one)),
+    }
 
     @wraps(command)
     def run(**words: Any) -> Any:
-        use_json(words["as_json"] if has_json else words.pop("as_json"))
+        use_json(words["as_json"])
+        for name in of_all:
+            words.pop(name, None)
         for name, kind in groups.items():
             words[name] = kind(**{one.name: words.pop(one.name) for one in fields(kind)})
         found = command(**words)
@@ -187,6 +192,6 @@ def _parameter(name: str, kind: Any, info: Any, default: Any) -> Parameter:
 
 
 def _flags(one: Parameter) -> list[object]:
-    """Return how an option is written on the command line; Typer takes the first for a default, until later."""
+    """Return how an option is written; Typer has the first in the place of a default, until later."""
     infos = getattr(one.annotation, "__metadata__", ())
     return [flag for each in infos for flag in (each.default, *(each.param_decls or ()))]

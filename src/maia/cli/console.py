@@ -10,7 +10,7 @@ import typer
 from maia.cli.command import opt
 from maia.cli.inputs import command_group
 from maia.cli.organisation import Org, opened
-from maia.cli.output import answer
+from maia.cli.output import Answer, row
 from maia.cli.servers.server_command import run_server
 from maia.errors import BadInput
 
@@ -42,11 +42,11 @@ def serve(
     from maia.console.server import serve as run
 
     found = _config(config, profile, org, listen)
-    run_server(found, found, run, as_json=as_json)
+    run_server(found, found, run)
 
 
 @app.command("open")
-def open_(profile: As = None, org: Org = None) -> None:
+def open_(profile: As = None, org: Org = None) -> Answer:
     """Print a link that works once, in one browser, within two minutes, and signs you in with your rights.
 
     Examples:
@@ -58,7 +58,7 @@ def open_(profile: As = None, org: Org = None) -> None:
     from maia.profile import find_profile
 
     link = link_for(held_by(opened(org).profile if profile is None else find_profile(profile)))
-    answer([link], {"link": link}, as_json=as_json)
+    return row("", link, link=link)
 
 
 def _config(config: Path | None, profile: str | None, org: Path | None, listen: str | None) -> ConsoleConfig:

@@ -1,7 +1,8 @@
 """How does a command answer: to a person, or to a program?
 
-Every command builds one answer of rows. A row is a label with what people read behind it, and the named fields
-that programs get in its place; `--json` picks these. Errors go to standard error with their code, and
+Every command builds one answer of rows. A row is a label with what people read
+behind it, and the named fields that programs get in its place; `--json` picks
+these. Errors go to standard error with their code, and
 the exit status tells the family, so that a script need not read sentences.
 """
 
@@ -152,12 +153,9 @@ def row(label: str = "", text: object = None, /, **fields: object) -> Answer:
     return made
 
 
-def rows(*, width: int = 12, **fields: object) -> Answer:
-    """Return a row for each field, whose label is its name."""
-    made = Answer()
-    made.lines = [
-        f"{name.replace('_', ' '):<{width}} {_shown(one)}" for name, one in fields.items() if one is not None
-    ]
+def rows(**fields: object) -> Answer:
+    """Return a row for each field, whose label is its name; one that is None is for programs alone."""
+    made = Answer(*(row(name.replace("_", " "), None if it is None else [it]) for name, it in fields.items()))
     made.record = fields
     return made
 
@@ -173,11 +171,6 @@ def several(
     made.lines = made.lines[:-1] if apart else made.lines
     made.lines = made.lines or ([] if none is None else [none])
     return made
-
-
-def unless(condition: object, part: Answer) -> Answer:
-    """Return a part, or nothing where it does not apply."""
-    return Answer() if condition else part
 
 
 def show(found: Answer) -> int:
@@ -219,7 +212,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if hasattr(value, "__struct_fields__"):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        import msgspec
+
+        return msgspec.to_builtins(value)
     return str(value)
 
 

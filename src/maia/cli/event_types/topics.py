@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from maia.cli.command import arg, opt
-from maia.cli.event_types.types import Credentials, SealingOptions, answer_definition, save_definition
+from maia.cli.event_types.types import Credentials, SealingOptions, kept, save_definition
 from maia.cli.inputs import (
     attribute_from_words,
     command_group,
@@ -17,6 +17,7 @@ from maia.cli.inputs import (
     read_owner,
 )
 from maia.cli.organisation import Org, opened
+from maia.cli.output import Answer
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
 
@@ -50,7 +51,7 @@ def declare(
     sealing: SealingOptions,
     org: Org = None,
     force: Force = False,
-) -> None:
+) -> Answer:
     """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like).
 
     Examples:
@@ -83,11 +84,10 @@ def declare(
         level = sealing.sealing
         name = tree_name(ours.principal, root).name
         signed = ours.define_shape(name, shape, sealed=level is not None, level=level or "attribute")
-        answer_definition(signed, ours.folder / "types", as_json=as_json)
-        return
+        return kept(signed, ours.folder / "types")
     signing_key = open_key(key)
     whose = signing_key.principal if owner is None else read_owner(owner)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing.chosen(before=None, signer=signing_key.principal)
     definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
-    save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
+    return save_definition(sign_definition(definition, signing_key), out, force=force)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.inputs import (
     At,
-    Described,
     attribute_from_words,
     command_group,
     moment,
@@ -22,7 +21,7 @@ from maia.cli.inputs import (
     write_new,
 )
 from maia.cli.organisation import Org, opened
-from maia.cli.output import answer
+from maia.cli.output import Answer, row, rows, several
 from maia.cli.participate.membership import Membership, Participant, WaitS
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 
 app = command_group("Define, change, verify and compare event types.")
+_VERIFIED: Final = "the signature and every right it needs hold"
 
 Out: TypeAlias = Annotated[
     Path, typer.Option("--out", "-o", help="The file to write the signed definition to.")
@@ -159,7 +159,7 @@ def define(
     is_sealed: bool = flag("A type of your organisation whose attributes travel sealed.", "--sealed"),
     org: Org = None,
     force: Force = False,
-) -> None:
+) -> Answer:
     """Define version 0 of an event type and sign it.
 
     Examples:
@@ -173,20 +173,19 @@ def define(
     from maia.credentials import FIRST_VERSION, TypeName
     from maia.types import TypeDefinition, sign_definition
 
-    described = None
+    about = Answer()
     if source is not None:
         by_hand = [*(words or ())[1:], *(attributes or ())]
-        described = read_schema(source, skip=skip or (), given={one.partition(":")[0] for one in by_hand})
+        found, about = read_schema(source, skip=skip or (), given={one.partition(":")[0] for one in by_hand})
         called = words[0] if words else name
         if called is None:
             raise typer.BadParameter("say NAME, such as `LabResult --from results.csv`; or --key and --name")
         if dry_run:
-            _show_described(called, described, by_hand, as_json=as_json)
-            return
+            return _not_defined(called, [*found, *by_hand], about)
         if words:
-            words = [words[0], *described.attributes, *words[1:]]
+            words = [words[0], *found, *words[1:]]
         else:
-            attributes = [*described.attributes, *(attributes or ())]
+            attributes = [*found, *(attributes or ())]
     elif skip or dry_run:
         raise typer.BadParameter("--skip and --dry-run go with --from FILE")
     if words:
@@ -195,8 +194,9 @@ def define(
         level = sealing.sealing or ("attribute" if is_sealed else None)
         unsealed = replace(sealing, sealing=None)
         _check_exact(attributes, extends, owner, credentials, unsealed != SealingOptions(), ledger)
-        _define_for_organisation(org, words, level, described, as_json=as_json)
-        return
+        ours = opened(org)
+        made = ours.define(words[0], *words[1:], sealed=level is not None, level=level or "attribute")
+        return kept(made, ours.folder / "types", about)
     if key is None or name is None or out is None:
         raise typer.BadParameter(
             "say NAME ATTRIBUTE..., such as `LabResult patient:string value:int`, in the folder of an "
@@ -214,8 +214,7 @@ def define(
     sealed = sealing.chosen(before=None, signer=signing_key.principal, least=least)
     type_name = TypeName(whose, name, FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
-    signed = sign_definition(definition, signing_key)
-    save_definition(signed, out, described=described, force=force, as_json=as_json)
+    return save_definition(sign_definition(definition, signing_key), out, about, force=force)
 
 
 def _check_exact(*given: object) -> None:
@@ -224,26 +223,17 @@ def _check_exact(*given: object) -> None:
         raise typer.BadParameter("this option needs the exact form, with --key and --out")
 
 
-def _show_described(name: str, described: Described, by_hand: list[str], *, as_json: bool) -> None:
-    """Answer with the attributes that a type would have, if they can be those of one type."""
+def _not_defined(name: str, words: list[str], about: Answer) -> Answer:
+    """Return the attributes that a type would have, if they can be those of one type."""
     from maia.events import vocabulary_of
 
-    shape = [attribute_from_words(one) for one in (*described.attributes, *by_hand)]
+    shape = [attribute_from_words(one) for one in words]
     vocabulary_of(shape)
-    lines = [
-        f"type         {name}, not defined yet",
-        *(f"attribute    {a.name}: {a.kind.value}" for a in shape),
-    ]
-    record = {"name": name, "attributes": [{"name": a.name, "kind": a.kind.value} for a in shape]}
-    answer([*lines, *described.lines], record | {"defined": False} | described.record, as_json=as_json)
-
-
-def _define_for_organisation(
-    org: Path | None, words: list[str], sealing: str | None, described: Described | None, *, as_json: bool
-) -> None:
-    ours = opened(org)
-    signed = ours.define(words[0], *words[1:], sealed=sealing is not None, level=sealing or "attribute")
-    answer_definition(signed, ours.folder / "types", described=described, as_json=as_json)
+    attributes = (
+        row("attribute", f"{a.name}: {a.kind.value}", name=a.name, kind=a.kind.value) for a in shape
+    )
+    head = row("type", f"{name}, not defined yet", name=name, defined=False)
+    return Answer(head, several("attributes", attributes), about)
 
 
 @app.command()
@@ -262,7 +252,7 @@ def change(
     ledger: Ledger = False,
     org: Org = None,
     force: Force = False,
-) -> None:
+) -> Answer:
     """Make the next version of a type and sign it.
 
     Examples:
@@ -271,7 +261,7 @@ def change(
     """
     from uuid import uuid4
 
-    from maia.types import Added, Removed, next_version, sign_definition
+    from maia.types import Added, Removed, Renamed, Retyped, next_version, sign_definition
 
     if (key is None) != (out is None):
         raise typer.BadParameter(
@@ -279,16 +269,15 @@ def change(
         )
     old = read_definition(base).definition if key else opened(org).event_type(str(base)).definition
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
-    changes += [_renamed(old, words) for words in rename or ()]
-    changes += [_retyped(old, words) for words in retype or ()]
+    for before, _, after in (words.partition("=") for words in rename or ()):
+        changes.append(Renamed(_attribute(old, before), after))
+    for one in map(attribute_from_words, retype or ()):
+        changes.append(Retyped(_attribute(old, one.name), one))
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     if key is None or out is None:
         _check_exact(extends, credentials, sealing != SealingOptions(), ledger)
         signed = opened(org).change(old, changes)
-        answer(
-            _lines(signed.definition), _record(signed.definition) | {"id": signed.id.hex()}, as_json=as_json
-        )
-        return
+        return Answer(_described(signed.definition), row(id=signed.id))
     signing_key = open_key(key)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing.chosen(before=old.sealing, signer=signing_key.principal)
@@ -296,7 +285,7 @@ def change(
     new = next_version(
         old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
     )
-    save_definition(sign_definition(new, signing_key), out, force=force, as_json=as_json)
+    return save_definition(sign_definition(new, signing_key), out, force=force)
 
 
 @app.command()
@@ -309,7 +298,7 @@ def verify(
         "Constitutions of quorums that own the type or the network.", "--constitution"
     ),
     at: At = None,
-) -> None:
+) -> Answer:
     """Check the signature, the signer's right to make these changes, and the right to install.
 
     Examples:
@@ -330,15 +319,13 @@ def verify(
     verified = verify_definition(
         read_definition(definition), at=now, previous=verified, network=where, constitutions=quorums
     )
-    record = _record(verified.definition)
-    lines = [*_lines(verified.definition), "verified     the signature and every right it needs hold"]
-    answer(lines, record | {"verified": True, "id": verified.id.hex()}, as_json=as_json)
+    return Answer(_described(verified.definition), row("verified", _VERIFIED, verified=True, id=verified.id))
 
 
 @app.command()
 def diff(
     old: Path = arg("The version before: a file of `maia type`."), new: Path = arg("The version after it.")
-) -> None:
+) -> Answer:
     """Print what changed from OLD to NEW.
 
     Examples:
@@ -355,22 +342,19 @@ def diff(
         lines.append(f"demand {'a' if after.ledger else 'no'} record of every delivery")
     if before.extends != after.extends:
         lines.append(f"extend {_super_words(after)}, and not {_super_words(before)}")
-    answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
+    return row("", lines or "no change", changes=lines)
 
 
 @app.command()
-def show(definition: DefinitionFile) -> None:
+def show(definition: DefinitionFile) -> Answer:
     """Print a definition as people read it, without verifying it.
 
     Examples:
         maia type show numberplate.type
     """
     found = read_definition(definition)
-    lines = [*_lines(found.definition), f"signed by    {found.signer}"]
-    answer(
-        lines,
-        _record(found.definition) | {"signer": str(found.signer), "id": found.id.hex()},
-        as_json=as_json,
+    return Answer(
+        _described(found.definition), row("signed by", found.signer, signer=found.signer, id=found.id)
     )
 
 
@@ -390,7 +374,7 @@ def fetch(
     coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
     wait_s: WaitS = 30.0,
     force: Force = False,
-) -> None:
+) -> Answer:
     """Fetch a definition, and verify it against the owner's key, whatever its source.
 
     Examples:
@@ -410,9 +394,12 @@ def fetch(
     else:
         if key is None or network is None or coordinator is None:
             raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
-        asking = Participant(key, credentials or [], network, coordinator, [source], wait_s=wait_s)
+        asking = Participant(
+            key=key, credentials=credentials or [], network=network, coordinator=coordinator,
+            broker=[source], wait_s=wait_s,
+        )  # fmt: skip
         lineage = _fetched(asking.membership(), whose, name, version)
-    _save_lineage(lineage, out, force=force, as_json=as_json)
+    return _save_lineage(lineage, out, force=force)
 
 
 def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
@@ -425,56 +412,40 @@ def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -
     wanted = TypeName(owner, name, version or FIRST_VERSION)
     found = asyncio.run(fetch_definitions(member.key, member.settings(), wanted, timeout_s=member.wait_s))
     return verified_lineage(
-        found,
-        owner=owner,
-        name=name,
-        version=wanted.version,
-        at=moment(None),
+        found, owner=owner, name=name, version=wanted.version, at=moment(None),
         constitutions=member.constitutions,
-    )
+    )  # fmt: skip
 
 
-def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool, as_json: bool) -> None:
+def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool) -> Answer:
     """Write the version that was asked for, and beside it those it was made from."""
     from maia.types import definition_to_text
 
     before = [out.with_name(f"{out.stem}.{one.name.version}{out.suffix}") for one in lineage[:-1]]
     for path, one in zip([*before, out], lineage, strict=True):
         write_new(path, definition_to_text(one.signed), overwrite=force)
-    newest = lineage[-1]
-    lines = [
-        *_lines(newest.definition),
-        "verified     the signature and every right it needs hold",
-        *(f"made from    {path}" for path in before),
-        f"written to   {out}",
-    ]
-    record = _record(newest.definition) | {
-        "verified": True,
-        "id": newest.id.hex(),
-        "file": str(out),
-        "previous_files": [str(path) for path in before],
-    }
-    answer(lines, record, as_json=as_json)
+    return Answer(
+        _described(lineage[-1].definition),
+        row("verified", _VERIFIED, verified=True, id=lineage[-1].id),
+        row("made from", before, previous_files=before),
+        row("written to", out, file=out),
+    )
 
 
 def save_definition(
-    signed: SignedDefinition, out: Path, *, force: bool, as_json: bool, described: Described | None = None
-) -> None:
+    signed: SignedDefinition, out: Path, about: Answer | None = None, *, force: bool
+) -> Answer:
     """Write a signed definition to a file, and answer with what it says."""
     from maia.types import definition_to_text
 
     write_new(out, definition_to_text(signed), overwrite=force)
-    answer_definition(signed, out, described=described, as_json=as_json)
+    return kept(signed, out, about)
 
 
-def answer_definition(
-    signed: SignedDefinition, out: Path, *, as_json: bool, described: Described | None = None
-) -> None:
-    """Answer with what a signed definition says, and where it was written to."""
-    origin = described.lines if described else []
-    lines = [*_lines(signed.definition), *origin, f"written to   {out}"]
-    record = _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}
-    answer(lines, record | (described.record if described else {}), as_json=as_json)
+def kept(signed: SignedDefinition, out: Path, about: Answer | None = None) -> Answer:
+    """Answer with what a signed definition says, where it comes from, and where it was written to."""
+    written = row("written to", out, file=out, id=signed.id)
+    return Answer(_described(signed.definition), about or Answer(), written)
 
 
 def _sealing_words(sealing: Sealing | None) -> str:
@@ -503,66 +474,40 @@ def _attribute(old: TypeDefinition, name: str) -> Attribute:
     return found
 
 
-def _renamed(old: TypeDefinition, words: str) -> Change:
-    from maia.types import Renamed
-
-    before, _, after = words.partition("=")
-    return Renamed(_attribute(old, before), after)
-
-
-def _retyped(old: TypeDefinition, words: str) -> Change:
-    from maia.types import Retyped
-
-    after = attribute_from_words(words)
-    return Retyped(_attribute(old, after.name), after)
-
-
-def _lines(definition: TypeDefinition) -> list[str]:
-    name = definition.name
-    above = definition.super_type
+def _described(definition: TypeDefinition) -> Answer:
+    name, sealing, above = definition.name, definition.sealing, definition.super_type
     inherited = {} if above is None else above.kinds
-    attributes = [
-        f"attribute    {a.name}: {a.kind.value} (uid {a.uid}){', inherited' if a.uid in inherited else ''}"
+    attributes = (
+        row(
+            "attribute",
+            f"{a.name}: {a.kind.value} (uid {a.uid}){', inherited' if a.uid in inherited else ''}",
+            name=a.name, uid=a.uid, kind=a.kind.value,
+        )
         for a in definition.attributes
+    )  # fmt: skip
+    super_types = [
+        {"name": one.name.name, "owner": one.name.owner, "version": one.name.version}
+        for one in definition.super_types
     ]
-    made_from = [f"made from    {definition.previous}"] if definition.previous else []
-    return [
-        f"type         {name.name}",
-        f"owner        {name.owner}",
-        f"version      {name.version}",
-        *made_from,
-        *([] if above is None else [f"extends      {_super_words(definition)}"]),
-        *attributes,
-        *([] if definition.sealing is None else [f"sealing      {_sealing_words(definition.sealing)}"]),
-        *(["ledger       required"] if definition.ledger else []),
-    ]
+    return Answer(
+        row("type", name.name, name=name.name),
+        rows(owner=name.owner, version=name.version),
+        row("made from", definition.previous or None, previous=definition.previous),
+        row("extends", None if above is None else _super_words(definition), extends=super_types),
+        several("attributes", attributes),
+        row(
+            "sealing", None if sealing is None else _sealing_words(sealing), sealing=_sealing_record(sealing)
+        ),
+        row("ledger", "required" if definition.ledger else None, ledger=definition.ledger),
+    )
 
 
-def _record(definition: TypeDefinition) -> dict[str, object]:
-    sealing = definition.sealing
-    attributes = [{"name": a.name, "uid": a.uid, "kind": a.kind.value} for a in definition.attributes]
+def _sealing_record(sealing: Sealing | None) -> dict[str, object] | None:
+    if sealing is None:
+        return None
+    cover = sealing.cover
     return {
-        "name": definition.name.name,
-        "owner": str(definition.name.owner),
-        "version": definition.name.version,
-        "previous": definition.previous,
-        "extends": [
-            {"name": one.name.name, "owner": str(one.name.owner), "version": one.name.version}
-            for one in definition.super_types
-        ],
-        "attributes": attributes,
-        "sealing": None if sealing is None else _sealing_record(sealing),
-        "ledger": definition.ledger,
-    }
-
-
-def _sealing_record(sealing: Sealing) -> dict[str, object]:
-    return {
-        "level": sealing.level.value,
-        "manager": str(sealing.manager),
-        "addresses": list(sealing.addresses),
+        "level": sealing.level.value, "manager": sealing.manager, "addresses": sealing.addresses,
         "blinded": sealing.blinded,
-        "cover": None
-        if sealing.cover is None
-        else {"every_ms": sealing.cover.every_ms, "size_bytes": sealing.cover.size_bytes},
-    }
+        "cover": None if cover is None else {"every_ms": cover.every_ms, "size_bytes": cover.size_bytes},
+    }  # fmt: skip

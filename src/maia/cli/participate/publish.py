@@ -15,7 +15,7 @@ import typer
 
 from maia.cli.command import flag, opt
 from maia.cli.inputs import moment
-from maia.cli.output import answer, named
+from maia.cli.output import Answer, named, row
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
 from maia.cli.participate.membership import (
     Membership,
@@ -64,7 +64,7 @@ def publish(
         "The type that your right converts these events into, by its definition."
     ),
     sign: bool = flag("Sign what is published: subscribers verify that you wrote it."),
-) -> None:
+) -> Answer:
     """Publish events: JSON objects on standard input, one a line, or one event from --set.
 
     Examples:
@@ -106,8 +106,7 @@ def publish(
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
-    accepted = sent.accepted
-    answer([f"published {_counted(accepted)}"], {"published": accepted}, as_json=as_json)
+    return row("", f"published {_counted(sent.accepted)}", published=sent.accepted)
 
 
 @dataclass(slots=True)

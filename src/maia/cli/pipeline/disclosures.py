@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -12,8 +13,8 @@ import typer
 
 from maia.cli.command import arg, opt
 from maia.cli.inputs import command_group, moment
-from maia.cli.output import read_principal
-from maia.cli.pipeline.source import LogOptions, print_rows, spark_for
+from maia.cli.output import Answer, plain, read_principal, row
+from maia.cli.pipeline.source import LogOptions, found_rows, spark_for
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def who_saw(
     ledger: Ledger,
     asked: LogOptions,
     where: str = opt("Which events: a filter, as in subscriptions.", default=""),
-) -> None:
+) -> Iterator[Answer]:
     """Print who received events that you may read: how many of them, and which attributes.
 
     Examples:
@@ -51,11 +52,11 @@ def who_saw(
 
         chosen = {"filter": where} if where else {}
         with asked.opened_table(spark, None, with_meta=True, **chosen) as events:
-            _print(question(disclosed, events).orderBy("first_at"), as_json=as_json)
+            yield from found_rows(question(disclosed, events).orderBy("first_at"), _shown)
 
 
 @app.command()
-def what_saw(*, principal: str = arg("A key or a .pub file."), ledger: Ledger) -> None:
+def what_saw(*, principal: str = arg("A key or a .pub file."), ledger: Ledger) -> Iterator[Answer]:
     """Print what a principal received: how many events of which type and publisher, with which attributes.
 
     Examples:
@@ -65,11 +66,11 @@ def what_saw(*, principal: str = arg("A key or a .pub file."), ledger: Ledger) -
     with _spark(ledger) as (_, disclosed):
         from maia.spark.disclosures import what_saw as question
 
-        _print(question(disclosed, key).orderBy("first_at"), as_json=as_json)
+        yield from found_rows(question(disclosed, key).orderBy("first_at"), _shown)
 
 
 @app.command()
-def by_rule(ledger: Ledger) -> None:
+def by_rule(ledger: Ledger) -> Iterator[Answer]:
     """Print how much was delivered on which certificate.
 
     Examples:
@@ -78,7 +79,7 @@ def by_rule(ledger: Ledger) -> None:
     with _spark(ledger) as (_, disclosed):
         from maia.spark.disclosures import by_rule as question
 
-        _print(question(disclosed).orderBy("deliveries", ascending=False), as_json=as_json)
+        yield from found_rows(question(disclosed).orderBy("deliveries", ascending=False), _shown)
 
 
 @app.command()
@@ -92,7 +93,7 @@ def anomalies(
         "A closure of all certificates there were, from `closure build --with-revoked`: what none "
         "of them explains."
     ),
-) -> None:
+) -> Iterator[Answer]:
     """Print what is unusual: first sights, days with far more than usual, what no right explains.
 
     Each line says which of these it is.
@@ -118,7 +119,7 @@ def anomalies(
         if past is not None:
             found["unexplained"] = unexplained(disclosed, past.rows(spark)).orderBy("first_at")
         for anomaly, rows in found.items():
-            _print(rows, as_json=as_json, anomaly=anomaly)
+            yield from found_rows(rows, partial(_of, anomaly))
 
 
 @contextmanager
@@ -131,17 +132,10 @@ def _spark(ledger: list[Path]) -> Iterator[tuple[SparkSession, DataFrame]]:
         yield spark, spark.read.parquet(*(str(path.resolve()) for path in ledger))
 
 
-def _print(found: DataFrame, *, as_json: bool, anomaly: str | None = None) -> None:
-    kind = {} if anomaly is None else {"anomaly": anomaly}
-
-    def shown(row: dict[str, object]) -> tuple[str, dict[str, object]]:
-        record = kind | {name: _shown(value) for name, value in row.items()}
-        return "  ".join(f"{name} {value}" for name, value in record.items()), record
-
-    print_rows(found, shown, as_json=as_json)
+def _of(anomaly: str, found: dict[str, object]) -> Answer:
+    return _shown({"anomaly": anomaly, **found})
 
 
-def _shown(value: object) -> object:
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    return [_shown(each) for each in value] if isinstance(value, list) else value
+def _shown(found: dict[str, object]) -> Answer:
+    record: dict[str, object] = plain(found)
+    return row("", "  ".join(f"{name} {one}" for name, one in record.items()), **record)

@@ -13,21 +13,22 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from maia.cli.command import opt, options
 from maia.cli.inputs import moment, read_certificates, read_owner
-from maia.cli.output import answer, type_places
+from maia.cli.output import Answer, row, type_places
 from maia.cli.participate.membership import history_of, verified
+from maia.cli.progress import bar
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from rich.progress import Progress
 
     from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
     from maia.spark.applications import Application
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from maia.spark.governed.reader import Reader, ReaderIdentity
     from maia.types import VerifiedType
 
-
-_Result = TypeVar("_Result")
 
 From: TypeAlias = Annotated[
     Path | None,
@@ -346,47 +345,34 @@ def _withheld_rows_named() -> Iterator[None]:
         yield
 
 
-def print_rows(
-    found: DataFrame, shown: Callable[[dict[str, object]], tuple[str, dict[str, object]]], *, as_json: bool
-) -> None:
-    """Print rows, each as a line or as a record; no more than a person reads, and how many there were."""
-    rows = found.limit(_SHOWN + 1).collect()
-    for row in rows[:_SHOWN]:
-        line, record = shown(row.asDict())
-        answer([line], record, as_json=as_json)
-    if not as_json:
-        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
-        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+def found_rows(found: DataFrame, shown: Callable[[dict[str, object]], Answer]) -> Iterator[Answer]:
+    """Yield each row; no more than a person reads, and how many there were."""
+    all_rows = found.limit(_SHOWN + 1).collect()
+    yield from (shown(one.asDict()) for one in all_rows[:_SHOWN])
+    more = f", and more than {_SHOWN} in all" if len(all_rows) > _SHOWN else ""
+    yield row("", f"{min(len(all_rows), _SHOWN)} found{more}")
 
 
-# How far is Spark? A bar on standard error for people, nothing for programs.
+# Any: values of all kinds.
+def shown_values(value: Any) -> Any:
+    """Return what Spark found as people and programs read it: moments in UTC, bytes in hexadecimal digits."""
+    if isinstance(value, dict):
+        return {name: shown_values(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [shown_values(one) for one in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return bytes(value).hex() if isinstance(value, bytes | bytearray) else value
 
 
 _LOOK_S: Final = 0.3
 _SHOWN: Final = 1000
 
 
-def _bar(*, is_quiet: bool) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=is_quiet or not console.is_terminal)
-
-
 @contextmanager
-def counted(what: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how much of a known amount is done; call the yielded function with each part."""
-    with _bar(is_quiet=is_quiet) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.advance(task, done)
-
-
-@contextmanager
-def spark_steps(spark: SparkSession, *, is_quiet: bool) -> Iterator[Callable[[str], None]]:
+def spark_steps(spark: SparkSession) -> Iterator[Callable[[str], None]]:
     """Show Spark's tasks while they run; call the yielded function when another step begins."""
-    with _bar(is_quiet=is_quiet) as progress:
+    with bar() as progress:
         task, ended = progress.add_task("starting", total=None), threading.Event()
 
         def look() -> None:

@@ -11,9 +11,10 @@ import typer
 
 from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import BadFile, command_group, read_principal
-from maia.cli.organisation import RightOptions, opened, shown_rights
-from maia.cli.output import answer
-from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked_line, run_server
+from maia.cli.organisation import RightOptions, opened
+from maia.cli.output import Answer, row, rows
+from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked, run_server
+from maia.cli.trust.grants import right
 from maia.cli.trust.key import KeyFile, open_key
 from maia.config.settings import Defaults
 
@@ -84,7 +85,7 @@ def mqtt(
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     check: CheckOnly = False,
-) -> None:
+) -> Answer | None:
     """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set.
 
     Examples:
@@ -92,7 +93,7 @@ def mqtt(
         maia gateway mqtt --org hospital
     """
     flags: dict[str, object] = {"listen": listen, "log_format": log_format, "log_level": log_level}
-    _run(file, flags, mqtt=True, check=check, as_json=as_json)
+    return _run(file, flags, mqtt=True, check=check)
 
 
 @app.command()
@@ -102,7 +103,7 @@ def http(
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     check: CheckOnly = False,
-) -> None:
+) -> Answer | None:
     """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready.
 
     Examples:
@@ -110,10 +111,10 @@ def http(
         maia gateway http --org hospital --listen 127.0.0.1:8443
     """
     flags: dict[str, object] = {"http.listen": listen, "log_format": log_format, "log_level": log_level}
-    _run(file, flags, mqtt=False, check=check, as_json=as_json)
+    return _run(file, flags, mqtt=False, check=check)
 
 
-def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool, as_json: bool) -> None:
+def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool) -> Answer | None:
     from functools import partial
 
     from maia.clock import system_now
@@ -124,13 +125,12 @@ def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool
     if not mqtt and prepared.config.http_listen is None:
         raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:
-        rows = [f"{row.mqtt:<24} {row.event_type.name.name}" for row in prepared.table.rows]
-        own = prepared.config
+        own, table = prepared.config, prepared.table.rows
         listens = (own.listen if mqtt else None, own.http_listen, own.status)
-        lines = [*rows, checked_line("gateway", own.data, *listens)]
-        answer(lines, {"topics": len(rows), "checked": True}, as_json=as_json)
-        return
-    run_server(prepared, prepared.config, partial(serve, mqtt=mqtt), as_json=as_json)
+        topics = [f"{one.mqtt:<24} {one.event_type.name.name}" for one in table]
+        return Answer(row("", topics, topics=len(table)), checked("gateway", own.data, *listens))
+    run_server(prepared, prepared.config, partial(serve, mqtt=mqtt))
+    return None
 
 
 @app.command()
@@ -140,7 +140,7 @@ def account(
     file: GatewayFile,
     client: str | None = opt("Clients prove this key by TLS in place of a token: a key or .pub file."),
     rights: RightOptions,
-) -> None:
+) -> Answer:
     """Make an account with a key of its own; with --org, it gets its rights as a member does.
 
     Examples:
@@ -158,21 +158,19 @@ def account(
     wanted = [] if ours is None else ours.rights(rights.may or (), **rights.terms)
     folder, made, token = AccountFolder(settings.data).add(name, bound)
     given = [] if ours is None else ours.add_account(name, folder, wanted)
-    lines = [
-        f"account      {name}",
-        *([f"issue to     {folder / 'key.pub'}", f"put certs in {folder}"] if ours is None else []),
-        *shown_rights(given),
-        f"token        {token} (shown once; it is the password)" if token else f"proved by    {made.client}",
-    ]
-    record = {
-        "account": name, "folder": str(folder), "principal": made.principal,
-        "token": token, "client": made.client,
-    }  # fmt: skip
-    answer(lines, record, as_json=as_json)
+    token_text = f"{token} (shown once; it is the password)" if token else None
+    return Answer(
+        row("account", name, account=name, folder=folder, principal=made.principal),
+        row("issue to", None if ours else folder / "key.pub"),
+        row("put certs in", None if ours else folder),
+        *(row("", right(one).lines) for one in given),
+        row("token", token_text, token=token),
+        row("proved by", None if token else made.client, client=made.client),
+    )
 
 
 @app.command()
-def certificate(key: KeyFile, out: Path = need("Write NAME.crt and NAME.pem.", "--out", "-o")) -> None:
+def certificate(key: KeyFile, out: Path = need("Write NAME.crt and NAME.pem.", "--out", "-o")) -> Answer:
     """Write a key and its TLS certificate in PEM, for clients that prove it by TLS.
 
     Examples:
@@ -189,8 +187,8 @@ def certificate(key: KeyFile, out: Path = need("Write NAME.crt and NAME.pem.", "
         with create_private(path) as file:
             file.write(data)
     (shown, _), (hidden, _) = files
-    lines = [f"certificate  {shown}", f"secret key   {hidden} (only you can read it)"]
-    answer(lines, {"certificate": str(shown), "secret_file": str(hidden)}, as_json=as_json)
+    secret_row = row("secret key", f"{hidden} (only you can read it)", secret_file=hidden)
+    return Answer(rows(certificate=shown), secret_row)
 
 
 @app.command()
@@ -203,7 +201,7 @@ def sign(
     method: str = opt("GET, POST or DELETE.", "--method", "-X", default="POST"),
     body: Path | None = opt("The file with the body."),
     trust: Path | None = opt("Whom to trust for the gateway's certificate, in PEM.", "--cacert"),
-) -> None:
+) -> Answer:
     """Sign one HTTP call, for now and once; print what its `Authorization` header says.
 
     Examples:
@@ -237,4 +235,4 @@ def sign(
     request = ApiRequest(read_principal(to), instance, call, system_now(), nonce)
     signed = api_request_to_bytes(sign_api_request(request, open_key(key)))
     header = f"{SCHEME} {base64.b64encode(signed).decode()}"
-    answer([header], {"authorization": header}, as_json=as_json)
+    return row("", header, authorization=header)

@@ -20,21 +20,14 @@ from maia.cli.inputs import (
     read_principal,
     write_new,
 )
-from maia.cli.output import answer
+from maia.cli.output import Answer, row, rows, several, wants_json
 from maia.cli.trust.grants import (
-    authority_from_options,
-    authority_lines,
-    certificate_lines,
-    certificate_record,
-    grants_record,
+    AuthorityOptions,
+    certificate_shown,
+    granted,
     one_action,
-    online_record,
-    online_tests,
-    revocation_lines,
-    revocation_record,
-    validity_lines,
-    validity_record,
-    with_transformation,
+    period_shown,
+    revocable,
 )
 from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.config.grant_terms import BadGrant
@@ -107,12 +100,18 @@ class OnlineOptions:
 
     def demanded(self, issuer: Principal, usual: list[str] | None = None) -> list[OnlineTest]:
         """Return the tests that the options demand, or the usual ones."""
+        from maia.credentials import OnlineTest, TestKind
+
         online = self.online or usual
         if not online and (self.by is not None or self.statements_at):
             raise BadGrant("--by and --statements-at need --online, which is not given")
-        kinds = () if online == ["dates"] else online or ()
+        kinds = [] if online in (None, ["dates"]) else online or []
         by = issuer if self.by is None else read_principal(self.by)
-        return online_tests(kinds, by, self.statements_at or ())
+        known = {kind.value: kind for kind in TestKind}
+        for word in kinds:
+            if word not in known:
+                raise BadGrant(f"`{word[:32]}` is no online test; there are {', '.join(known)}")
+        return [OnlineTest(known[word], by, tuple(self.statements_at or ())) for word in kinds]
 
 
 @app.command()
@@ -121,36 +120,16 @@ def issue(
     key: KeyFile,
     subject: str = need("Who receives the right: key, .pub file, or `KEY#group name`."),
     out: Out,
-    action: list[str] = need("connect install extend publish subscribe manage *; may be repeated."),
-    owner: str | None = opt("Whose resource: key, .pub file, quorum:… or '*'."),
-    network: str | None = opt("A network's name or pattern."),
-    type_name: str | None = opt("A type's name or pattern, such as uk.gov.*.", "--type"),
-    topic: list[str] | None = opt("A topic or pattern, such as '/news/uk/#' or '/admin/*'; may be repeated."),
-    version: str = opt("One version of the type, or '*'.", default="*"),
-    definition: Path | None = opt("Take owner, type and attribute names from here.", "--definition", "-d"),
-    attribute: list[str] | None = opt("What may be seen or written; default: everything."),
-    where: str | None = opt("A restriction, in the filter language."),
-    assignment: list[str] | None = opt(
-        "Change what is shown, or published: 'place := first(place, 3)'; repeatable.", "--set"
-    ),
-    result: Path | None = opt("Show, or publish, events as this type; it has what is --set.", "--shown-as"),
-    every: str | None = opt(
-        "Show what events come to in each period: '5 minutes at least 5 late 10 seconds'."
-    ),
-    per: list[str] | None = opt("Group them by a value: 'area := first(place, 3)'; may be repeated."),
+    asked: AuthorityOptions,
     domain: str | None = opt(
         "If this is your key, it has a domain that publishes lists.", envvar="MAIA_DOMAIN"
-    ),
-    condition: str | None = opt("What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
-    during: str | None = opt(
-        "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
     ),
     may_delegate: bool = flag("The subject may pass the right on."),
     period: PeriodOptions,
     tests: OnlineOptions,
     comment: str = opt("A line for people.", default=""),
     force: Force = False,
-) -> None:
+) -> Answer:
     """Issue an authorisation certificate.
 
     Where the issuer is a domain, which publishes lists of what it revokes, a right to publish or subscribe
@@ -169,32 +148,14 @@ def issue(
     from maia.credentials import issue as sign
 
     signing_key = open_key(key)
-    authority = authority_from_options(
-        owner=owner, network=network, type_name=type_name, topics=topic or (), version=version,
-        definition=definition, actions=action, attributes=attribute or (), where=where,
-        condition=condition, during=during,
-    )  # fmt: skip
-    if assignment or result is not None or every is not None or per:
-        authority = with_transformation(
-            authority,
-            signing_key.principal,
-            definition=definition,
-            assignments=assignment or (),
-            result=result,
-            every=every,
-            per=per or (),
-        )
+    by = signing_key.principal
+    authority = asked.authority(by)
+    demanded = tests.demanded(by, _usual_tests(authority, domain, by))
     certificate = AuthorisationCertificate(
-        issuer=signing_key.principal,
-        subject=_subject(subject),
-        may_delegate=may_delegate,
-        authority=authority,
-        validity=period.validity().with_tests(
-            *tests.demanded(signing_key.principal, _usual_tests(authority, domain, signing_key.principal))
-        ),
-        comment=comment,
-    )
-    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+        issuer=by, subject=_subject(subject), may_delegate=may_delegate, authority=authority,
+        validity=period.validity().with_tests(*demanded), comment=comment,
+    )  # fmt: skip
+    return _save(sign(certificate, signing_key), out, force=force)
 
 
 @app.command()
@@ -207,7 +168,7 @@ def name(
     period: PeriodOptions,
     tests: OnlineOptions,
     force: Force = False,
-) -> None:
+) -> Answer:
     """Issue a name certificate: in your namespace, a name means this subject.
 
     Examples:
@@ -219,7 +180,7 @@ def name(
     signing_key = open_key(key)
     validity = period.validity().with_tests(*tests.demanded(signing_key.principal))
     certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
-    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+    return _save(sign(certificate, signing_key), out, force=force)
 
 
 @app.command()
@@ -249,7 +210,7 @@ def revoke(
     with EntitledCaller(server, at, key, credentials).client() as client:
         found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
         first = [] if found.ids else ["already      it was revoked before"]
-        answer_revoked(client, found, as_json=as_json, first=first)
+        answer_revoked(client, found, as_json=wants_json(), first=first)
 
 
 @app.command("hand-over")
@@ -262,7 +223,7 @@ def hand_over(
     type_name: str | None = opt("Hand over this type of yours alone.", "--type"),
     for_good: bool = flag("Yes: it can never be revoked, not by you either."),
     force: Force = False,
-) -> None:
+) -> Answer:
     """Hand over for good what you own: the subject may do and grant whatever you may.
 
     Examples:
@@ -283,11 +244,11 @@ def hand_over(
     resource = NetworkName(owner, network) if network is not None else None
     chosen = TypeName(owner, type_name, FIRST_VERSION) if type_name is not None else resource
     certificate = root_handover_certificate(owner, successor, chosen)
-    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+    return _save(sign(certificate, signing_key), out, force=force)
 
 
 @app.command()
-def show(files: Files) -> None:
+def show(files: Files) -> Answer:
     """Print certificates as people read them, without verifying anything.
 
     Examples:
@@ -296,15 +257,12 @@ def show(files: Files) -> None:
     certificates = read_certificates(files)
     if not certificates:
         raise BadFile(f"there is no certificate in {', '.join(f'`{one}`' for one in files)}")
-    lines: list[str] = []
-    for signed in certificates:
-        lines += [f"id           {signed.id.hex()}", *certificate_lines(signed.certificate), ""]
-    records = [certificate_record(signed.certificate) | {"id": signed.id.hex()} for signed in certificates]
-    answer(lines[:-1], {"certificates": records}, as_json=as_json)
+    found = (Answer(rows(id=one.id), certificate_shown(one.certificate)) for one in certificates)
+    return several("certificates", found, apart=True)
 
 
 @app.command()
-def verify(files: Files, root: Root, subject: To, at: At = None) -> None:
+def verify(files: Files, root: Root, subject: To, at: At = None) -> Answer:
     """Verify a chain from the owner of a resource to a principal, and say what it grants.
 
     Examples:
@@ -317,11 +275,11 @@ def verify(files: Files, root: Root, subject: To, at: At = None) -> None:
         read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at),
         constitutions=read_constitutions(files),
     )  # fmt: skip
-    _answer_chain(chain, as_json=as_json)
+    return _chain(chain)
 
 
 @app.command()
-def reduce(files: Files, at: At = None) -> None:
+def reduce(files: Files, at: At = None) -> Answer:
     """Reduce a chain to one 5-tuple; root and subject are read from its ends.
 
     Examples:
@@ -337,7 +295,7 @@ def reduce(files: Files, at: At = None) -> None:
     if not isinstance(last, Principal):
         raise BadGrant("the chain ends at a name or a threshold; `maia cert verify` takes --subject")
     chain = verify_chain(certificates, root=steps[0].certificate.issuer, subject=last, at=moment(at))
-    _answer_chain(chain, as_json=as_json)
+    return _chain(chain)
 
 
 @app.command()
@@ -351,7 +309,7 @@ def find(
     type_name: str | None = opt("The name of the type it is done to.", "--type"),
     version: str = opt("The version of the type.", default="0"),
     at: At = None,
-) -> None:
+) -> Answer:
     """Find a chain in a pool of certificates that lets a principal do something.
 
     Examples:
@@ -372,31 +330,18 @@ def find(
         read_certificates(pool), root=owner, subject=read_principal(subject), action=wanted,
         resource=resource, at=moment(at), constitutions=read_constitutions(pool),
     )  # fmt: skip
-    _answer_chain(chain, as_json=as_json)
+    return _chain(chain)
 
 
-def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
-    lines = [
-        f"root         {chain.root}",
-        f"subject      {chain.subject}",
-        f"may pass on  {'yes' if chain.may_delegate else 'no'}",
-        *authority_lines(chain.authority),
-        *validity_lines(chain.validity),
-        *(
-            f"by           {signed.id.hex()[:16]}  {signed.certificate.comment}".rstrip()
-            for signed in chain.certificates
-        ),
-    ]
-    record = {
-        "root": str(chain.root),
-        "subject": str(chain.subject),
-        "may_delegate": chain.may_delegate,
-        **grants_record(chain.authority),
-        "valid": validity_record(chain.validity),
-        **online_record(chain.validity),
-        "certificates": [signed.id.hex() for signed in chain.certificates],
-    }
-    answer(lines, record, as_json=as_json)
+def _chain(chain: VerifiedChain) -> Answer:
+    by = [f"{one.id.hex()[:16]}  {one.certificate.comment}".rstrip() for one in chain.certificates]
+    return Answer(
+        rows(root=chain.root, subject=chain.subject),
+        row("may pass on", chain.may_delegate, may_delegate=chain.may_delegate),
+        granted(chain.authority),
+        period_shown(chain.validity),
+        row("by", by, certificates=[one.id for one in chain.certificates]),
+    )
 
 
 def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) -> list[str] | None:
@@ -411,19 +356,14 @@ def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) ->
     return ["timed-crl"] if authority.actions <= tested else None
 
 
-def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:
+def _save(signed: SignedCertificate, out: Path, *, force: bool) -> Answer:
     from maia.credentials import certificate_to_text
 
     write_new(out, certificate_to_text(signed), overwrite=force)
-    lines = [
-        f"id           {signed.id.hex()}",
-        *certificate_lines(signed.certificate),
-        *revocation_lines(signed.certificate),
-        f"written to   {out}",
-    ]
-    record = certificate_record(signed.certificate) | revocation_record(signed.certificate)
-    record |= {"id": signed.id.hex(), "file": str(out)}
-    answer(lines, record, as_json=as_json)
+    made = signed.certificate
+    return Answer(
+        rows(id=signed.id), certificate_shown(made), revocable(made), row("written to", out, file=out)
+    )
 
 
 def _subject(word: str) -> Subject:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from maia.cli.command import arg, flag, need, opt
-from maia.cli.domain.calls import Caller, EntitledCaller, record_of, repeat
+from maia.cli.domain.calls import Caller, EntitledCaller, repeat
 from maia.cli.inputs import BadFile, command_group, moment, read_text, write_new
-from maia.cli.output import answer
+from maia.cli.output import Answer, plain, row, rows, show, wants_json
 from maia.cli.trust.key import Force
+from maia.errors import Refusal
+from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
-    from maia.api.client import DomainClient
-    from maia.api.responses import ApprovedAnswer, AttestedAnswer
+    from maia.api.responses import AttestedAnswer
     from maia.keystore.tpm import Tpm2Tools
 
 
@@ -62,41 +63,32 @@ def attest(
         maia tpm attest --tpm device:/dev/tpmrm0 -k router.key -o router.identity
         maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch
     """
-    from maia.events import SECOND, Instant
+    from maia.cli.domain.identity import identity_from, write_identity
+    from maia.keystore.tpm import prove_boot
 
     device = _device(tpm, folder or caller.key.with_name(f"{caller.key.name}.tpm"), log)
     certificates = [_bytes(one) for one in intermediate or ()]
 
     def once() -> float:
         with caller.client() as client:
-            found = _attest(client, device, certificates, out, as_json=as_json)
+            try:
+                found = prove_boot(client, device, certificates)
+            except Refusal:
+                if out is not None:  # without the level that the router has lost
+                    write_identity(out, identity_from(client)[0])
+                raise
+            kept = Answer()
+            if out is not None:
+                signed, _ = identity_from(client)
+                write_identity(out, signed)
+                until = signed.statement.not_after
+                kept = Answer(
+                    row("statement", f"until {until}", not_after=until), row("written", out, file=out)
+                )
+        show(Answer(_attested(found), kept))
         return max((Instant.parse(found.until) - moment(None)) / SECOND / 2, 1.0)
 
-    repeat(once, watch=watch, as_json=as_json)
-
-
-def _attest(
-    client: DomainClient, tpm: Tpm2Tools, intermediates: list[bytes], out: Path | None, *, as_json: bool
-) -> AttestedAnswer:
-    from maia.cli.domain.identity import identity_from, write_identity
-    from maia.errors import Refusal
-    from maia.keystore.tpm import prove_boot
-
-    try:
-        found = prove_boot(client, tpm, intermediates)
-    except Refusal:
-        if out is not None:  # without the level that the router has lost
-            write_identity(out, identity_from(client)[0])
-        raise
-    lines = _attested_lines(found)
-    record = record_of(found)
-    if out is not None:
-        signed, _ = identity_from(client)
-        write_identity(out, signed)
-        lines += [f"statement    until {signed.statement.not_after}", f"written      {out}"]
-        record |= {"file": str(out), "not_after": str(signed.statement.not_after)}
-    answer(lines, record, as_json=as_json)
-    return found
+    repeat(once, watch=watch, as_json=wants_json())
 
 
 @app.command()
@@ -106,7 +98,7 @@ def measure(
     pcr: list[int] = need("A register. May be repeated.", min=0, max=15),
     tpm: Device = "device:/dev/tpmrm0",
     out: Path | None = opt("A file for `maia tpm approve`; one that is there grows.", "--out", "-o"),
-) -> None:
+) -> Answer:
     """Read the registers of a machine that has booted well, for `maia tpm approve`.
 
     Examples:
@@ -131,11 +123,11 @@ def measure(
             raise BadFile(f"`{out}` is not a list of approved boots") from None
         boots["configurations"] = others
     boots["configurations"].append(boot)
-    lines = [f"register     {one} = {values[one].hex()}" for one in pcrs]
     if out is not None:
         write_new(out, json.dumps(boots, indent=1) + "\n", overwrite=True)
-        lines.append(f"written      {out}")
-    answer(lines, boots, as_json=as_json)
+    return Answer(
+        row("register", [f"{one} = {values[one].hex()}" for one in pcrs], **boots), row("written", out)
+    )
 
 
 def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
@@ -160,7 +152,7 @@ def enrol(
     out: Path | None = opt("Where to write the credential for the TPM to open.", "--out", "-o"),
     secret: Path | None = opt("What the TPM found in the credential: ends the enrolment."),
     force: Force = False,
-) -> None:
+) -> Answer:
     """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it.
 
     Examples:
@@ -176,8 +168,7 @@ def enrol(
         if any(one is not None for one in first):
             raise typer.BadParameter("--secret is the second step: it goes with no other file")
         caller.ask("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
-        answer(["enrolled     the TPM has opened its credential"], {"enrolled": True}, as_json=as_json)
-        return
+        return row("enrolled", "the TPM has opened its credential", enrolled=True)
     if endorsement is None or attestation_key is None or out is None:
         raise typer.BadParameter("say --endorsement, --attestation-key and --out; or --secret, afterwards")
     if out.exists() and not force:
@@ -190,8 +181,8 @@ def enrol(
         out.write_bytes(found.credential)
     except OSError as problem:
         raise BadFile(f"`{out}` cannot be written: {problem.strerror}") from None
-    lines = [f"written      {out}", "next         tpm2_activatecredential, then `maia tpm enrol --secret`"]
-    answer(lines, {"file": str(out), "enrolled": False}, as_json=as_json)
+    then = row("next", "tpm2_activatecredential, then `maia tpm enrol --secret`", enrolled=False)
+    return Answer(row("written", out, file=out), then)
 
 
 @app.command()
@@ -202,7 +193,7 @@ def quote(
     signature: Path | None = opt("What `tpm2_quote -s` wrote."),
     log: Path | None = opt("The event log of the boot."),
     force: Force = False,
-) -> None:
+) -> Answer:
     """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it.
 
     Examples:
@@ -219,28 +210,18 @@ def quote(
             raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
         given = caller.ask("POST", "/v1/tpm/nonce", answer=NonceAnswer)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
-        registers = ",".join(map(str, given.pcrs))
-        lines = [
-            f"nonce        {given.nonce}",
-            f"registers    sha256:{registers}",
-            f"until        {given.until}",
-        ]
-        answer(lines, record_of(given), as_json=as_json)
-        return
+        registers = row("registers", f"sha256:{','.join(map(str, given.pcrs))}", pcrs=given.pcrs)
+        return Answer(rows(nonce=given.nonce), registers, rows(until=given.until))
     if quoted is None or signature is None or log is None:
         raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
-    found = caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
-    answer(_attested_lines(found), record_of(found), as_json=as_json)
+    return _attested(caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer))
 
 
-def _attested_lines(found: AttestedAnswer) -> list[str]:
-    return [
-        f"boot         {found.configuration}",
-        f"level        {found.level}",
-        f"until        {found.until}",
-        *(["rebooted     since the quote before"] if found.is_rebooted else []),
-    ]
+def _attested(found: AttestedAnswer) -> Answer:
+    rebooted = "since the quote before" if found.is_rebooted else None
+    boot = row("boot", found.configuration, **plain(found))
+    return Answer(boot, row("level", found.level), row("until", found.until), row("rebooted", rebooted))
 
 
 @app.command()
@@ -249,7 +230,7 @@ def approve(
     file: Path = arg("A JSON file with `pcrs` and `configurations`."),
     caller: EntitledCaller,
     root: list[Path] | None = opt("A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
-) -> None:
+) -> Answer:
     """Approve exactly these boots and makers of TPMs; routers prove their boot again.
 
     Examples:
@@ -269,16 +250,12 @@ def approve(
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
     found = caller.change("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer)
-    answer(_approved_lines(found), record_of(found), as_json=as_json)
-
-
-def _approved_lines(found: ApprovedAnswer) -> list[str]:
-    return [
-        f"version      {found.version}",
-        f"registers    sha256:{','.join(map(str, found.pcrs))}",
-        *(f"boot         {one.name}, level {one.level}" for one in found.configurations),
-        *(f"root         {one}" for one in found.roots),
-    ]
+    return Answer(
+        row("version", found.version, **plain(found)),
+        row("registers", f"sha256:{','.join(map(str, found.pcrs))}"),
+        row("boot", [f"{one.name}, level {one.level}" for one in found.configurations]),
+        row("root", found.roots),
+    )
 
 
 def _root(file: Path) -> bytes:
