@@ -19,7 +19,8 @@ from maia.broker.subscriptions.registry import end_advertisement
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterReceived
+from maia.sealing.member.settings import KeysChanged, KeysRefused, WriterReceived
+from maia.sessions.challenges import Challenged
 from maia.wire.effects import Input, LinkId, Tick
 from maia.wire.messages import Publish
 
@@ -115,9 +116,8 @@ def _notice(state: BrokerState, turn: Turn) -> None:
                 _try_again(state, type_id, turn)
             case Challenged():
                 state.keys.challenges.append(notice)
-            case WriterReceived(type_id=type_id, principal=principal):
-                certificates = state.keys.member.writer(type_id, principal)
-                state.writers.learn(type_id, principal, certificates or ())
+            case WriterReceived(type_id=type_id, principal=principal, certificates=certificates):
+                state.writers.learn(type_id, principal, certificates)
                 _try_again(state, type_id, turn)
 
 
