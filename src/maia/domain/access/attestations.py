@@ -76,7 +76,7 @@ class AccessAttestations(AccessCore):
                 work.tables.put(TPMS, [replace(row, level=0, configuration="", until=0) for row in rows])
             names = " ".join(f"{one.name}={one.level}" for one in approved.configurations[:16])
             digests = " ".join(sha256(one).hexdigest()[:16] for one in roots[:16])
-            work.record("tpm.approve", ("version", str(version)), ("boots", names), ("roots", digests))
+            work.record("tpm.approve", version=version, boots=names, roots=digests)
             return ApprovedBoots(version, approved, tuple(roots))
 
     def approved_boots(self) -> ApprovedBoots | None:
@@ -121,7 +121,7 @@ class AccessAttestations(AccessCore):
                 raise TpmNotEnrolled("this is not the secret of a credential that was issued to you")
             self._check_unshared(work.tables, subject, row.endorsement)
             work.tables.put(TPMS, [replace(row, is_bound=1, challenge=b"")])
-            work.record("tpm.enrol", ("subject", str(subject)), ("endorsement", row.endorsement.hex()[:16]))
+            work.record("tpm.enrol", subject=subject, endorsement=row.endorsement.hex()[:16])
 
     def expect_quote(
         self, subject: Principal, nonce: bytes, *, now: Instant
@@ -181,8 +181,7 @@ class AccessAttestations(AccessCore):
             work.tables.put(TPMS, [kept])
             # A router that proves the same boot again leaves no record, or routers would fill the disk.
             if (row.configuration, row.level, row.resets) != (name, level, boot.resets):
-                shown = ("boot", name or "not approved"), ("level", str(level))
-                work.record("tpm.quote", ("subject", str(subject)), *shown)
+                work.record("tpm.quote", subject=subject, boot=name or "not approved", level=level)
         if found is None:
             raise BootNotApproved("the quote is genuine, and no approved configuration has these registers")
         return Attested(name, level, until, row.resets not in (0, boot.resets))

@@ -115,12 +115,7 @@ class AccessIdentities(AccessCore):
             work.tables.put(SUBJECTS, [row])
             # Names, not values: the audit is read by more people than the register of subjects.
             names = " ".join(sorted(read))
-            work.record(
-                "subject.register",
-                ("subject", str(principal)),
-                ("identifier", identifier),
-                ("attributes", names),
-            )
+            work.record("subject.register", subject=principal, identifier=identifier, attributes=names)
             return _subject(row)
 
     def remove_subject(self, principal: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
@@ -130,7 +125,7 @@ class AccessIdentities(AccessCore):
                 raise UnknownSubject("no subject is registered with this key")
             work.tables.delete(TPMS, TPMS.c.subject == principal.key)
             reason = reason[: self._settings.limits.reason]
-            work.record("subject.remove", ("subject", str(principal)), ("reason", reason))
+            work.record("subject.remove", subject=principal, reason=reason)
 
     def subject(self, principal: Principal) -> Subject:
         with self._store.reading() as tables:
@@ -181,9 +176,7 @@ class AccessIdentities(AccessCore):
                 raise BadSubject(f"the provider cannot be trusted as that: {problem.message}") from problem
             work.tables.put(PROVIDERS, [row])
             ends = "unbounded" if until is None else str(until)
-            work.record(
-                "provider.trust", ("provider", str(provider)), ("identifier", identifier), ("until", ends)
-            )
+            work.record("provider.trust", provider=provider, identifier=identifier, until=ends)
             return _provider(row)
 
     def distrust_provider(self, provider: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
@@ -192,7 +185,7 @@ class AccessIdentities(AccessCore):
             if not work.tables.delete(PROVIDERS, PROVIDERS.c.key == provider.key):
                 raise UnknownSubject("no provider with this key is trusted here")
             reason = reason[: self._settings.limits.reason]
-            work.record("provider.distrust", ("provider", str(provider)), ("reason", reason))
+            work.record("provider.distrust", provider=provider, reason=reason)
 
     def providers(self, *, after: str | None = None, limit: int = 100) -> Page[TrustedProvider]:
         """Return the trusted providers, also those whose time is over."""

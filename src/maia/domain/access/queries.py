@@ -39,7 +39,7 @@ from maia.domain.access.unit_of_work import audit_head
 from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS, active_memberships, valid_rights
 from maia.events import SECOND, Instant
-from maia.policy import Denial, Facts, Request, decide, gather_evidence
+from maia.policy import Denial, Request
 from maia.roles import possible_rights
 from maia.types import VerifiedType
 
@@ -132,15 +132,7 @@ class AccessQuestions(AccessRegister):
             certificate = AuthorisationCertificate(self.principal, member, False, authority, validity)
             pool = [*held, issue(certificate, self._key)]
             for request in _requests(types, authority, member):
-                evidence = gather_evidence(
-                    request,
-                    pool,
-                    at=now,
-                    cache=self._cache,
-                    constitutions=self._settings.constitutions,
-                    standing=tester,
-                )
-                decision = decide(request, evidence, Facts(), now)
+                _, decision = self._decided(request, pool, now, tester)
                 resource = request.resource
                 shown = resource.path if isinstance(resource, TopicName) else resource.name
                 if isinstance(decision, Denial):

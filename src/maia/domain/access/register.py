@@ -33,7 +33,17 @@ from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
-from maia.policy import ConditionNotMet, Facts, Permit, Request, decide, gather_evidence, shows
+from maia.policy import (
+    ConditionNotMet,
+    Decision,
+    Evidence,
+    Facts,
+    Permit,
+    Request,
+    decide,
+    gather_evidence,
+    shows,
+)
 from maia.types import VerifiedType
 from maia.validity import Tester
 
@@ -114,15 +124,7 @@ class AccessRegister(AccessCore):
         """Return what the kernel grants one principal, or None."""
         request = Request(principal, question.action, question.event_type.name, question.event_type)
         pool = self._pool_of(tables, principal, question.at, shared)
-        evidence = gather_evidence(
-            request,
-            pool,
-            at=question.at,
-            cache=self._cache,
-            constitutions=self._settings.constitutions,
-            standing=tester,
-        )
-        decision = decide(request, evidence, Facts(), question.at)
+        evidence, decision = self._decided(request, pool, question.at, tester)
         # A decision answers the question with a yes, or with a yes under a condition.
         chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
         if isinstance(decision, Permit):
@@ -133,6 +135,16 @@ class AccessRegister(AccessCore):
             return None
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
         return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
+
+    def _decided(
+        self, request: Request, pool: Sequence[SignedCertificate], at: Instant, tester: Tester
+    ) -> tuple[Evidence, Decision]:
+        """Ask the kernel; also return the chains that it decides by."""
+        known = self._settings.constitutions
+        evidence = gather_evidence(
+            request, pool, at=at, cache=self._cache, constitutions=known, standing=tester
+        )
+        return evidence, decide(request, evidence, Facts(), at)
 
     def _pool_of(
         self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]

@@ -71,7 +71,7 @@ from maia.domain.access.results import (
 )
 from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
-from maia.domain.access.unit_of_work import UnitOfWork
+from maia.domain.access.unit_of_work import UnitOfWork, shortened
 from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
@@ -104,7 +104,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         """Verify and keep a version of an event type, so that policies can speak of it."""
         with self._begin(actor, now) as work:
             verified = self._registry.register(work, signed)
-            work.record("type.register", ("type", verified.name.name), ("id", verified.id.hex()))
+            work.record("type.register", type=verified.name.name, id=verified.id)
             return verified
 
     def types(self, now: Instant) -> Mapping[TypeName, VerifiedType]:
@@ -127,7 +127,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if work.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             if new:
-                work.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
+                work.record("hold", certificates=" ".join(one.id.hex()[:16] for one in new))
             return len(new)
 
     def held(self, now: Instant) -> tuple[SignedCertificate, ...]:
@@ -162,9 +162,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             check_tiers(work.tables, policy, now)
             revoke_ungranted(work, policy, before=before)
             self.has_new_policy = True
-            work.record(
-                "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(work)
-            )
+            work.record("policy.load", version=row.version, digest=row.digest, **work.revoked())
             return loaded_of(row, self._state_revoked_and_facts(work))
 
     def policy(self) -> LoadedPolicy | None:
@@ -207,7 +205,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             policy = self._policies.in_force(work.tables)
             declared = None if policy is None else appointment_called(policy, name)
             signed = self._roles.appoint(work, holder, name, _stated(declared, parameters), validity)
-            work.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
+            work.record("appoint", name=name, holder=holder, id=signed.id)
             return signed
 
     def revoke_appointment(
@@ -218,7 +216,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if work.tables.get(APPOINTMENTS, appointment) is None:
                 raise UnknownCertificate("no appointment has this id")
             revoke_ids(work, [appointment], self._reason(reason), self.principal)
-            work.record("appointment.revoke", ("id", appointment.hex()), ("reason", reason), *_taken(work))
+            work.record("appointment.revoke", id=appointment, reason=reason, **work.revoked())
             return self._state_revoked(work)
 
     def appointments(
@@ -251,7 +249,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             is_news = facts_on_record.assert_fact(work.tables, name, row, self._settings.limits, now)
             if is_news:
                 self.has_news |= mark_unpublished(work.tables, policy, name)
-                work.record("fact.assert", ("fact", _called(name, row)))
+                work.record("fact.assert", fact=_called(name, row))
             return is_news
 
     def retract_fact(
@@ -274,7 +272,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                     raise problem
                 return Revoked(is_news=False)
             end_dependents(work, lost, f"{name} holds no more")
-            work.record("fact.retract", ("fact", _called(name, row)), *_taken(work))
+            work.record("fact.retract", fact=_called(name, row), **work.revoked())
             return self._state_revoked_and_facts(work)
 
     def replace_facts(
@@ -292,8 +290,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if not new and not lost:
                 return Revoked()
             end_dependents(work, lost, f"{name} holds no more")
-            changed = ("new", str(new)), ("gone", str(len(lost)))
-            work.record("facts.replace", ("fact", name), *changed, *_taken(work))
+            work.record("facts.replace", fact=name, new=new, gone=len(lost), **work.revoked())
             return self._state_revoked_and_facts(work)
 
     def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
@@ -331,7 +328,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             taken = [self._roles.register(work, one, verified) for one in found]
             # A member that asks for what it has leaves no record, or any member could fill the disk.
             if work.given:
-                work.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
+                work.record("activate", role=role, principal=principal, memberships=_new(taken))
             return tuple(activated for activated, _ in taken)
 
     def deactivate(self, membership: bytes, reason: str, *, actor: Principal, now: Instant) -> Revoked:
@@ -340,7 +337,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if work.tables.get(MEMBERSHIPS, membership) is None:
                 raise UnknownMembership("no membership has this id")
             end_memberships(work, [membership], self._reason(reason))
-            work.record("deactivate", ("id", membership.hex()), ("reason", reason), *_taken(work))
+            work.record("deactivate", id=membership, reason=reason, **work.revoked())
             return self._state_revoked(work)
 
     def authorise(
@@ -356,7 +353,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 one = withheld[0]
                 raise NotTheirMembership(f"the domain cannot pass on `{one.right}`: {one.why} [{one.code}]")
             if work.given:
-                work.record("authorise", ("membership", membership.hex()), _issued(issued))
+                work.record("authorise", membership=membership, issued=shortened(one.id for one in issued))
             return tuple(issued)
 
     def login(
@@ -380,7 +377,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 issued += some
                 withheld += others
             if work.given:
-                work.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
+                given = {"memberships": _new(taken), "issued": shortened(one.id for one in issued)}
+                work.record("login", principal=principal, **given)
             return self._wallet(work, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(
@@ -394,7 +392,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if signed.certificate.issuer == self.principal:
                 self._register_certificate(work, signed)
             entry = self._register_delegation(work, signed)
-            work.record("delegation.register", ("id", signed.id.hex()))
+            work.record("delegation.register", id=signed.id)
             return entry
 
     def revoke(
@@ -422,7 +420,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 wanted.append(signed.id)
             revoke_ids(work, wanted, self._reason(reason), self.principal)
             named = " ".join(one.hex()[:16] for one in wanted)
-            work.record("revoke", ("ids", named), ("reason", reason), *_taken(work))
+            work.record("revoke", ("ids", named), reason=reason, **work.revoked())
             closes_at = self._publisher.last_moment(work.tables, now)
             # Certificates that a verifier without the statement goes on accepting, and until when.
             rows = [row for row in (work.tables.get(RIGHTS, one) for one in work.ids) if row is not None]
@@ -448,9 +446,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 problem = f"the broker once stated another head of {head.length} entries"
             elif before is not None:
                 problem = f"the ledger had {before.length} entries, and now has {head.length}"
-            contradiction = () if problem is None else (("problem", problem),)
-            details = ("entries", str(head.length)), ("head", head.digest.hex()), *contradiction
-            return work.record(LEDGER_HEAD, *details), problem
+            contradiction = {} if problem is None else {"problem": problem}
+            return work.record(LEDGER_HEAD, entries=head.length, head=head.digest, **contradiction), problem
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -544,21 +541,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         return reason[: self._settings.limits.reason]
 
 
-def _taken(work: UnitOfWork) -> tuple[tuple[str, str], ...]:
-    """Return, for the audit, what an act revoked: how much, and the first few ids."""
-    if not work.ids:
-        return ()
-    some = " ".join(one.hex()[:16] for one in work.ids[:16])
-    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))), ("ids", some))
-
-
-def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
-    new = [one.membership.id.hex()[:16] for one, is_new in taken if is_new]
-    return ("memberships", " ".join(new))
-
-
-def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
-    return ("issued", " ".join(one.id.hex()[:16] for one in issued[:16]))
+def _new(taken: Sequence[tuple[Activated, bool]]) -> str:
+    return " ".join(one.membership.id.hex()[:16] for one, is_new in taken if is_new)
 
 
 def _stated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -64,7 +64,7 @@ class AccessStatements(AccessCore):
             self._end_stale(work)
             signed = []
             if work.ids:
-                work.record("statement.stale", ("ended", str(len(work.memberships))))
+                work.record("statement.stale", ended=len(work.memberships))
                 at_once = self._state_revoked(work).statement
                 signed += [at_once] if at_once is not None else []
             new = self._state_facts(work) if has_unpublished_facts(work.tables) else None
@@ -168,7 +168,7 @@ class AccessStatements(AccessCore):
             problem = keep_audit_head(work.tables, signed.statement, now) or received.problem
             if work.ids or problem is not None:
                 said = "" if problem is None else problem.code
-                work.record("statement.receive", ("by", str(by)), ("problem", said), *_ended(work))
+                work.record("statement.receive", by=by, problem=said, **_ended(work))
             return self._state_revoked(work)
 
     def _receive_own(self, signed: SignedStatement, actor: Principal, now: Instant) -> Revoked:
@@ -190,7 +190,7 @@ class AccessStatements(AccessCore):
             if isinstance(said, RevocationList):
                 revoke_again(work, said.revoked, "revoked before the store was restored", self.principal)
             if is_behind or work.ids:
-                work.record("statement.own", ("number", str(said.sequence)), *_ended(work))
+                work.record("statement.own", number=said.sequence, **_ended(work))
             return self._state_revoked(work)
 
     def issuers_followed(self, now: Instant) -> frozenset[Principal]:
@@ -258,5 +258,5 @@ def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
     return check.check_appointment(appointment_from_bytes(row.certificate), now) is not None
 
 
-def _ended(work: UnitOfWork) -> Sequence[tuple[str, str]]:
-    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))))
+def _ended(work: UnitOfWork) -> dict[str, object]:
+    return {"revoked": len(work.ids), "ended": len(work.memberships)}

@@ -9,8 +9,9 @@ issued twice, also after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from maia.credentials import Principal
@@ -43,11 +44,25 @@ class UnitOfWork:
     given: int = 0
     """How many memberships and rights are new."""
 
-    def record(self, act: str, *details: tuple[str, str]) -> AuditRecord:
-        record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=details)
+    def record(self, act: str, *first: tuple[str, object], **details: object) -> AuditRecord:
+        """Put an act on record in the audit; ids and digests are written in hexadecimal digits."""
+        named = (*first, *details.items())
+        told = [(name, one.hex() if isinstance(one, bytes) else str(one)) for name, one in named]
+        record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=told)
         self.tables.put(AUDIT, [AuditRow(record.number, record.body, record.previous, record.digest)])
         self.tables.put(META, [MetaRow(_AUDIT, record.number, record.digest)])
         return record
+
+    def revoked(self) -> dict[str, object]:
+        """Return, for the audit, what an act revoked: how much, and the first few ids."""
+        if not self.ids:
+            return {}
+        return {"revoked": len(self.ids), "ended": len(self.memberships), "ids": shortened(self.ids)}
+
+
+def shortened(ids: Iterable[bytes]) -> str:
+    """Return the beginnings of the first few ids."""
+    return " ".join(one.hex()[:16] for one in islice(ids, 16))
 
 
 def audit_head(tables: Tables) -> AuditHead:
