@@ -30,7 +30,7 @@ from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.facts.store import matching_facts
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import APPOINTMENTS, MEMBERSHIPS, REVOKED, active_memberships
+from maia.domain.storage.tables import AppointmentRow, MembershipRow, RevokedRow, active_memberships
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
@@ -58,7 +58,7 @@ class DomainTester:
         certificate = signed.certificate
         tests = certificate.validity.tests
         is_ours = self._domain in (certificate.issuer, *(test.by for test in tests))
-        if is_ours and self._tables.get(REVOKED, signed.id) is not None:
+        if is_ours and self._tables.get(RevokedRow, signed.id) is not None:
             return CertificateRevoked(
                 f"certificate {shown_id(signed.id)} was revoked here",
                 certificate=signed.id,
@@ -196,10 +196,10 @@ class StoreWorld:
 
     def memberships(self, role: str, *, holder: Principal | None) -> Iterator[RoleMembership]:
         """Yield active memberships of a role, of one holder or (None) of all."""
-        where = [MEMBERSHIPS.c.role == role, *active_memberships(self._now)]
+        where = [MembershipRow.c.role == role, *active_memberships(self._now)]
         if holder is not None:
-            where.append(MEMBERSHIPS.c.principal == holder.key)
-        for rows in self._tables.every(MEMBERSHIPS, *where, order=MEMBERSHIPS.c.number):
+            where.append(MembershipRow.c.principal == holder.key)
+        for rows in self._tables.every(MembershipRow, *where, order=MembershipRow.c.number):
             yield from (membership_from_bytes(row.membership) for row in rows)
 
     def _candidates(
@@ -209,7 +209,7 @@ class StoreWorld:
             said = shown.certificate
             if said.name == called and said.kind is kind and holder in (None, said.holder):
                 yield shown
-        columns = APPOINTMENTS.c
+        columns = AppointmentRow.c
         where = [
             columns.name == called,
             columns.kind == kind.value,
@@ -218,7 +218,7 @@ class StoreWorld:
         ]
         if holder is not None:
             where.append(columns.holder == holder.key)
-        for rows in self._tables.every(APPOINTMENTS, *where, order=columns.number):
+        for rows in self._tables.every(AppointmentRow, *where, order=columns.number):
             for row in rows:
                 # Bytes in a database are a claim like any other: the signature is checked again.
                 yield verify_appointment(appointment_from_bytes(row.certificate))

@@ -37,7 +37,7 @@ from maia.domain.access.results import Ability, Activated, Page, RegisterEntry
 from maia.domain.access.role_activation import activated_of
 from maia.domain.access.unit_of_work import audit_head
 from maia.domain.storage.store import Tables, Where
-from maia.domain.storage.tables import AUDIT, MEMBERSHIPS, RIGHTS, active_memberships, valid_rights
+from maia.domain.storage.tables import AuditRow, MembershipRow, RightRow, active_memberships, valid_rights
 from maia.events import SECOND, Instant
 from maia.policy import Denial, Request
 from maia.roles import possible_rights
@@ -56,7 +56,7 @@ class AccessQuestions(AccessRegister):
         self, principal: Principal, *, after: str | None = None, limit: int = 100
     ) -> Page[RegisterEntry]:
         """Return every certificate of the register that speaks to `principal`, revoked ones too."""
-        return self._entries((RIGHTS.c.subject == principal.key,), after, limit)
+        return self._entries((RightRow.c.subject == principal.key,), after, limit)
 
     def register(
         self, *, standing_at: Instant | None = None, after: str | None = None, limit: int = 100
@@ -68,13 +68,13 @@ class AccessQuestions(AccessRegister):
     def memberships_of(
         self, principal: Principal, now: Instant, *, after: str | None = None, limit: int = 100
     ) -> Page[Activated]:
-        where = (MEMBERSHIPS.c.principal == principal.key, *active_memberships(now))
-        return self._page(MEMBERSHIPS, *where, after=after, limit=limit, shape=activated_of)
+        where = (MembershipRow.c.principal == principal.key, *active_memberships(now))
+        return self._page(MembershipRow, *where, after=after, limit=limit, shape=activated_of)
 
     def is_of(self, principal: Principal, membership: bytes) -> bool:
         """Say whether a membership is, or was, this principal's."""
         with self._store.reading() as tables:
-            row = tables.get(MEMBERSHIPS, membership)
+            row = tables.get(MembershipRow, membership)
             return row is not None and row.principal == principal.key
 
     def would_be_able(self, role: str, arguments: Sequence[Given], now: Instant) -> tuple[Ability, ...]:
@@ -87,7 +87,7 @@ class AccessQuestions(AccessRegister):
     def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
         """Return the audit records that follow number `after`."""
         return self._page(
-            AUDIT,
+            AuditRow,
             after=str(max(0, after)),
             limit=limit,
             shape=lambda _, row: record_from_bytes(row.body, row.previous),
@@ -102,7 +102,7 @@ class AccessQuestions(AccessRegister):
         with self._store.reading() as tables:
             policy = self._policies.in_force(tables)
             return self._page(
-                RIGHTS,
+                RightRow,
                 *where,
                 after=after,
                 limit=limit,

@@ -30,7 +30,7 @@ from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownTyp
 from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry, cursor_bytes, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
+from maia.domain.storage.tables import RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.policy import (
@@ -154,8 +154,10 @@ class AccessRegister(AccessCore):
         known, frontier = {self.principal.key}, {principal.key}
         while frontier and len(pool) < _POOL_MAX:
             known |= frontier
-            to_these = RIGHTS.c.subject.in_(sorted(frontier))
-            rows = tables.find(RIGHTS, to_these, *valid_rights(at), limit=_POOL_MAX, order=RIGHTS.c.number)
+            to_these = RightRow.c.subject.in_(sorted(frontier))
+            rows = tables.find(
+                RightRow, to_these, *valid_rights(at), limit=_POOL_MAX, order=RightRow.c.number
+            )
             found = [certificate_from_bytes(row.certificate) for row in rows]
             pool |= {signed.id: signed for signed in found}
             frontier = {signed.certificate.issuer.key for signed in found} - known
@@ -163,20 +165,20 @@ class AccessRegister(AccessCore):
 
     def _shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that may be part of any principal's chain: to the domain, and to names."""
-        to_names = RIGHTS.c.subject == b""
-        rows = tables.find(RIGHTS, to_names, *valid_rights(at), limit=_AT_ONCE, order=RIGHTS.c.number)
+        to_names = RightRow.c.subject == b""
+        rows = tables.find(RightRow, to_names, *valid_rights(at), limit=_AT_ONCE, order=RightRow.c.number)
         return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
 
     def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
         groups, found = [about(question.event_type.name), ""], set[bytes]()
-        valid, to_names = valid_rights(question.at), RIGHTS.c.subject == b""
-        if tables.count(RIGHTS, *valid, RIGHTS.c.about.in_(groups), to_names):
+        valid, to_names = valid_rights(question.at), RightRow.c.subject == b""
+        if tables.count(RightRow, *valid, RightRow.c.about.in_(groups), to_names):
             groups.append(NAME)
         for one in groups:
             # An empty subject means a name or a threshold, and comes after no key.
-            where = (*valid, RIGHTS.c.about == one)
-            found |= set(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b""))
+            where = (*valid, RightRow.c.about == one)
+            found |= set(tables.distinct(RightRow.c.subject, *where, limit=limit, after=after or b""))
         owner = question.event_type.name.owner
         if isinstance(owner, Principal) and (after is None or owner.key > after):
             found.add(owner.key)
@@ -186,16 +188,16 @@ class AccessRegister(AccessCore):
 
     def _register_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> RegisterEntry:
         """Register a certificate by which a holder passed on a right that leads through this domain."""
-        known = work.tables.get(RIGHTS, signed.id)
+        known = work.tables.get(RightRow, signed.id)
         if known is not None:
             return entry_of(known)
         self._check_delegation(work, signed)
-        by_issuer = RIGHTS.c.issuer == signed.certificate.issuer.key
-        is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
-        if work.tables.count(RIGHTS, by_issuer, is_delegated) >= self._settings.limits.rights_each:
+        by_issuer = RightRow.c.issuer == signed.certificate.issuer.key
+        is_delegated = RightRow.c.kind == EntryKind.DELEGATED.value
+        if work.tables.count(RightRow, by_issuer, is_delegated) >= self._settings.limits.rights_each:
             raise ServiceFull(f"one principal passes on at most {self._settings.limits.rights_each} rights")
         row = row_of(signed, EntryKind.DELEGATED, work)
-        work.tables.put(RIGHTS, [row])
+        work.tables.put(row)
         return entry_of(row)
 
     def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> None:

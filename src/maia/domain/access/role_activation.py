@@ -33,15 +33,7 @@ from maia.domain.access.results import Activated
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import (
-    APPOINTMENTS,
-    MEMBERSHIPS,
-    TESTERS,
-    AppointmentRow,
-    MembershipRow,
-    TesterRow,
-    active_memberships,
-)
+from maia.domain.storage.tables import AppointmentRow, MembershipRow, TesterRow, active_memberships
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, SupportKind
 
@@ -71,19 +63,19 @@ class RoleActivation:
         """
         way, active = _way(membership), active_memberships(work.now)
         same = work.tables.find(
-            MEMBERSHIPS,
-            MEMBERSHIPS.c.way == way,
+            MembershipRow,
+            MembershipRow.c.way == way,
             *active,
             limit=1,
-            order=MEMBERSHIPS.c.until,
+            order=MembershipRow.c.until,
             descending=True,
         )
         for known in same:
             left, whole = known.until - work.now, known.until - known.activated_at
             if known.until >= end_of(membership.until) or 2 * left > whole:
                 return activated_of(work.tables, known), False
-        by_principal = MEMBERSHIPS.c.principal == membership.principal.key
-        if work.tables.count(MEMBERSHIPS, by_principal, *active) >= self._settings.limits.memberships_each:
+        by_principal = MembershipRow.c.principal == membership.principal.key
+        if work.tables.count(MembershipRow, by_principal, *active) >= self._settings.limits.memberships_each:
             raise ServiceFull(
                 f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
             )
@@ -108,10 +100,8 @@ class RoleActivation:
             certificate=signed.id,
             activated_by=work.actor.key,
             activated_at=work.now,
-            ended_at=None,
-            reason="",
         )
-        work.tables.put(MEMBERSHIPS, [row])
+        work.tables.put(row)
         keep_dependencies(work.tables, membership.id, MEMBERSHIP, membership.depends_on)
         self.keep_foreign_certificates(work, membership.depends_on, shown)
         work.given += 1
@@ -149,7 +139,7 @@ class RoleActivation:
             serial=number.to_bytes(8),
         )
         signed = issue_appointment(appointment, self._key)
-        work.tables.put(APPOINTMENTS, [_row(signed, work, number, membership)])
+        work.tables.put(_row(signed, work, number, membership))
         return signed
 
     def keep_foreign_certificates(
@@ -164,15 +154,15 @@ class RoleActivation:
         for verified in shown:
             if verified.id not in watched:
                 continue
-            if work.tables.get(APPOINTMENTS, verified.id) is None:
+            if work.tables.get(AppointmentRow, verified.id) is None:
                 number = next_number(work.tables, _CERTIFICATES)
-                work.tables.put(APPOINTMENTS, [_row(verified.signed, work, number, b"")])
+                work.tables.put(_row(verified.signed, work, number, b""))
         for identifier in (one for one, is_watched in watched.items() if is_watched):
-            row = work.tables.get(APPOINTMENTS, identifier)
+            row = work.tables.get(AppointmentRow, identifier)
             if row is None or row.issuer == self._key.principal.key:
                 continue
             tests = appointment_from_bytes(row.certificate).certificate.validity.tests
-            work.tables.put(TESTERS, [TesterRow(test.kind.value, test.by.key, identifier) for test in tests])
+            work.tables.put(*(TesterRow(test.kind.value, test.by.key, identifier) for test in tests))
 
 
 def _way(membership: RoleMembership) -> bytes:
@@ -192,12 +182,12 @@ def _way(membership: RoleMembership) -> bytes:
 
 def active_row(tables: Tables, membership: bytes, now: Instant) -> MembershipRow | None:
     """Return the row of a membership, if it is active."""
-    row = tables.get(MEMBERSHIPS, membership)
+    row = tables.get(MembershipRow, membership)
     return None if row is None or row.ended_at is not None or row.until < now else row
 
 
 def activated_of(tables: Tables, row: MembershipRow) -> Activated:
-    certificate = tables.get(APPOINTMENTS, row.certificate)
+    certificate = tables.get(AppointmentRow, row.certificate)
     assert certificate is not None  # noqa: S101 - both are written in one transaction, and forgotten in one
     return Activated(membership_from_bytes(row.membership), appointment_from_bytes(certificate.certificate))
 
@@ -216,6 +206,4 @@ def _row(signed: SignedAppointment, work: UnitOfWork, number: int, membership: b
         certificate=appointment_to_bytes(signed),
         registered_by=work.actor.key,
         registered_at=work.now,
-        revoked_at=None,
-        reason="",
     )

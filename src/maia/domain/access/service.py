@@ -75,7 +75,7 @@ from maia.domain.access.unit_of_work import UnitOfWork, shortened
 from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS, valid_rights
+from maia.domain.storage.tables import AppointmentRow, FactRow, MembershipRow, RightRow, valid_rights
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.roles import (
@@ -119,12 +119,15 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         with self._begin(actor, now) as work:
             shown = list(certificates)
             own = [one for one in shown if one.certificate.issuer == self.principal]
-            unknown = [one for one in own if work.tables.get(RIGHTS, one.id) is None]
+            unknown = [one for one in own if work.tables.get(RightRow, one.id) is None]
             check_tiers(work.tables, self._policies.in_force(work.tables), now, unknown)
             new = [one for one in shown if self._register_certificate(work, one)]
-            rows = work.tables.find_in(RIGHTS, RIGHTS.c.id, (one.id for one in new))
+            rows = work.tables.find_in(RightRow, RightRow.c.id, (one.id for one in new))
             mark_revoked(work, rows, self._tester(work.tables))
-            if work.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
+            if (
+                work.tables.count(RightRow, RightRow.c.kind == EntryKind.HELD.value)
+                > self._settings.limits.held
+            ):
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             if new:
                 work.record("hold", certificates=" ".join(one.id.hex()[:16] for one in new))
@@ -213,7 +216,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
     ) -> Revoked:
         """Revoke an appointment of this domain, and all that depends on it."""
         with self._begin(actor, now) as work:
-            if work.tables.get(APPOINTMENTS, appointment) is None:
+            if work.tables.get(AppointmentRow, appointment) is None:
                 raise UnknownCertificate("no appointment has this id")
             revoke_ids(work, [appointment], self._reason(reason), self.principal)
             work.record("appointment.revoke", id=appointment, reason=reason, **work.revoked())
@@ -224,14 +227,14 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
     ) -> Page[SignedAppointment]:
         """Return appointments that this domain gave and has not revoked."""
         where = [
-            APPOINTMENTS.c.kind == AppointmentKind.APPOINTMENT.value,
-            APPOINTMENTS.c.issuer == self.principal.key,
-            APPOINTMENTS.c.revoked_at.is_(None),
+            AppointmentRow.c.kind == AppointmentKind.APPOINTMENT.value,
+            AppointmentRow.c.issuer == self.principal.key,
+            AppointmentRow.c.revoked_at.is_(None),
         ]
         if holder is not None:
-            where.append(APPOINTMENTS.c.holder == holder.key)
+            where.append(AppointmentRow.c.holder == holder.key)
         return self._page(
-            APPOINTMENTS,
+            AppointmentRow,
             *where,
             after=after,
             limit=limit,
@@ -297,7 +300,11 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         page_limit(limit, self._settings.limits)
         with self._store.reading() as tables:
             rows = tables.find(
-                FACTS, FACTS.c.name == name, limit=limit, order=FACTS.c.digest, after=cursor_bytes(after)
+                FactRow,
+                FactRow.c.name == name,
+                limit=limit,
+                order=FactRow.c.digest,
+                after=cursor_bytes(after),
             )
             found = tuple(map(facts_on_record.arguments_of, rows))
             return Page(found, rows[-1].digest.hex() if len(rows) == limit else None)
@@ -334,7 +341,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
     def deactivate(self, membership: bytes, reason: str, *, actor: Principal, now: Instant) -> Revoked:
         """End a membership, and all that depends on it."""
         with self._begin(actor, now) as work:
-            if work.tables.get(MEMBERSHIPS, membership) is None:
+            if work.tables.get(MembershipRow, membership) is None:
                 raise UnknownMembership("no membership has this id")
             end_memberships(work, [membership], self._reason(reason))
             work.record("deactivate", id=membership, reason=reason, **work.revoked())
@@ -413,7 +420,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             for signed in certificates:
                 if signed.certificate.issuer == self.principal:
                     self._register_certificate(work, signed)
-                elif work.tables.get(RIGHTS, signed.id) is None:
+                elif work.tables.get(RightRow, signed.id) is None:
                     raise NotOurs(
                         f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
                     )
@@ -423,7 +430,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             work.record("revoke", ("ids", named), reason=reason, **work.revoked())
             closes_at = self._publisher.last_moment(work.tables, now)
             # Certificates that a verifier without the statement goes on accepting, and until when.
-            rows = [row for row in (work.tables.get(RIGHTS, one) for one in work.ids) if row is not None]
+            rows = [row for row in (work.tables.get(RightRow, one) for one in work.ids) if row is not None]
             periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows]
             still_open = tuple(
                 (one, validity.not_after)
@@ -468,11 +475,11 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
 
     def _register_certificate(self, work: UnitOfWork, signed: SignedCertificate) -> bool:
         """Register what others signed for this domain, or it signed elsewhere; return whether that is new."""
-        if work.tables.get(RIGHTS, signed.id) is not None:
+        if work.tables.get(RightRow, signed.id) is not None:
             return False
         self._cache.check(signed)
         own = signed.certificate.issuer == self.principal
-        work.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, work)])
+        work.tables.put(row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, work))
         return True
 
     def _issue(
@@ -577,8 +584,8 @@ def check_tiers(
             tier = tier_of_grant(grant, policy.domain)
             if tier is not None:
                 found.setdefault(tier, f"the grant to `{grant.role}` in {grant.place}")
-    where = (RIGHTS.c.kind == EntryKind.ISSUED.value, RIGHTS.c.membership == b"", *valid_rights(now))
-    rows = tables.find(RIGHTS, *where, limit=_SIGNED_BY_HAND_MAX, order=RIGHTS.c.number)
+    where = (RightRow.c.kind == EntryKind.ISSUED.value, RightRow.c.membership == b"", *valid_rights(now))
+    rows = tables.find(RightRow, *where, limit=_SIGNED_BY_HAND_MAX, order=RightRow.c.number)
     for signed in (*(certificate_from_bytes(row.certificate) for row in rows), *new):
         tier = tier_of_certificate(signed.certificate)
         if tier is not None:
