@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.domain.access.cascade import RIGHT, end_dependents, keep_dependencies, revoke_rights
+from maia.domain.access.cascade import end_dependents, revoke_rights
+from maia.domain.access.memberships import RIGHT, keep_dependencies
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage import store
 from maia.domain.storage.store import memory_store

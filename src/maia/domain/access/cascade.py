@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
 from maia.credentials.statements import CertificateRevoked
-from maia.domain.access.memberships import DomainTester, membership_from_bytes, support_key
+from maia.domain.access.memberships import MEMBERSHIP, RIGHT, DomainTester, membership_from_bytes, support_key
 from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, forget_old
@@ -30,28 +30,15 @@ from maia.domain.storage.tables import (
     TesterRow,
 )
 from maia.events import SECOND, Instant
-from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
+from maia.roles import RoleMembership, Support, SupportKind, membership_support
 
 _Row = TypeVar("_Row", RightRow, AppointmentRow)
-
-MEMBERSHIP: Final = "membership"
-RIGHT: Final = "right"
 
 _REASON_MAX: Final = 200
 _IDS_MAX: Final = 10_000
 """Certificates that one act revokes."""
 _SOME: Final = 200
 """Expired rows of a table that are removed at once."""
-
-
-def keep_dependencies(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
-    """Store what a membership or a right depends on."""
-    watched: dict[bytes, bool] = {}
-    for ground in grounds:
-        key = support_key(ground.support)
-        watched[key] = watched.get(key, False) or ground.is_watched
-    tables.delete(SupportRow, SupportRow.c.dependent == dependent)
-    tables.put(*(SupportRow(key, dependent, sort, int(on)) for key, on in watched.items()))
 
 
 def end_dependents(work: UnitOfWork, lost: Iterable[Support], reason: str) -> None:

@@ -27,11 +27,10 @@ from maia.credentials import (
 )
 from maia.credentials.statements import CertificateRevoked, SignedStatement
 from maia.domain.access.issuance import Issuer
-from maia.domain.access.memberships import DomainTester
+from maia.domain.access.memberships import DomainTester, RoleActivation
 from maia.domain.access.policy_store import PolicyStore, TypeRegistry
 from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
-from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity_publisher import ValidityPublisher

@@ -47,7 +47,7 @@ from maia.credentials import (
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.names import NamePattern
 from maia.credentials.statements import CertificateStale
-from maia.domain.access.cascade import RIGHT, keep_dependencies
+from maia.domain.access.memberships import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
 from maia.domain.access.settings import AccessSettings

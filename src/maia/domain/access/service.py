@@ -44,9 +44,8 @@ from maia.domain.access.cascade import end_dependents, end_memberships, mark_rev
 from maia.domain.access.core import rule_name
 from maia.domain.access.identities import AccessIdentities
 from maia.domain.access.issuance import held_certificates, row_of
-from maia.domain.access.memberships import StoreWorld, membership_from_bytes
+from maia.domain.access.memberships import StoreWorld, active_row, membership_from_bytes
 from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
-from maia.domain.access.queries import AccessQuestions
 from maia.domain.access.refusals import (
     ActivationRefused,
     NotOurs,
@@ -56,6 +55,7 @@ from maia.domain.access.refusals import (
     UnknownCertificate,
     UnknownMembership,
 )
+from maia.domain.access.register import AccessRegister
 from maia.domain.access.results import (
     Activated,
     EntryKind,
@@ -69,7 +69,6 @@ from maia.domain.access.results import (
     cursor_bytes,
     page_limit,
 )
-from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
 from maia.domain.access.unit_of_work import UnitOfWork, shortened
 from maia.domain.facts import store as facts_on_record
@@ -95,7 +94,7 @@ from maia.types import SignedDefinition, VerifiedType
 _NO_PARENTS: Final[Mapping[str, str]] = {}
 
 
-class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessAttestations):
+class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAttestations):
     """The access control service of the domain that holds `key`."""
 
     # ------------------------------------------------------------ types, certificates, policy
