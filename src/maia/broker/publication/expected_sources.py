@@ -22,16 +22,18 @@ to no other (A85).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
+from maia.broker.access.known_types import KnownTypes
+from maia.broker.own import Own
 from maia.broker.publication.retained import book_keys
 from maia.broker.refusals import FrameUnasked
-from maia.broker.routing.outbox import route_messages
-from maia.broker.routing.routes import REPLICAS, Neighbour
+from maia.broker.routing.outbox import Outbox
+from maia.broker.routing.routes import REPLICAS, Neighbour, Routes
 from maia.broker.sessions.links import Link
-from maia.broker.state import BrokerState, seconds_after
 from maia.broker.turn import Turn
-from maia.events import Instant
+from maia.events import Instant, seconds_after
 from maia.routing.overlay.table import node_id_of_type
 from maia.routing.table.hops import Hop
 
@@ -42,40 +44,61 @@ PARTING_MAX: Final = 4096
 """Of how many types of one neighbour that is remembered; the oldest go first."""
 
 
-def is_expected_source(state: BrokerState, link: Link, type_id: bytes, now: Instant) -> bool:
-    """Say whether a frame may come from a neighbour at this moment; `type_id` is as the book names it."""
-    routes = state.routes
-    node = routes.node_of[link.id]
-    if routes.book.may_come_from(node, type_id):
-        return True
-    until = routes.neighbours[node].parting.get(type_id)
-    if until is not None and now < until:
-        return True
-    # It leads to the rendezvous, or would if one or two others were gone.
-    nearest, own = routes.overlay.closest(node_id_of_type(type_id), 1 + REPLICAS), routes.membership.own.node
-    return node in (nearest[: nearest.index(own)] if own in nearest else nearest)
+@dataclass(slots=True, eq=False, repr=False)
+class ExpectedSources:
+    """From whom frames may come."""
 
+    own: Own
+    types: KnownTypes
+    routes: Routes
+    outbox: Outbox
 
-def is_known_type(state: BrokerState, type_id: bytes) -> bool:
-    """Say whether a definition, an interest or an offer of a type is known here: no frame comes before it."""
-    book = state.routes.book
-    return state.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
+    def is_expected_source(self, link: Link, type_id: bytes, now: Instant) -> bool:
+        """Say whether a frame may come from a neighbour at this moment; `type_id` is as the book names it."""
+        routes = self.routes
+        node = routes.node_of[link.id]
+        if routes.book.may_come_from(node, type_id):
+            return True
+        until = routes.neighbours[node].parting.get(type_id)
+        if until is not None and now < until:
+            return True
+        # It leads to the rendezvous, or would if one or two others were gone.
+        nearest, own = (
+            routes.overlay.closest(node_id_of_type(type_id), 1 + REPLICAS),
+            routes.membership.own.node,
+        )
+        return node in (nearest[: nearest.index(own)] if own in nearest else nearest)
 
+    def is_known_type(self, type_id: bytes) -> bool:
+        """Say whether a definition, an interest or an offer of a type is known here: no frame comes before it."""
+        book = self.routes.book
+        return self.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
 
-def refuse_unasked(state: BrokerState, link: Link, turn: Turn, said: str = "Carried") -> None:
-    """Let a frame go nowhere; once in a lease, say so in the log, and to the neighbour what it was asked for.
+    def refuse_unasked(self, link: Link, turn: Turn, said: str = "Carried") -> None:
+        """Let a frame go nowhere; once in a lease, say so in the log, and to the neighbour what it was asked for.
 
-    An honest one that is mistaken finds out by that.
-    """
-    turn.count("maia_frames_refused_total", code=FrameUnasked.code)
-    neighbour, now = state.routes.neighbour_on(link.id), turn.now
-    noted = neighbour.unasked_noted_at
-    if noted is not None and noted <= now < seconds_after(noted, state.settings.lease_s):
-        return
-    neighbour.unasked_noted_at = now
-    problem = FrameUnasked("a frame came from a broker that was not asked for its type")
-    turn.refused(problem, link.peer, link=link.id, asked=said)
-    route_messages(state, [state.routes.book.renewal(neighbour.node, now)], turn)
+        An honest one that is mistaken finds out by that.
+        """
+        turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+        neighbour, now = self.routes.neighbour_on(link.id), turn.now
+        noted = neighbour.unasked_noted_at
+        if noted is not None and noted <= now < seconds_after(noted, self.own.settings.lease_s):
+            return
+        neighbour.unasked_noted_at = now
+        problem = FrameUnasked("a frame came from a broker that was not asked for its type")
+        turn.refused(problem, link.peer, link=link.id, asked=said)
+        self.outbox.route_messages([self.routes.book.renewal(neighbour.node, now)], turn)
+
+    def not_asked_any_more(self, former: Iterable[tuple[Hop, bytes]], now: Instant) -> None:
+        """Take note of neighbours that were asked for a type and may not have received that they are not now.
+
+        Their offer was not renewed, because they slept perhaps; or the way to the rendezvous has changed.
+        """
+        until = seconds_after(now, self.own.settings.lease_s)
+        for hop, type_id in former:
+            neighbour = self.routes.neighbours.get(hop) if isinstance(hop, int) else None  # type: ignore[call-overload]  # NodeId is an int
+            if neighbour is not None:
+                offer_ended(neighbour, type_id, until)
 
 
 # ------------------------------------------------------------ while things change
@@ -98,15 +121,3 @@ def let_arrive(neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
     until, doubted_until = seconds_after(now, PARTING_S), neighbour.doubt_ends
     is_doubted = doubted_until is not None and (type_id, _OFFER) in neighbour.doubtful
     offer_ended(neighbour, type_id, doubted_until if is_doubted and doubted_until else until)
-
-
-def not_asked_any_more(state: BrokerState, former: Iterable[tuple[Hop, bytes]], now: Instant) -> None:
-    """Take note of neighbours that were asked for a type and may not have received that they are not now.
-
-    Their offer was not renewed, because they slept perhaps; or the way to the rendezvous has changed.
-    """
-    until = seconds_after(now, state.settings.lease_s)
-    for hop, type_id in former:
-        neighbour = state.routes.neighbours.get(hop) if isinstance(hop, int) else None  # type: ignore[call-overload]  # NodeId is an int
-        if neighbour is not None:
-            offer_ended(neighbour, type_id, until)

@@ -15,9 +15,10 @@ from hashlib import sha256
 from typing import Final
 
 from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authoriser import Authoriser
+from maia.broker.access.known_types import KnownTypes
 from maia.broker.publication.transit import Transit, without_proof
 from maia.broker.sessions.links import Advertisement, Projection
-from maia.broker.state import BrokerState
 from maia.credentials import Action, VerifiedChain, certificate_to_bytes
 from maia.events import Frame, Instant
 from maia.policy import PolicyRefusal, Request
@@ -38,44 +39,51 @@ class ProjectedOffer:
     """The sub-type's definition after the versions it was made from: they prove to others that it is one."""
 
 
-def offer_of(state: BrokerState, type_id: bytes, entry: Advertisement) -> Advertisement | ProjectedOffer:
-    """Return what the routing book keeps of an advertisement under one of its types."""
-    event_type = entry.right.event_type
-    if type_id == event_type.type_id:
-        return entry
-    # Of a long line of versions the last one has to do; most signers need none of the others.
-    lineage = state.types.named(event_type.name)[-_LINEAGE_SHOWN:] or (event_type,)
-    return ProjectedOffer(entry, tuple(definition_to_bytes(one.signed) for one in lineage))
+@dataclass(slots=True, eq=False, repr=False)
+class Projections:
+    """The super-types that advertisements are published as."""
 
+    authoriser: Authoriser
+    types: KnownTypes
 
-def projections_of(
-    state: BrokerState, event_type: VerifiedType, stream: bytes, now: Instant
-) -> tuple[Projection, ...]:
-    """Return the super-types of a type up to the first that is extended without a right that counts now."""
-    found: list[Projection] = []
-    consents: tuple[Authorisation, ...] = ()
-    below = event_type
-    for above in event_type.super_types:
-        if below.extension:  # its signer is not the owner
-            try:
-                consents = (*consents, _consent(state, below, above, now))
-            except PolicyRefusal:
-                break
-        found.append(Projection(above, _stream_of(stream, above), consents))
-        below = above
-    return tuple(found)
+    def offer_of(self, type_id: bytes, entry: Advertisement) -> Advertisement | ProjectedOffer:
+        """Return what the routing book keeps of an advertisement under one of its types."""
+        event_type = entry.right.event_type
+        if type_id == event_type.type_id:
+            return entry
+        # Of a long line of versions the last one has to do; most signers need none of the others.
+        lineage = self.types.named(event_type.name)[-_LINEAGE_SHOWN:] or (event_type,)
+        return ProjectedOffer(entry, tuple(definition_to_bytes(one.signed) for one in lineage))
+
+    def projections_of(self, event_type: VerifiedType, stream: bytes, now: Instant) -> tuple[Projection, ...]:
+        """Return the super-types of a type up to the first that is extended without a right that counts now."""
+        found: list[Projection] = []
+        consents: tuple[Authorisation, ...] = ()
+        below = event_type
+        for above in event_type.super_types:
+            if below.extension:  # its signer is not the owner
+                try:
+                    consents = (*consents, self._consent(below, above, now))
+                except PolicyRefusal:
+                    break
+            found.append(Projection(above, _stream_of(stream, above), consents))
+            below = above
+        return tuple(found)
+
+    def consents_hold(self, entry: Advertisement, now: Instant) -> bool:
+        """Say whether every consent was decided for this moment and from today's evidence."""
+        # The furthest super-type depends on all of them.
+        return all(self.authoriser.holds(right, now) for right in entry.projections[-1].consents)
+
+    def _consent(self, below: VerifiedType, above: VerifiedType, now: Instant) -> Authorisation:
+        request = Request(below.signer, Action.EXTEND, above.name)
+        return self.authoriser.decide(request, self.authoriser.pool(_bytes_of(below.extension)), now)
 
 
 def certificates_behind(event_type: VerifiedType) -> frozenset[bytes]:
     """Return the ids of the certificates that decide as which super-types a type is published."""
     levels = (event_type, *event_type.super_types)
     return frozenset(signed.id for one in levels for chain in one.extension for signed in chain.certificates)
-
-
-def consents_hold(state: BrokerState, entry: Advertisement, now: Instant) -> bool:
-    """Say whether every consent was decided for this moment and from today's evidence."""
-    # The furthest super-type depends on all of them.
-    return all(state.authoriser.holds(right, now) for right in entry.projections[-1].consents)
 
 
 def project(transit: Transit, projection: Projection) -> Transit:
@@ -93,11 +101,6 @@ def project(transit: Transit, projection: Projection) -> Transit:
         {uid: column for uid, column in transit.written.items() if uid in columns},
         without_proof(transit.author),  # the publisher has signed its own type
     )
-
-
-def _consent(state: BrokerState, below: VerifiedType, above: VerifiedType, now: Instant) -> Authorisation:
-    request = Request(below.signer, Action.EXTEND, above.name)
-    return state.authoriser.decide(request, state.authoriser.pool(_bytes_of(below.extension)), now)
 
 
 def _bytes_of(chains: tuple[VerifiedChain, ...]) -> list[bytes]:

@@ -24,7 +24,9 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authoriser import Authoriser
 from maia.broker.publication.transit import Transit, from_carried
+from maia.broker.routing.routes import Routes
 from maia.broker.sessions.links import Advertisement, Link
 from maia.broker.turn import Turn
 from maia.events import INSTANT_MIN, Instant
@@ -36,7 +38,7 @@ from maia.wire.effects import LinkId
 from maia.wire.messages import Carried, Sealed, StateGone
 
 if TYPE_CHECKING:
-    from maia.broker.state import BrokerState
+    pass
 
 
 FRAMES_MAX: Final = 4096
@@ -295,56 +297,59 @@ class Question:
     """The number of the last frame that was shown to its asker, by publisher and stream."""
 
 
-def move_retained(state: BrokerState, entry: Advertisement) -> None:
-    """Keep what a publisher said last under the right that it has now: the one before serves no more."""
-    for type_id, stream in _streams(entry):
-        state.retained.rest_on(type_id, entry.right.principal.key, stream, entry.right)
+@dataclass(slots=True, eq=False, repr=False)
+class Retention:
+    """What is forgotten of the last frames of publishers, and who is told."""
+
+    authoriser: Authoriser
+    routes: Routes
+    retained: RetainedFrames
+
+    def move_retained(self, entry: Advertisement) -> None:
+        """Keep what a publisher said last under the right that it has now: the one before serves no more."""
+        for type_id, stream in _streams(entry):
+            self.retained.rest_on(type_id, entry.right.principal.key, stream, entry.right)
+
+    def publisher_lost_its_right(self, entry: Advertisement, turn: Turn) -> None:
+        """Forget what a publisher said last, and have others forget it."""
+        for type_id, stream in _streams(entry):
+            self.forget_stream(type_id, entry.right.principal.key, stream, turn)
+
+    def forget_stream(self, type_id: bytes, publisher: bytes, stream: bytes, turn: Turn) -> None:
+        """Forget what was said last on one stream, and have others forget it."""
+        self.retained.forget(type_id, publisher, stream)
+        self._tell_gone(StateGone(type_id, publisher, stream), turn, besides=None)
+
+    def forget_retained(self, certificates: Collection[bytes], turn: Turn) -> None:
+        """Forget what was said by publishers who could say it by one of these certificates alone."""
+        changed = frozenset(certificates)
+        for type_id, publisher, stream, said in self.retained.under_rights():
+            touched = [one for one in said.rights if one.depends_on(changed)]
+            try:
+                for right in touched:
+                    self.authoriser.decide_again(right, turn.now)
+            except PolicyRefusal:
+                self.forget_stream(type_id, publisher, stream, turn)
+
+    def receive_state_gone(self, link: Link, message: StateGone, turn: Turn) -> None:
+        """Forget what a publisher said last, if that came the same way, and have others forget it."""
+        node = self.routes.node_of[link.id]
+        if self.retained.forget(message.type_id, message.publisher, message.stream, node):
+            self._tell_gone(message, turn, besides=link.id)
+
+    def _tell_gone(self, message: StateGone, turn: Turn, *, besides: LinkId | None) -> None:
+        data, book = encode(message), self.routes.book
+        keys = book_keys(message.type_id)
+        hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
+        for link in dict.fromkeys(self.routes.link_to(hop) for hop in hops):
+            if link is not None and link != besides:
+                turn.send_bytes(link, data)
 
 
 def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
     """Return under which types and streams a publisher's frames are remembered."""
     above = [(one.type_id, one.stream) for one in entry.projections]
     return [(entry.right.event_type.type_id, entry.stream), *above]
-
-
-def publisher_lost_its_right(state: BrokerState, entry: Advertisement, turn: Turn) -> None:
-    """Forget what a publisher said last, and have others forget it."""
-    for type_id, stream in _streams(entry):
-        forget_stream(state, type_id, entry.right.principal.key, stream, turn)
-
-
-def forget_stream(state: BrokerState, type_id: bytes, publisher: bytes, stream: bytes, turn: Turn) -> None:
-    """Forget what was said last on one stream, and have others forget it."""
-    state.retained.forget(type_id, publisher, stream)
-    _tell_gone(state, StateGone(type_id, publisher, stream), turn, besides=None)
-
-
-def forget_retained(state: BrokerState, certificates: Collection[bytes], turn: Turn) -> None:
-    """Forget what was said by publishers who could say it by one of these certificates alone."""
-    changed = frozenset(certificates)
-    for type_id, publisher, stream, said in state.retained.under_rights():
-        touched = [one for one in said.rights if one.depends_on(changed)]
-        try:
-            for right in touched:
-                state.authoriser.decide_again(right, turn.now)
-        except PolicyRefusal:
-            forget_stream(state, type_id, publisher, stream, turn)
-
-
-def receive_state_gone(state: BrokerState, link: Link, message: StateGone, turn: Turn) -> None:
-    """Forget what a publisher said last, if that came the same way, and have others forget it."""
-    node = state.routes.node_of[link.id]
-    if state.retained.forget(message.type_id, message.publisher, message.stream, node):
-        _tell_gone(state, message, turn, besides=link.id)
-
-
-def _tell_gone(state: BrokerState, message: StateGone, turn: Turn, *, besides: LinkId | None) -> None:
-    data, book = encode(message), state.routes.book
-    keys = book_keys(message.type_id)
-    hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
-    for link in dict.fromkeys(state.routes.link_to(hop) for hop in hops):
-        if link is not None and link != besides:
-            turn.send_bytes(link, data)
 
 
 def book_keys(type_id: bytes) -> tuple[TypeId, TypeId]:

@@ -12,22 +12,31 @@ and that is forgotten everywhere when the right is taken away (A37).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.durable.recorded_frames import Readable
-from maia.broker.publication.authors import vouched_for
-from maia.broker.publication.delivery import put_on_record
-from maia.broker.publication.expected_sources import refuse_unasked
-from maia.broker.publication.retained import Client, Question, RetainedFrame, Shows, book_keys
+from maia.broker.access.authoriser import Authoriser
+from maia.broker.access.known_types import KnownTypes
+from maia.broker.durable.recorded_frames import Readable, RecordedFrames
+from maia.broker.own import Own
+from maia.broker.publication.authors import AttachedStatements, vouched_for
+from maia.broker.publication.delivery import DeliveryRecords
+from maia.broker.publication.expected_sources import ExpectedSources
+from maia.broker.publication.retained import Client, Question, RetainedFrame, RetainedFrames, Shows, book_keys
+from maia.broker.publication.tally import DeliveryTally
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
+from maia.broker.routing.router import Router
+from maia.broker.routing.routes import Routes
+from maia.broker.sealed.blinded import BlindedIds
 from maia.broker.sessions.links import Link, Subscription
-from maia.broker.state import BrokerState, seconds_after
-from maia.broker.subscriptions.local_subscribers import Seen, delivery_of
-from maia.broker.timers import StateQueries
+from maia.broker.streams.sealing import SealAlone
+from maia.broker.subscriptions.identity_classes import LinkIdentities
+from maia.broker.subscriptions.local_subscribers import Audiences, Seen, delivery_of
+from maia.broker.timers import StateQueries, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
-from maia.events import Instant
+from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.types import TransitKindMismatch
@@ -47,192 +56,288 @@ class NotTheState(ProtocolViolation):
     code = "PROTOCOL-STATE"
 
 
-# ------------------------------------------------------------ questions
+@dataclass(slots=True, eq=False, repr=False)
+class StateAnswers:
+    """Questions about the present state, and what is answered."""
 
+    own: Own
+    authoriser: Authoriser
+    types: KnownTypes
+    routes: Routes
+    blinded: BlindedIds
+    router: Router
+    seal_alone: SealAlone
+    links: dict[LinkId, Link]
+    identities: LinkIdentities
+    audiences: Audiences
+    recorded_frames: RecordedFrames
+    retained: RetainedFrames
+    attached: AttachedStatements
+    timers: TimerWheel
+    delivered: DeliveryTally
+    sources: ExpectedSources
+    records: DeliveryRecords
+    questions: dict[bytes, Question] = field(default_factory=dict)
+    """Those that were not answered by all neighbours yet, by their numbers."""
 
-def ask_state(state: BrokerState, link: Link, message: AskState, turn: Turn) -> None:
-    """Send a subscriber what is known of the state, and ask others if that may not be everything."""
-    entry, now = link.subscription(message.ref), turn.now
-    if entry.cursor is not None:
-        raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
-    asker = Client(link.id, message.ref, message.id)
-    for question in state.questions.values():
-        waiting = question.asker
-        if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
-            question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
-            turn.send(asker.link, StateTold(waiting.request, is_whole=False))
+    # ------------------------------------------------------------ questions
+
+    def ask_state(self, link: Link, message: AskState, turn: Turn) -> None:
+        """Send a subscriber what is known of the state, and ask others if that may not be everything."""
+        entry, now = link.subscription(message.ref), turn.now
+        if entry.cursor is not None:
+            raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
+        asker = Client(link.id, message.ref, message.id)
+        for question in self.questions.values():
+            waiting = question.asker
+            if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
+                question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
+                turn.send(asker.link, StateTold(waiting.request, is_whole=False))
+                return
+        type_id = entry.right.event_type.type_id
+        for said in self._usable(type_id, now, lambda one: self._is_seen(entry, one.frame, now)):
+            self._show(entry, said.frame, turn)
+        self._ask(asker, self.own.random(_QUESTION_BYTES), type_id, turn)
+
+    def ask_for_own(self, type_id: bytes, turn: Turn) -> None:
+        """Ask others for the last publications, for this broker itself: answers pass as frames do."""
+        if not any(one.asker is None and one.type_id == type_id for one in self.questions.values()):
+            self._ask(None, self.own.random(_QUESTION_BYTES), type_id, turn)
+
+    def receive_state_query(self, link: Link, message: StateQuery, turn: Turn) -> None:
+        """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
+        question, type_id = message.question, message.type_id
+        if question in self.questions:
+            turn.send(link.id, StateDone(question, is_whole=True))  # it came round in a circle
             return
-    type_id = entry.right.event_type.type_id
-    for said in _usable(state, type_id, now, lambda one: _is_seen(state, entry, one.frame, now)):
-        _show(state, entry, said.frame, turn)
-    _ask(state, asker, state.random(_QUESTION_BYTES), type_id, turn)
+        for last in self._usable(type_id, turn.now):
+            # Those behind it may see different frames of a stream: the last one that is wanted, and some before.
+            for said in [last] if self.types.holds_topics(type_id) else self.retained.line(last.frame):
+                data = self._for_neighbour(link.id, said, turn.now)
+                if data is not None:
+                    turn.send(link.id, StateFrame(question, data))
+        self._ask(link.id, question, type_id, turn)
 
+    def _ask(self, asker: Client | LinkId | None, number: bytes, type_id: bytes, turn: Turn) -> None:
+        """Ask all neighbours behind which a publisher may be, unless the answer is known."""
+        now = turn.now
+        question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
+        if self.retained.is_complete(type_id, now):
+            _answer(question, turn)
+            return
+        # A question names the type, and a broker on the way keeps the last frame of a stream, cover or not.
+        if len(self.questions) >= _QUESTIONS_MAX or self.blinded.is_blinded(type_id):
+            question.is_whole = False
+            _answer(question, turn)
+            return
+        flooding = self.router.flooding if isinstance(asker, Client) else None
+        wait_s = 0.0 if flooding is None else flooding.question_wait_s
+        if wait_s:
+            question.ask_at, question.until = (
+                seconds_after(now, wait_s),
+                seconds_after(question.until, wait_s),
+            )
+        self.questions[number] = question
+        if not wait_s:
+            self._ask_neighbours(question, turn)
+        due = asker.link if isinstance(asker, Client) else asker
+        if due is not None and number in self.questions:
+            self.timers.add(StateQueries(due), question.ask_at or question.until)
+            self.timers.add(StateQueries(due), question.until)
 
-def ask_for_own(state: BrokerState, type_id: bytes, turn: Turn) -> None:
-    """Ask others for the last publications, for this broker itself: answers pass as frames do."""
-    if not any(one.asker is None and one.type_id == type_id for one in state.questions.values()):
-        _ask(state, None, state.random(_QUESTION_BYTES), type_id, turn)
+    def _ask_neighbours(self, question: Question, turn: Turn) -> None:
+        question.ask_at = None
+        question.waits_for = set(self._towards_publishers(question.type_id, besides=question.asker))
+        if not question.waits_for:
+            self._finish(question, turn)
+            return
+        query = encode(StateQuery(question.id, question.type_id))
+        for link in sorted(question.waits_for):
+            turn.send_bytes(link, query)
 
+    def _towards_publishers(self, type_id: bytes, *, besides: Client | LinkId | None) -> Iterator[LinkId]:
+        return (link for link in self.router.towards_publishers(book_keys(type_id)) if link != besides)
 
-def receive_state_query(state: BrokerState, link: Link, message: StateQuery, turn: Turn) -> None:
-    """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
-    question, type_id = message.question, message.type_id
-    if question in state.questions:
-        turn.send(link.id, StateDone(question, is_whole=True))  # it came round in a circle
-        return
-    for last in _usable(state, type_id, turn.now):
-        # Those behind it may see different frames of a stream: the last one that is wanted, and some before.
-        for said in [last] if state.types.holds_topics(type_id) else state.retained.line(last.frame):
-            data = _for_neighbour(state, link.id, said, turn.now)
-            if data is not None:
-                turn.send(link.id, StateFrame(question, data))
-    _ask(state, link.id, question, type_id, turn)
+    # ------------------------------------------------------------ answers
 
+    def pass_on_state_frame(self, link: Link, message: StateFrame, turn: Turn) -> None:
+        """Pass an answer on to its asker, as far as it may have it; one without an asker goes nowhere."""
+        question, now = self.questions.get(message.question), turn.now
+        if question is None or link.id not in question.waits_for:
+            return
+        try:
+            frame = self._frame_of(question, message)
+        except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
+            turn.count("maia_frames_refused_total", code=problem.code)
+            return
+        plain, sealed = book_keys(frame.type_id)
+        if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, now):
+            # It was asked because it offers the type in the other form, for which it needed no proof here.
+            self.sources.refuse_unasked(link, turn, said="StateFrame")
+            return
+        said = RetainedFrame(frame, now, self.routes.node_of[link.id])
+        # Of topics there are several last events on one stream; only their publisher's broker knows which.
+        is_retained = not frame.kept and not self.types.holds_topics(frame.type_id)
+        if is_retained:
+            self.retained.remember(said)
+        newer = self.retained.line(frame) if is_retained else []
+        newer = [one for one in newer if one.frame.sequence > frame.sequence]
+        match question.asker:
+            case Client(link=number, ref=ref):
+                holder = self.links.get(number)
+                entry = None if holder is None else holder.subscriptions.get(ref)
+                if entry is not None and not any(self._is_seen(entry, one.frame, now) for one in newer):
+                    self._show_in_answer(question, entry, frame, turn)
+            case None:
+                pass
+            case neighbour:
+                data = self._for_neighbour(neighbour, said, now)
+                if data is not None:
+                    turn.send(neighbour, StateFrame(question.id, data))
 
-def _ask(
-    state: BrokerState, asker: Client | LinkId | None, number: bytes, type_id: bytes, turn: Turn
-) -> None:
-    """Ask all neighbours behind which a publisher may be, unless the answer is known."""
-    now = turn.now
-    question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
-    if state.retained.is_complete(type_id, now):
+    def _show_in_answer(
+        self, question: Question, entry: Subscription, frame: Transit | Sealed, turn: Turn
+    ) -> None:
+        """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, deliver all."""
+        publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
+        stream = publisher, frame.stream
+        is_earlier = frame.sequence < question.shown.get(stream, 0)
+        if is_earlier and not self.types.holds_topics(frame.type_id):
+            return
+        if self._is_seen(entry, frame, turn.now):
+            question.shown[stream] = frame.sequence
+            self._show(entry, frame, turn)
+
+    def receive_state_done(self, link: Link, message: StateDone, turn: Turn) -> None:
+        """Take note that a neighbour has sent all it knows."""
+        question = self.questions.get(message.question)
+        if question is not None and link.id in question.waits_for:
+            self._one_less(question, link.id, turn, is_whole=message.is_whole)
+
+    def overdue(self, turn: Turn) -> None:
+        """Give up on those who have not answered in time, and ask what had to wait for its interest."""
+        now = turn.now
+        late = [one for one in self.questions.values() if one.until <= now]
+        due = [
+            one for one in self.questions.values() if one.ask_at is not None and one.ask_at <= now < one.until
+        ]
+        for question in due:
+            self._ask_neighbours(question, turn)
+        for question in late:
+            question.is_whole = False
+            self._finish(question, turn)
+
+    def link_gone(self, link: LinkId, turn: Turn) -> None:
+        """Expect no answer from a link that is gone, and answer nothing to it."""
+        for question in list(self.questions.values()):
+            asker = question.asker
+            if (asker.link if isinstance(asker, Client) else asker) == link:
+                del self.questions[question.id]
+            elif link in question.waits_for:
+                self._one_less(question, link, turn, is_whole=False)
+
+    def _one_less(self, question: Question, link: LinkId, turn: Turn, *, is_whole: bool) -> None:
+        question.waits_for.discard(link)
+        question.is_whole = question.is_whole and is_whole
+        if not question.waits_for:
+            self._finish(question, turn)
+
+    def _finish(self, question: Question, turn: Turn) -> None:
+        self.questions.pop(question.id, None)
+        audience = self.audiences.get(question.type_id)
+        classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
+        # With a subscriber here that wants everything of the type, all of it passes here.
+        is_whole = question.is_whole and not self.types.holds_topics(question.type_id)
+        if is_whole and any(one.routed == ALWAYS for one in classes):
+            self.retained.complete(question.type_id, seconds_after(turn.now, self.own.settings.lease_s))
         _answer(question, turn)
-        return
-    # A question names the type, and a broker on the way keeps the last frame of a stream, cover or not.
-    if len(state.questions) >= _QUESTIONS_MAX or state.blinded.is_blinded(type_id):
-        question.is_whole = False
-        _answer(question, turn)
-        return
-    flooding = state.router.flooding if isinstance(asker, Client) else None
-    wait_s = 0.0 if flooding is None else flooding.question_wait_s
-    if wait_s:
-        question.ask_at, question.until = seconds_after(now, wait_s), seconds_after(question.until, wait_s)
-    state.questions[number] = question
-    if not wait_s:
-        _ask_neighbours(state, question, turn)
-    due = asker.link if isinstance(asker, Client) else asker
-    if due is not None and number in state.questions:
-        state.timers.add(StateQueries(due), question.ask_at or question.until)
-        state.timers.add(StateQueries(due), question.until)
 
+    # ------------------------------------------------------------ who may have what
 
-def _ask_neighbours(state: BrokerState, question: Question, turn: Turn) -> None:
-    question.ask_at = None
-    question.waits_for = set(_towards_publishers(state, question.type_id, besides=question.asker))
-    if not question.waits_for:
-        _finish(state, question, turn)
-        return
-    query = encode(StateQuery(question.id, question.type_id))
-    for link in sorted(question.waits_for):
-        turn.send_bytes(link, query)
+    def _usable(self, type_id: bytes, now: Instant, shows: Shows = lambda _said: True) -> list[RetainedFrame]:
+        """Return what may be sent: of publishers that may still publish, and of others while it is complete.
 
+        Of each stream it is the last frame that `shows` something.
+        """
+        usable: list[RetainedFrame] = []
+        is_complete = self.retained.is_complete(type_id, now)
+        for publisher, stream, said in self.retained.of_type(type_id, shows):
+            if said.right is None:
+                if is_complete:
+                    usable.append(said)
+                continue
+            try:
+                for right in said.rights:
+                    self.authoriser.still(right, now)
+            except PolicyRefusal:
+                self.retained.forget(type_id, publisher, stream)
+            else:
+                usable.append(said)
+        return usable
 
-def _towards_publishers(
-    state: BrokerState, type_id: bytes, *, besides: Client | LinkId | None
-) -> Iterator[LinkId]:
-    return (link for link in state.router.towards_publishers(book_keys(type_id)) if link != besides)
+    def _seen(
+        self, entry: Subscription, frame: Transit | Sealed, now: Instant
+    ) -> tuple[Transit, Seen] | str | None:
+        """Return what one subscriber sees of a frame by its View of now, or why it cannot be read, as a code."""
+        found: object = Readable(frame) if isinstance(frame, Transit) else None
+        if isinstance(frame, Sealed):
+            # Whoever signed it must be entitled now: this is the present state, and no record of the past.
+            found = self.recorded_frames.read(Logged(0, now, encode_known(frame)))
+        if not isinstance(found, Readable):
+            return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
+        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        transit = vouched_for(self.attached, found.transit, now)
+        seen = view_class.seen_of(transit, found.missing)
+        admitted = seen is not None and self.identities.admits(transit.requires, entry.link, now)
+        return (transit, seen) if admitted and seen is not None else None
 
+    def _is_seen(self, entry: Subscription, frame: Transit | Sealed, now: Instant) -> bool:
+        return isinstance(self._seen(entry, frame, now), tuple)
 
-# ------------------------------------------------------------ answers
+    def _show(self, entry: Subscription, frame: Transit | Sealed, turn: Turn) -> None:
+        """Deliver a frame to one subscriber, if it sees something of it."""
+        found = self._seen(entry, frame, turn.now)
+        if found is None:
+            return
+        if isinstance(found, str):
+            turn.count("maia_frames_refused_total", code=found)
+            return
+        transit, seen = found
+        delivery = delivery_of(transit, seen, [entry.ref])
+        try:
+            self.records.put_on_record(entry, transit, seen, turn.now)
+        except LedgerRequired as problem:
+            turn.count("maia_frames_refused_total", code=problem.code)
+            return
+        self.delivered.rows += seen.rows
+        turn.send_bytes(entry.link, encode_known(delivery))
+        turn.count("maia_states_sent_total")
 
+    def _for_neighbour(self, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
+        """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
+        frame, router = said.frame, self.router
+        plain, sealed = book_keys(frame.type_id)
+        if isinstance(frame, Sealed):
+            return encode_known(frame) if router.wants(link, sealed) else None
+        key = plain if self.types.sealing(frame.type_id) is None else sealed
+        rows = router.answer_rows(link, key, frame.matched, came_from=said.came_from)
+        if not rows:
+            return None
+        sealing = self.types.sealing(frame.type_id)
+        if sealing is None:
+            return encode_known(frame.cut(rows).as_carried())
+        try:
+            return encode_known(self.seal_alone(frame, sealing, now))
+        except MaiaError:
+            return None
 
-def pass_on_state_frame(state: BrokerState, link: Link, message: StateFrame, turn: Turn) -> None:
-    """Pass an answer on to its asker, as far as it may have it; one without an asker goes nowhere."""
-    question, now = state.questions.get(message.question), turn.now
-    if question is None or link.id not in question.waits_for:
-        return
-    try:
-        frame = _frame_of(state, question, message)
-    except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
-        turn.count("maia_frames_refused_total", code=problem.code)
-        return
-    plain, sealed = book_keys(frame.type_id)
-    if not state.router.expects(link, sealed if isinstance(frame, Sealed) else plain, now):
-        # It was asked because it offers the type in the other form, for which it needed no proof here.
-        refuse_unasked(state, link, turn, said="StateFrame")
-        return
-    said = RetainedFrame(frame, now, state.routes.node_of[link.id])
-    # Of topics there are several last events on one stream; only their publisher's broker knows which.
-    is_retained = not frame.kept and not state.types.holds_topics(frame.type_id)
-    if is_retained:
-        state.retained.remember(said)
-    newer = state.retained.line(frame) if is_retained else []
-    newer = [one for one in newer if one.frame.sequence > frame.sequence]
-    match question.asker:
-        case Client(link=number, ref=ref):
-            holder = state.links.get(number)
-            entry = None if holder is None else holder.subscriptions.get(ref)
-            if entry is not None and not any(_is_seen(state, entry, one.frame, now) for one in newer):
-                _show_in_answer(state, question, entry, frame, turn)
-        case None:
-            pass
-        case neighbour:
-            data = _for_neighbour(state, neighbour, said, now)
-            if data is not None:
-                turn.send(neighbour, StateFrame(question.id, data))
+    # its keys are gone: what was sealed with them is not for today's readers
 
-
-def _show_in_answer(
-    state: BrokerState, question: Question, entry: Subscription, frame: Transit | Sealed, turn: Turn
-) -> None:
-    """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, deliver all."""
-    publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
-    stream = publisher, frame.stream
-    is_earlier = frame.sequence < question.shown.get(stream, 0)
-    if is_earlier and not state.types.holds_topics(frame.type_id):
-        return
-    if _is_seen(state, entry, frame, turn.now):
-        question.shown[stream] = frame.sequence
-        _show(state, entry, frame, turn)
-
-
-def receive_state_done(state: BrokerState, link: Link, message: StateDone, turn: Turn) -> None:
-    """Take note that a neighbour has sent all it knows."""
-    question = state.questions.get(message.question)
-    if question is not None and link.id in question.waits_for:
-        _one_less(state, question, link.id, turn, is_whole=message.is_whole)
-
-
-def overdue(state: BrokerState, turn: Turn) -> None:
-    """Give up on those who have not answered in time, and ask what had to wait for its interest."""
-    now = turn.now
-    late = [one for one in state.questions.values() if one.until <= now]
-    due = [
-        one for one in state.questions.values() if one.ask_at is not None and one.ask_at <= now < one.until
-    ]
-    for question in due:
-        _ask_neighbours(state, question, turn)
-    for question in late:
-        question.is_whole = False
-        _finish(state, question, turn)
-
-
-def link_gone(state: BrokerState, link: LinkId, turn: Turn) -> None:
-    """Expect no answer from a link that is gone, and answer nothing to it."""
-    for question in list(state.questions.values()):
-        asker = question.asker
-        if (asker.link if isinstance(asker, Client) else asker) == link:
-            del state.questions[question.id]
-        elif link in question.waits_for:
-            _one_less(state, question, link, turn, is_whole=False)
-
-
-def _one_less(state: BrokerState, question: Question, link: LinkId, turn: Turn, *, is_whole: bool) -> None:
-    question.waits_for.discard(link)
-    question.is_whole = question.is_whole and is_whole
-    if not question.waits_for:
-        _finish(state, question, turn)
-
-
-def _finish(state: BrokerState, question: Question, turn: Turn) -> None:
-    state.questions.pop(question.id, None)
-    audience = state.audiences.get(question.type_id)
-    classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
-    # With a subscriber here that wants everything of the type, all of it passes here.
-    is_whole = question.is_whole and not state.types.holds_topics(question.type_id)
-    if is_whole and any(one.routed == ALWAYS for one in classes):
-        state.retained.complete(question.type_id, seconds_after(turn.now, state.settings.lease_s))
-    _answer(question, turn)
+    def _frame_of(self, question: Question, message: StateFrame) -> Transit | Sealed:
+        frame = decode(message.frame)
+        if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
+            raise NotTheState("a question about the state was answered with something else")
+        return self.recorded_frames.check(frame)
 
 
 def _answer(question: Question, turn: Turn) -> None:
@@ -243,97 +348,3 @@ def _answer(question: Question, turn: Turn) -> None:
             pass
         case neighbour:
             turn.send(neighbour, StateDone(question.id, question.is_whole))
-
-
-# ------------------------------------------------------------ who may have what
-
-
-def _usable(
-    state: BrokerState, type_id: bytes, now: Instant, shows: Shows = lambda _said: True
-) -> list[RetainedFrame]:
-    """Return what may be sent: of publishers that may still publish, and of others while it is complete.
-
-    Of each stream it is the last frame that `shows` something.
-    """
-    usable: list[RetainedFrame] = []
-    is_complete = state.retained.is_complete(type_id, now)
-    for publisher, stream, said in state.retained.of_type(type_id, shows):
-        if said.right is None:
-            if is_complete:
-                usable.append(said)
-            continue
-        try:
-            for right in said.rights:
-                state.authoriser.still(right, now)
-        except PolicyRefusal:
-            state.retained.forget(type_id, publisher, stream)
-        else:
-            usable.append(said)
-    return usable
-
-
-def _seen(
-    state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant
-) -> tuple[Transit, Seen] | str | None:
-    """Return what one subscriber sees of a frame by its View of now, or why it cannot be read, as a code."""
-    found: object = Readable(frame) if isinstance(frame, Transit) else None
-    if isinstance(frame, Sealed):
-        # Whoever signed it must be entitled now: this is the present state, and no record of the past.
-        found = state.recorded_frames.read(Logged(0, now, encode_known(frame)))
-    if not isinstance(found, Readable):
-        return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
-    view_class = state.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-    transit = vouched_for(state.attached, found.transit, now)
-    seen = view_class.seen_of(transit, found.missing)
-    admitted = seen is not None and state.identities.admits(transit.requires, entry.link, now)
-    return (transit, seen) if admitted and seen is not None else None
-
-
-def _is_seen(state: BrokerState, entry: Subscription, frame: Transit | Sealed, now: Instant) -> bool:
-    return isinstance(_seen(state, entry, frame, now), tuple)
-
-
-def _show(state: BrokerState, entry: Subscription, frame: Transit | Sealed, turn: Turn) -> None:
-    """Deliver a frame to one subscriber, if it sees something of it."""
-    found = _seen(state, entry, frame, turn.now)
-    if found is None:
-        return
-    if isinstance(found, str):
-        turn.count("maia_frames_refused_total", code=found)
-        return
-    transit, seen = found
-    delivery = delivery_of(transit, seen, [entry.ref])
-    try:
-        put_on_record(state, entry, transit, seen, turn.now)
-    except LedgerRequired as problem:
-        turn.count("maia_frames_refused_total", code=problem.code)
-        return
-    state.delivered.rows += seen.rows
-    turn.send_bytes(entry.link, encode_known(delivery))
-    turn.count("maia_states_sent_total")
-
-
-def _for_neighbour(state: BrokerState, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
-    """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
-    frame, router = said.frame, state.router
-    plain, sealed = book_keys(frame.type_id)
-    if isinstance(frame, Sealed):
-        return encode_known(frame) if router.wants(link, sealed) else None
-    key = plain if state.types.sealing(frame.type_id) is None else sealed
-    rows = router.answer_rows(link, key, frame.matched, came_from=said.came_from)
-    if not rows:
-        return None
-    sealing = state.types.sealing(frame.type_id)
-    if sealing is None:
-        return encode_known(frame.cut(rows).as_carried())
-    try:
-        return encode_known(state.streams.sealed_alone(frame, sealing, now))
-    except MaiaError:
-        return None  # its keys are gone: what was sealed with them is not for today's readers
-
-
-def _frame_of(state: BrokerState, question: Question, message: StateFrame) -> Transit | Sealed:
-    frame = decode(message.frame)
-    if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
-        raise NotTheState("a question about the state was answered with something else")
-    return state.recorded_frames.check(frame)

@@ -18,29 +18,36 @@ believes of another (docs/decisions/mesh-routing.md):
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.authoriser import Authoriser
+from maia.broker.access.impairment import Impairments
+from maia.broker.own import Own
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import NotProved
-from maia.broker.routing.aggregation import CONNECT_HEAD, MESH_ACCOUNT, OwnParts, entry_of_part
-from maia.broker.routing.entries import Received
+from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.routing.aggregation import Announcer
+from maia.broker.routing.entries import LocalInterest, Received, entry_of
+from maia.broker.routing.outbox import Outbox
+from maia.broker.routing.received import ReceivedInterests
 from maia.broker.routing.router import Handler
-from maia.broker.routing.routes import Neighbour, memory_limits
-from maia.broker.sealed.rekeying import rekey_pending, show_rights
+from maia.broker.routing.routes import Neighbour, Routes, memory_limits
+from maia.broker.sealed.entries import SealedInterests
+from maia.broker.sealed.rekeying import Rekeying
 from maia.broker.sessions.links import Link
-from maia.broker.state import BrokerState, seconds_after
 from maia.broker.turn import Turn
-from maia.credentials import Action, principal_from_bytes
+from maia.credentials import Action, Budget, principal_from_bytes
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Frame, Instant
+from maia.events import AttributeUid, Frame, Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.routing.mesh import aggregates
-from maia.routing.mesh.aggregates import Head, MeshLimits, Step
+from maia.routing.mesh.aggregates import Head, MeshLimits, Step, digest_of_part
 from maia.routing.mesh.table import ConfiguredNeighbours, MeshTable
 from maia.routing.overlay.table import NodeId, node_id_of_key, node_id_text, node_id_to_bytes
-from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId
+from maia.routing.table.hops import LOCAL, Hop, RouteEntry, TypeId, is_of_sealed
 from maia.wire.codec import encode
 from maia.wire.effects import Dial, LinkId
 from maia.wire.mesh_messages import (
@@ -50,11 +57,13 @@ from maia.wire.mesh_messages import (
     AggregateQuery,
     ConnectPart,
     FrameTargets,
+    InterestPart,
     part_from_bytes,
+    part_to_bytes,
     sign_head,
     verify_head,
 )
-from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext
+from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext, Wanted
 
 _NAME_BYTES: Final = 8
 _HOPS_MAX: Final = 255
@@ -75,17 +84,73 @@ class _Assigned(NamedTuple):
     hops: int
 
 
+MESH_ACCOUNT: Final = LinkId(-3)
+"""In place of a link: what routers of the mesh proved, however far away they are."""
+CONNECT_HEAD: Final = part_to_bytes(ConnectPart([]))[:2]
+"""How the part begins by which a router shows that it may connect."""
+_CREDENTIALS_MAX: Final = 256
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class OwnParts:
+    """What the clients of this broker want, as it travels: each an interest with the proof of a client."""
+
+    own: Own
+    routes: Routes
+    outbox: Outbox
+    announcer: Announcer
+    _made: dict[tuple[TypeId, bytes], tuple[object, bytes]] = field(default_factory=dict)
+    """By name and id of an entry: the entry with its proof, and the part that was made of it."""
+
+    def build(self) -> dict[bytes, bytes]:
+        """Return the right to connect and what is wanted, each with its proof, by digest."""
+        book = self.routes.book
+        before, self._made = self._made, {}
+        fresh: dict[bytes, TypeId] = {}
+        for key in book.types():
+            for entry in book.wanted(LOCAL, key):
+                baggage = entry.baggage
+                behind = baggage.view_class if isinstance(baggage, LocalInterest) else baggage
+                same, known = (entry, self.outbox.proof_of(behind)), before.get((key, entry.id))
+                # Made once for as long as it has the same proof: each sealing is another.
+                if known is None or known[0] != same:
+                    wanted = self.outbox.wanted_of(key, entry)
+                    part = InterestPart(key, wanted.filter, wanted.proof, wanted.credentials)
+                    known = (same, part_to_bytes(part))
+                    fresh[known[1]] = key
+                self._made[key, entry.id] = known
+        connect = part_to_bytes(ConnectPart(self.own.shown[:_CREDENTIALS_MAX]))
+        self.announcer.note_published(fresh)
+        return {digest_of_part(part): part for part in (connect, *(part for _, part in self._made.values()))}
+
+
 class MeshRouter:
     """One router of a mesh."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(  # noqa: PLR0913 - what it is handed, once
+        self,
+        own: Own,
+        authoriser: Authoriser,
+        routes: Routes,
+        statements: ValidityTracker,
+        links: Mapping[LinkId, Link],
+        sealed: SealedInterests,
+        impairments: Impairments,
+        outbox: Outbox,
+        received: ReceivedInterests,
+        announcer: Announcer,
+        rekeying: Rekeying,
+    ) -> None:
         """Route for a broker; its settings name the neighbours."""
-        settings, self._state = state.settings, state
+        self.own, self.authoriser, self.routes, self.statements = own, authoriser, routes, statements
+        self.links, self.sealed, self.impairments = links, sealed, impairments
+        self.received, self.rekeying = received, rekeying
+        settings = own.settings
         self.question_wait_s = _QUESTION_WAIT_S
         self.flooding = self
         self._table = MeshTable(
-            state.principal.key,
-            sign=lambda head: sign_head(_to_wire(head), settings.network, state.key),
+            self.own.principal.key,
+            sign=lambda head: sign_head(_to_wire(head), settings.network, self.own.key),
             verify=self._verify,
             admit=self._admit,
             limits=MeshLimits(
@@ -114,7 +179,7 @@ class MeshRouter:
             size_of=lambda _, value: 256 + 64 * len(value.routers),
         )
         self._prefixes: dict[LinkId, bytes] = {}
-        self._own_parts = OwnParts(state)
+        self._own_parts = OwnParts(own, routes, outbox, announcer)
         self._seen_version = -1
         self.handlers: Mapping[type, Handler] = {
             AggregateHead: self._receive_head,
@@ -128,7 +193,7 @@ class MeshRouter:
 
     def start(self, turn: Turn) -> None:
         """Publish what is wanted here, and dial the neighbours."""
-        self._state.routes.is_changed = True
+        self.routes.is_changed = True
         self._perform(self._table.publish(self._own_parts.build(), turn.now), turn)
         self._dial(turn)
 
@@ -137,8 +202,8 @@ class MeshRouter:
 
     def dial_failed(self, address: str, turn: Turn) -> None:
         """Dial again later."""
-        self._state.impairments.seed_silent(address)
-        self._state.routes.is_changed = True
+        self.impairments.seed_silent(address)
+        self.routes.is_changed = True
         self._dialling.failed(address, turn.now)
 
     def neighbour_known(self, link: Link, _turn: Turn) -> None:
@@ -147,35 +212,33 @@ class MeshRouter:
 
     def neighbour_up(self, link: Link, turn: Turn) -> None:
         """Announce to a neighbour what is known."""
-        state, node = self._state, node_id_of_key(link.peer.key)
-        routes, before = state.routes, self._links.get(node)
+        node = node_id_of_key(link.peer.key)
+        routes, before = self.routes, self._links.get(node)
         if before is not None:
             self._gone(node, before, turn)
         routes.node_of[link.id], self._links[node] = node, link.id
         is_new = node not in self._keys
         self._reach(link.peer.key, link.id, turn.now)
         self._dialling.linked(node, dialled=link.dialled)
-        state.impairments.neighbour_found()
+        self.impairments.neighbour_found()
         routes.is_changed = True
         self._perform(self._table.hop_up(node), turn)
         known = self._table.origins.get(link.peer.key)
         if is_new and known is not None and known.parts:
             # It was away for less than a lease, and will not send again what is at hand.
-            self._verify_at.setdefault(known.key, seconds_after(turn.now, state.settings.lease_s))
+            self._verify_at.setdefault(known.key, seconds_after(turn.now, self.own.settings.lease_s))
             self._register(known.key, known.parts, turn)
-        if state.catch_up is not None:
-            state.catch_up.ask_again_behind(link.id)
-        show_rights(state, [link.id], state.sealed.in_use, turn)
+        self.rekeying.show_rights([link.id], self.sealed.in_use, turn)
 
     def neighbour_gone(self, link: Link, turn: Turn) -> None:
         """Find other ways to the routers behind a neighbour."""
-        node = self._state.routes.node_of.get(link.id)
+        node = self.routes.node_of.get(link.id)
         if node is not None:
             self._dialling.lost(node, turn.now)
             self._gone(node, link.id, turn)
 
     def _gone(self, node: NodeId, link: LinkId, turn: Turn) -> None:
-        routes = self._state.routes
+        routes = self.routes
         del routes.node_of[link], self._links[node]
         self._next_frame.pop(link, None)
         routes.is_changed = True
@@ -192,9 +255,9 @@ class MeshRouter:
 
     def maintain(self, turn: Turn) -> None:
         """Publish what is wanted here if it changed or is to be renewed; end what was not renewed; dial."""
-        now, routes = turn.now, self._state.routes
+        now, routes = turn.now, self.routes
         routes.is_changed = True
-        rekey_pending(self._state, turn)
+        self.rekeying.rekey_pending(turn)
         self._perform(self._table.tick(now), turn)
         own, version = self._table.own.head, self._version()
         is_due = own is None or now >= own.dated + self._table.renew_every_us
@@ -208,7 +271,7 @@ class MeshRouter:
 
     def next_due(self, now: Instant) -> Instant | None:
         """Return when something of that is due."""
-        routes = self._state.routes
+        routes = self.routes
         if self._version() != self._seen_version and routes.replicate_at is None:
             return now
         dial = self._dialling.next_due()
@@ -227,9 +290,9 @@ class MeshRouter:
 
     def recheck(self, certificates: Collection[bytes], turn: Turn) -> None:
         """Verify again, in a moment, what rests on these certificates: its router may prove it otherwise."""
-        book, soon = self._state.routes.book, seconds_after(turn.now, _DOUBT_S)
+        book, soon = self.routes.book, seconds_after(turn.now, _DOUBT_S)
         touched = set(certificates)
-        if MESH_ACCOUNT not in self._state.statements.dependencies.links_on(touched):
+        if MESH_ACCOUNT not in self.statements.dependencies.links_on(touched):
             return
         for node, key in self._keys.items():
             proofs = (entry.baggage for kind in book.types() for entry in book.entries(node, kind))
@@ -238,18 +301,18 @@ class MeshRouter:
             is_touched = connect is not None and connect[1].depends_on(touched)
             if is_touched or any(not one.isdisjoint(touched) for one in watched):
                 self._verify_at[key] = min(soon, self._verify_at.get(key, soon))
-                self._state.routes.is_changed = True
+                self.routes.is_changed = True
 
     def doubt(self, link: Link, certificates: Collection[bytes], turn: Turn) -> None:
         """Verify everything again in a moment: a right to connect, or a quorum, has changed."""
         del link, certificates
         soon = seconds_after(turn.now, _DOUBT_S)
         self._verify_at = {origin: min(at, soon) for origin, at in self._verify_at.items()}
-        self._state.routes.is_changed = True
+        self.routes.is_changed = True
 
     def _version(self) -> int:
         """Return a number that changes when this broker's own clients may want something else."""
-        book = self._state.routes.book
+        book = self.routes.book
         return sum(1 + book.version(LOCAL, key) for key in book.types())
 
     # ------------------------------------------------------------ what neighbours say
@@ -278,11 +341,11 @@ class MeshRouter:
         self._next_frame[link.id] = message
 
     def _hop(self, link: Link) -> NodeId:
-        return self._state.routes.node_of[link.id]
+        return self.routes.node_of[link.id]
 
     def _perform(self, steps: Iterable[Step], turn: Turn) -> None:
         heads: dict[int, bytes] = {}
-        self._state.routes.is_changed = True
+        self.routes.is_changed = True
         for step in steps:
             match step:
                 case aggregates.Announce(hop, head):
@@ -306,7 +369,7 @@ class MeshRouter:
                     turn.note("router-lost", principal=str(principal_from_bytes(origin)))
                 case aggregates.Refused(hop, _, problem):
                     link = self._links[hop]
-                    turn.refused(problem, self._state.links[link].peer, link=link, asked="Aggregate")
+                    turn.refused(problem, self.links[link].peer, link=link, asked="Aggregate")
                 case _:
                     assert_never(step)
 
@@ -315,18 +378,18 @@ class MeshRouter:
             turn.send(self._links[hop], message)
 
     def _verify(self, head: Head) -> None:
-        self._state.authoriser.budget_of_message().spend_check()
+        self.authoriser.budget_of_message().spend_check()
         try:
-            verify_head(_to_wire(head), self._state.settings.network)
+            verify_head(_to_wire(head), self.own.settings.network)
         except MaiaError as problem:
             raise aggregates.AggregateForged("an aggregate is not signed by its origin") from problem
 
     def _admit(self, origin: bytes, parts: Mapping[bytes, bytes], now: int) -> None:
         """Refuse the aggregate of a key that may not be a router of this network."""
         link = self._links.get(node_id_of_key(origin))
-        if link is not None and self._state.links[link].peer.key == origin:
+        if link is not None and self.links[link].peer.key == origin:
             return  # it proved that in the handshake
-        authoriser, at = self._state.authoriser, Instant(now)
+        authoriser, at = self.authoriser, Instant(now)
         shown = next((part for part in parts.values() if part.startswith(CONNECT_HEAD)), b"")
         known = self._connects.get(origin)
         if known is not None and known[0] == shown:
@@ -337,9 +400,9 @@ class MeshRouter:
             raise NotProved("an aggregate came without the certificates by which its origin may connect")
         principal, budget = principal_from_bytes(origin), authoriser.budget_of_message()
         pool = authoriser.pool_of_stranger(part.credentials, budget)
-        authoriser.expect(principal, Action.CONNECT, self._state.settings.network, pool, at, budget)
+        authoriser.expect(principal, Action.CONNECT, self.own.settings.network, pool, at, budget)
         connect = authoriser.decide_connect(principal, pool, at, budget=budget)
-        self._state.statements.dependencies.note(MESH_ACCOUNT, connect.watched)
+        self.statements.dependencies.note(MESH_ACCOUNT, connect.watched)
         self._connects[origin] = (shown, connect)
 
     # ------------------------------------------------------------ what routers want
@@ -350,7 +413,7 @@ class MeshRouter:
         self._withdraw(origin, removed, turn.now)
         if node_id_of_key(origin) not in self._keys:
             return  # its way is found in the next step
-        self._verify_at.setdefault(origin, seconds_after(turn.now, self._state.settings.lease_s))
+        self._verify_at.setdefault(origin, seconds_after(turn.now, self.own.settings.lease_s))
         self._register(origin, added, turn)
 
     def _renewed(self, origin: bytes, turn: Turn) -> None:
@@ -366,7 +429,7 @@ class MeshRouter:
         known = self._table.origins.get(origin)
         if known is None or known.parts is None or node_id_of_key(origin) not in self._keys:
             return
-        self._verify_at[origin] = seconds_after(turn.now, self._state.settings.lease_s)
+        self._verify_at[origin] = seconds_after(turn.now, self.own.settings.lease_s)
         try:
             self._admit(origin, known.parts, turn.now)
         except MaiaError as problem:
@@ -385,12 +448,12 @@ class MeshRouter:
         is_new = node not in self._keys
         self._reach(origin, link, turn.now)
         if is_new:
-            self._verify_at.setdefault(origin, seconds_after(turn.now, self._state.settings.lease_s))
+            self._verify_at.setdefault(origin, seconds_after(turn.now, self.own.settings.lease_s))
             self._register(origin, self._table.origins[origin].parts or {}, turn)
 
     def _reach(self, origin: bytes, link: LinkId, now: Instant) -> None:
         """Make a router a hop of the routing table, or change where the way to it begins."""
-        routes, node = self._state.routes, node_id_of_key(origin)
+        routes, node = self.routes, node_id_of_key(origin)
         if node in routes.neighbours:
             routes.neighbours[node].link = link
             return
@@ -399,7 +462,7 @@ class MeshRouter:
 
     def _forget(self, origin: bytes) -> None:
         """Forget a router to which there is no way."""
-        routes, node = self._state.routes, node_id_of_key(origin)
+        routes, node = self.routes, node_id_of_key(origin)
         if node in self._keys:
             del routes.neighbours[node], self._keys[node]
             routes.book.hop_gone(node)
@@ -411,13 +474,13 @@ class MeshRouter:
         made = self._entries.setdefault(origin, {})
         add: dict[TypeId, list[RouteEntry]] = {}
         remove: dict[TypeId, list[bytes]] = {}
-        budget = self._state.authoriser.budget_of_message()
+        budget = self.authoriser.budget_of_message()
         for name, part in parts.items():
             if part.startswith(CONNECT_HEAD):
                 continue
             before, made[name] = made.get(name), None
             try:
-                found = entry_of_part(self._state, name, part, turn, budget)
+                found = self._entry_of_part(name, part, turn, budget)
             except MaiaError as problem:
                 found = None
                 turn.refused(problem, principal_from_bytes(origin), asked="Aggregate")
@@ -426,21 +489,36 @@ class MeshRouter:
                 made[name] = (found[0], found[1].id)
             elif before is not None:
                 remove.setdefault(before[0], []).append(before[1])
-        node, book = node_id_of_key(origin), self._state.routes.book
+        node, book = node_id_of_key(origin), self.routes.book
         for key in dict.fromkeys([*add, *remove]):
             book.receive_interest(node, key, add.get(key, ()), remove.get(key, ()), turn.now)
         self._forget_dependencies()
+
+    def _entry_of_part(
+        self, name: bytes, data: bytes, turn: Turn, budget: Budget
+    ) -> tuple[TypeId, RouteEntry] | None:
+        """Return the entry that a part is, narrowed to what its proof entitles to (A67); raise what is wrong."""
+        part = part_from_bytes(data)
+        if isinstance(part, ConnectPart):
+            return None
+        wanted = entry_of(part.key, Wanted(name[:16], part.filter, part.proof, part.credentials))
+        entry = self.received.understood(part.key, wanted, turn.now, budget)
+        if isinstance(entry.baggage, Received):
+            self.statements.dependencies.note(MESH_ACCOUNT, entry.baggage.watched)
+        if entry.predicate is not wanted.predicate and not is_of_sealed(part.key):
+            turn.count("maia_interests_narrowed_total")
+        return part.key, entry
 
     def _withdraw(self, origin: bytes, names: Iterable[bytes], now: Instant) -> None:
         made, node = self._entries.get(origin, {}), node_id_of_key(origin)
         for name in names:
             known = made.pop(name, None)
             if known is not None and node in self._keys:
-                self._state.routes.book.receive_interest(node, known[0], (), [known[1]], now)
+                self.routes.book.receive_interest(node, known[0], (), [known[1]], now)
 
     def _forget_dependencies(self) -> None:
         """Let go of certificates on which nothing rests any more, once there are many."""
-        dependencies, book = self._state.statements.dependencies, self._state.routes.book
+        dependencies, book = self.statements.dependencies, self.routes.book
         if len(dependencies.certificates_on(MESH_ACCOUNT)) <= self._watched_max:
             return
         needed = {one for _, connect in self._connects.values() for one in connect.watched}
@@ -487,7 +565,7 @@ class MeshRouter:
         hops_left = _HOPS_MAX if assigned is None else assigned.hops - 1
         if hops_left < 0:
             return {}
-        routes = self._state.routes
+        routes = self.routes
         came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
         rows_for: dict[LinkId, set[int]] = {}
         routers_for: dict[LinkId, list[bytes]] = {}
@@ -530,7 +608,7 @@ class MeshRouter:
     def has_received(self, origin: bytes, number: int) -> bool:
         """Say whether an aggregate of a router, or a later one, is at hand."""
         known = self._table.origins.get(origin)
-        is_own = origin == self._state.principal.key
+        is_own = origin == self.own.principal.key
         return is_own or (known is not None and known.parts is not None and known.number >= number)
 
     def before_frame(self, link: LinkId, turn: Turn) -> None:
@@ -542,7 +620,7 @@ class MeshRouter:
     def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
         """Expect every frame from every neighbour: it may connect, and ways change."""
         del key, now
-        return self._state.routes.is_current(link.id)
+        return self.routes.is_current(link.id)
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Return all neighbours: any of them may lead to a publisher."""
@@ -552,13 +630,13 @@ class MeshRouter:
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
         """Return the rows that a router wants, whichever: the question came this way on behalf of one."""
         del link
-        wanted = self._state.routes.book.targets_of_frame(key, came_from, frame)
+        wanted = self.routes.book.targets_of_frame(key, came_from, frame)
         return sorted({row for rows in wanted.values() for row in rows})
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
         """Say whether a router wants anything of a type."""
         del link
-        book = self._state.routes.book
+        book = self.routes.book
         return any(hop != LOCAL and book.wanted(hop, key) for hop in book.hops(key))
 
     # ------------------------------------------------------------ operators
@@ -575,7 +653,7 @@ class MeshRouter:
             }
             for origin, known in self._table.origins.items()
         }
-        own = node_id_of_key(self._state.principal.key)
+        own = node_id_of_key(self.own.principal.key)
         neighbours = [node_id_text(NodeId(hop)) for hop in self._links if isinstance(hop, int)]
         missing = list(self._dialling.missing)
         return {

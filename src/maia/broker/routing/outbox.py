@@ -11,9 +11,13 @@ filter, certificate or name of it is readable without the keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from maia.broker.access.authorisation import Authorisation
+from maia.broker.access.known_types import KnownTypes
+from maia.broker.durable.recording import Recording
+from maia.broker.own import Own
 from maia.broker.publication.projection import ProjectedOffer
 from maia.broker.routing.entries import (
     NO_PROOF,
@@ -25,9 +29,11 @@ from maia.broker.routing.entries import (
     proof_to_wire,
     size_of_wanted,
 )
+from maia.broker.routing.routes import Routes
 from maia.broker.sealed.answers import readers_of
-from maia.broker.sessions.links import Advertisement, Subscription
-from maia.broker.state import BrokerState
+from maia.broker.sealed.entries import SealedInterests
+from maia.broker.sealed.keys import SealingKeys
+from maia.broker.sessions.links import Advertisement, Link, Subscription
 from maia.broker.subscriptions.local_subscribers import SubscriberGroup
 from maia.broker.turn import Turn
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
@@ -48,6 +54,7 @@ from maia.sealing.filters.proofs import OpenedProof, SealedOffer, SealedProof, s
 from maia.sealing.filters.sealed_filters import FILTER_ID_BYTES, SealedFilter
 from maia.types import SealingLevel
 from maia.wire.codec import encode
+from maia.wire.effects import LinkId
 from maia.wire.messages import Interest, Message, Offer, Renew, Resync, Wanted
 from maia.wire.names import filter_to_bytes
 from maia.wire.requests import with_filter
@@ -62,144 +69,165 @@ _OF_SUB_TYPE: Final = AttributeUid("of-a-sub-type")
 """Among the uids of a proof: it holds values for which readers of this type have no key."""
 
 
-def route_messages(state: BrokerState, updates: Iterable[RouteUpdate], turn: Turn) -> int:
-    """Send neighbours the changes of the routing table; return how many bytes that is."""
-    sent = 0
-    renewals: dict[tuple[int, bytes], bytes] = {}
-    for update in updates:
-        link = state.routes.link_to(update.hop)
-        if link is None:
-            continue
-        state.routes.is_sent = True
-        if isinstance(update, InterestUpdate) and update.add and state.recording is not None:
-            state.recording.interest_sent(type_of_book_key(update.type_id), link)
-        if isinstance(update, Renewal):
-            # Most neighbours were sent the same, so most renewals are the same bytes.
-            same = (update.entries, update.digest)
-            if same not in renewals:
-                renewals[same] = encode(Renew(*same))
-            turn.send_bytes(link, renewals[same])
-            sent += len(renewals[same])
-            continue
-        for message in _messages(state, update):
-            data = encode(message)
-            turn.send_bytes(link, data)
-            sent += len(data)
-    return sent
+@dataclass(slots=True, eq=False, repr=False)
+class Outbox:
+    """What leaves for other brokers."""
 
+    own: Own
+    types: KnownTypes
+    routes: Routes
+    seals: SealingKeys
+    links: dict[LinkId, Link]
+    sealed: SealedInterests
+    recording: Recording | None
 
-def _messages(state: BrokerState, update: RouteUpdate) -> Iterator[Message]:
-    """Yield the messages for one change of the table, in the order in which it counts."""
-    match update:
-        case InterestUpdate(_, key, add, remove):
-            # What is added goes first: between two messages the peer wants too much, and never too little.
-            some: list[Wanted] = []
-            size = 0
-            for wanted in [wanted_of(state, key, entry) for entry in add]:
-                more = size_of_wanted(wanted)
-                if some and size + more > _INTEREST_BYTES:
-                    yield Interest(key, some, [])
-                    some, size = [], 0
-                some.append(wanted)
-                size += more
-            yield Interest(key, some, list(remove))
-        case OfferUpdate(_, key, stands, baggage) if stands:
-            if is_of_sealed(key):
-                claim = _sealed_claim(state, key, baggage)
-                yield Offer(key, True, proof_to_wire(claim.sealed, claim.proof), [])
-            else:
-                yield Offer(key, True, *_shown(proof_of(state, baggage)))
-        case OfferUpdate(_, key):
-            yield Offer(key, False, None, [])
-        case Renewal(_, entries, digest):
-            yield Renew(entries, digest)
-        case ResyncRequest():
-            yield Resync()
-        case _:
-            assert_never(update)
+    def route_messages(self, updates: Iterable[RouteUpdate], turn: Turn) -> int:
+        """Send neighbours the changes of the routing table; return how many bytes that is."""
+        sent = 0
+        renewals: dict[tuple[int, bytes], bytes] = {}
+        for update in updates:
+            link = self.routes.link_to(update.hop)
+            if link is None:
+                continue
+            self.routes.is_sent = True
+            if isinstance(update, InterestUpdate) and update.add and self.recording is not None:
+                self.recording.interest_sent(type_of_book_key(update.type_id), link)
+            if isinstance(update, Renewal):
+                # Most neighbours were sent the same, so most renewals are the same bytes.
+                same = (update.entries, update.digest)
+                if same not in renewals:
+                    renewals[same] = encode(Renew(*same))
+                turn.send_bytes(link, renewals[same])
+                sent += len(renewals[same])
+                continue
+            for message in self._messages(update):
+                data = encode(message)
+                turn.send_bytes(link, data)
+                sent += len(data)
+        return sent
 
+    def _messages(self, update: RouteUpdate) -> Iterator[Message]:
+        """Yield the messages for one change of the table, in the order in which it counts."""
+        match update:
+            case InterestUpdate(_, key, add, remove):
+                # What is added goes first: between two messages the peer wants too much, and never too little.
+                some: list[Wanted] = []
+                size = 0
+                for wanted in [self.wanted_of(key, entry) for entry in add]:
+                    more = size_of_wanted(wanted)
+                    if some and size + more > _INTEREST_BYTES:
+                        yield Interest(key, some, [])
+                        some, size = [], 0
+                    some.append(wanted)
+                    size += more
+                yield Interest(key, some, list(remove))
+            case OfferUpdate(_, key, stands, baggage) if stands:
+                if is_of_sealed(key):
+                    claim = self._sealed_claim(key, baggage)
+                    yield Offer(key, True, proof_to_wire(claim.sealed, claim.proof), [])
+                else:
+                    yield Offer(key, True, *_shown(self.proof_of(baggage)))
+            case OfferUpdate(_, key):
+                yield Offer(key, False, None, [])
+            case Renewal(_, entries, digest):
+                yield Renew(entries, digest)
+            case ResyncRequest():
+                yield Resync()
+            case _:
+                assert_never(update)
 
-def wanted_of(state: BrokerState, key: TypeId, entry: RouteEntry) -> Wanted:
-    """Return an entry of the table as it travels."""
-    if is_of_sealed(key):
-        claim = _sealed_claim(state, key, entry.baggage)
-        return Wanted(entry.id, parts_to_wire(claim), proof_to_wire(claim.sealed, claim.proof), [])
-    return Wanted(entry.id, filter_to_bytes(entry.predicate), *_shown(proof_of(state, entry.baggage)))
+    def wanted_of(self, key: TypeId, entry: RouteEntry) -> Wanted:
+        """Return an entry of the table as it travels."""
+        if is_of_sealed(key):
+            claim = self._sealed_claim(key, entry.baggage)
+            return Wanted(entry.id, parts_to_wire(claim), proof_to_wire(claim.sealed, claim.proof), [])
+        return Wanted(entry.id, filter_to_bytes(entry.predicate), *_shown(self.proof_of(entry.baggage)))
+
+    # ------------------------------------------------------------ proofs
+
+    def proof_of(self, baggage: object) -> Proof:
+        """Return the proof behind an entry: of a local one, the latest request of a client that it is for."""
+        if isinstance(baggage, Proof):
+            return baggage
+        entry = self._behind(baggage)
+        if entry is None:
+            return NO_PROOF
+        credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
+        if isinstance(entry, Subscription):
+            own = with_filter(entry.frame, entry.own, entry.filter)
+            return Proof(entry.frame, own, credentials)
+        if isinstance(baggage, ProjectedOffer):
+            credentials = (*baggage.definitions, *credentials)
+        return new_proof(entry.proof, credentials)
+
+    def right_behind(self, baggage: object) -> Authorisation | None:
+        """Return the right behind a local entry; None if there is none."""
+        entry = self._behind(baggage)
+        return None if entry is None else entry.right
+
+    def _behind(self, baggage: object) -> Subscription | Advertisement | None:
+        match baggage:
+            case Advertisement():
+                return baggage
+            case ProjectedOffer(entry=entry):
+                return entry
+            case SubscriberGroup(members=members) if members:
+                link, refs = next(iter(members.items()))
+                holder = self.recording.link if self.recording is not None and link < 0 else self.links[link]
+                return holder.subscriptions[refs[0]]
+            case _:
+                return None
+
+    # ------------------------------------------------------------ sealed
+
+    def _sealed_claim(self, key: TypeId, baggage: object) -> SealedClaim:
+        """Return what travels sealed: as it came, or with the proof of a client here, sealed now."""
+        type_id = type_of_book_key(key)
+        match baggage:
+            case SealedClaim():
+                return baggage
+            case LocalInterest(filter_, view_class):
+                return SealedClaim(filter_, self._sealed_proof(filter_, view_class))
+            case Advertisement() | ProjectedOffer():
+                epoch = self.sealed.in_use.get(type_id, 0)
+                offer = SealedOffer(type_id, epoch, self.own.random(FILTER_ID_BYTES))
+                return SealedClaim(offer, self._sealed_proof(offer, baggage))
+            case _:
+                # A replica that says no more than "everything" has nothing that could be sealed.
+                return SealedClaim(SealedFilter(type_id, 0, bytes(FILTER_ID_BYTES), ()), _NOBODY)
+
+    def _sealed_proof(self, sealed: SealedFilter | SealedOffer, baggage: object) -> SealedProof:
+        ring, entry = self.sealed.ring_of(sealed.type_id), self._behind(baggage)
+        if ring is None or entry is None:
+            return _NOBODY
+        proof = self.proof_of(baggage)
+        opened = None if proof.request is None else OpenedProof(proof.request, proof.credentials)
+        uids = self.speaks_of(sealed.type_id, entry.right)
+        if isinstance(baggage, ProjectedOffer) and _speaks_of_sub_type(sealed.type_id, entry):
+            uids |= {_OF_SUB_TYPE}
+        return seal_proof(sealed, opened, uids=uids, keys=ring, random=self.own.random) or _NOBODY
+
+    def speaks_of(self, type_id: bytes, right: Authorisation) -> frozenset[AttributeUid]:
+        """Return the attributes of which a request and its certificates hold values."""
+        return self.restricted_in(type_id, right.used) | self._of_type(type_id, right.filter)
+
+    def restricted_in(
+        self, type_id: bytes, certificates: Iterable[SignedCertificate]
+    ) -> frozenset[AttributeUid]:
+        """Return the attributes of a sealed type of which certificates hold values."""
+        rights = [signed.certificate for signed in certificates]
+        said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
+        return self._of_type(type_id, AllOf(tuple(said)))
+
+    def _of_type(self, type_id: bytes, said: Predicate) -> frozenset[AttributeUid]:
+        sealing = self.types.sealing(type_id)
+        if sealing is None or sealing.level is SealingLevel.EVENT:
+            return frozenset()  # at event level all content has one key
+        return readers_of(self.seals, type_id, attributes_of(said) & self.types.kinds(type_id).keys())
 
 
 def _shown(proof: Proof) -> tuple[bytes | None, list[bytes]]:
     return proof.request, list(proof.credentials[:_CREDENTIALS_MAX])
-
-
-# ------------------------------------------------------------ proofs
-
-
-def proof_of(state: BrokerState, baggage: object) -> Proof:
-    """Return the proof behind an entry: of a local one, the latest request of a client that it is for."""
-    if isinstance(baggage, Proof):
-        return baggage
-    entry = _behind(state, baggage)
-    if entry is None:
-        return NO_PROOF
-    credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
-    if isinstance(entry, Subscription):
-        own = with_filter(entry.frame, entry.own, entry.filter)
-        return Proof(entry.frame, own, credentials)
-    if isinstance(baggage, ProjectedOffer):
-        credentials = (*baggage.definitions, *credentials)
-    return new_proof(entry.proof, credentials)
-
-
-def right_behind(state: BrokerState, baggage: object) -> Authorisation | None:
-    """Return the right behind a local entry; None if there is none."""
-    entry = _behind(state, baggage)
-    return None if entry is None else entry.right
-
-
-def _behind(state: BrokerState, baggage: object) -> Subscription | Advertisement | None:
-    match baggage:
-        case Advertisement():
-            return baggage
-        case ProjectedOffer(entry=entry):
-            return entry
-        case SubscriberGroup(members=members) if members:
-            link, refs = next(iter(members.items()))
-            holder = state.recording.link if state.recording is not None and link < 0 else state.links[link]
-            return holder.subscriptions[refs[0]]
-        case _:
-            return None
-
-
-# ------------------------------------------------------------ sealed
-
-
-def _sealed_claim(state: BrokerState, key: TypeId, baggage: object) -> SealedClaim:
-    """Return what travels sealed: as it came, or with the proof of a client here, sealed now."""
-    type_id = type_of_book_key(key)
-    match baggage:
-        case SealedClaim():
-            return baggage
-        case LocalInterest(filter_, view_class):
-            return SealedClaim(filter_, _sealed_proof(state, filter_, view_class))
-        case Advertisement() | ProjectedOffer():
-            epoch = state.sealed.in_use.get(type_id, 0)
-            offer = SealedOffer(type_id, epoch, state.random(FILTER_ID_BYTES))
-            return SealedClaim(offer, _sealed_proof(state, offer, baggage))
-        case _:
-            # A replica that says no more than "everything" has nothing that could be sealed.
-            return SealedClaim(SealedFilter(type_id, 0, bytes(FILTER_ID_BYTES), ()), _NOBODY)
-
-
-def _sealed_proof(state: BrokerState, sealed: SealedFilter | SealedOffer, baggage: object) -> SealedProof:
-    ring, entry = state.sealed.ring_of(sealed.type_id), _behind(state, baggage)
-    if ring is None or entry is None:
-        return _NOBODY
-    proof = proof_of(state, baggage)
-    opened = None if proof.request is None else OpenedProof(proof.request, proof.credentials)
-    uids = speaks_of(state, sealed.type_id, entry.right)
-    if isinstance(baggage, ProjectedOffer) and _speaks_of_sub_type(sealed.type_id, entry):
-        uids |= {_OF_SUB_TYPE}
-    return seal_proof(sealed, opened, uids=uids, keys=ring, random=state.random) or _NOBODY
 
 
 def _speaks_of_sub_type(type_id: bytes, entry: Subscription | Advertisement) -> bool:
@@ -209,24 +237,3 @@ def _speaks_of_sub_type(type_id: bytes, entry: Subscription | Advertisement) -> 
     rights = [signed.certificate for signed in entry.right.used]
     said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
     return not attributes_of(AllOf((*said, entry.right.filter))) <= above.kinds.keys()
-
-
-def speaks_of(state: BrokerState, type_id: bytes, right: Authorisation) -> frozenset[AttributeUid]:
-    """Return the attributes of which a request and its certificates hold values."""
-    return restricted_in(state, type_id, right.used) | _of_type(state, type_id, right.filter)
-
-
-def restricted_in(
-    state: BrokerState, type_id: bytes, certificates: Iterable[SignedCertificate]
-) -> frozenset[AttributeUid]:
-    """Return the attributes of a sealed type of which certificates hold values."""
-    rights = [signed.certificate for signed in certificates]
-    said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
-    return _of_type(state, type_id, AllOf(tuple(said)))
-
-
-def _of_type(state: BrokerState, type_id: bytes, said: Predicate) -> frozenset[AttributeUid]:
-    sealing = state.types.sealing(type_id)
-    if sealing is None or sealing.level is SealingLevel.EVENT:
-        return frozenset()  # at event level all content has one key
-    return readers_of(state, type_id, attributes_of(said) & state.types.kinds(type_id).keys())

@@ -15,21 +15,24 @@ frames from there are accepted for a lease and no longer, unless that broker pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from maia.broker.publication.expected_sources import not_asked_any_more, offer_ended
+from maia.broker.access.impairment import Impairments
+from maia.broker.own import Own
+from maia.broker.publication.expected_sources import ExpectedSources, offer_ended
+from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.entries import Received
-from maia.broker.routing.outbox import route_messages
-from maia.broker.routing.received import understood
-from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.rekeying import show_rights
+from maia.broker.routing.outbox import Outbox
+from maia.broker.routing.received import ReceivedInterests
+from maia.broker.routing.routes import Neighbour, Routes
+from maia.broker.sealed.entries import SealedInterests
+from maia.broker.sealed.rekeying import Rekeying
 from maia.broker.sessions.links import Link
-from maia.broker.state import BrokerState, seconds_after
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import Instant, seconds_after
 from maia.routing.overlay.membership import Ask, Connect, Contact, Dropped, Spread, Step
 from maia.routing.overlay.table import (
     NodeId,
@@ -45,56 +48,61 @@ from maia.wire.effects import Dial, LinkId
 from maia.wire.messages import Announce, FindClosest, Message, NodeRecord, Nodes
 
 
-def superseded(state: BrokerState, link: Link) -> Link | None:
+def superseded(own: Own, links: Mapping[LinkId, Link], routes: Routes, link: Link) -> Link | None:
     """Return which of two links to the same broker has to go, now that a second one is ready."""
     node = node_id_of_key(link.peer.key)
-    known = state.routes.neighbours.get(node)
-    before = None if known is None else state.links.get(known.link)
+    known = routes.neighbours.get(node)
+    before = None if known is None else links.get(known.link)
     if before is None or before.peer != link.peer:
         return None
     if before.instance != link.instance:
         return before
-    return before if _dialler(state, link) < _dialler(state, before) else link
+    return before if _dialler(own, link) < _dialler(own, before) else link
 
 
-def _dialler(state: BrokerState, link: Link) -> bytes:
-    return link.peer.key if link.dialled is None else state.principal.key
+def _dialler(own: Own, link: Link) -> bytes:
+    return link.peer.key if link.dialled is None else own.principal.key
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OverlayPeers:
     """The other brokers of the overlay: dialled, answered and announced as it asks for."""
 
-    __slots__ = ("_state",)
-
-    def __init__(self, state: BrokerState) -> None:
-        """Begin without neighbours."""
-        self._state = state
+    own: Own
+    routes: Routes
+    statements: ValidityTracker
+    sealed: SealedInterests
+    impairments: Impairments
+    outbox: Outbox
+    sources: ExpectedSources
+    received: ReceivedInterests
+    rekeying: Rekeying
 
     # ------------------------------------------------------------ links
 
     def neighbour_known(self, link: Link, turn: Turn) -> None:
         """A broker that is a neighbour already has answered at an address that we dialled."""
         contact = Contact.of(link.peer.key, link.address or "")
-        self._perform(self._state.routes.membership.confirmed(contact, turn.now, dialled=link.dialled), turn)
+        self._perform(self.routes.membership.confirmed(contact, turn.now, dialled=link.dialled), turn)
 
     def neighbour_up(self, link: Link, turn: Turn) -> None:
         """A broker has proved its right to connect: it is a neighbour from now on."""
         contact = Contact.of(link.peer.key, link.address or "")
-        routes = self._state.routes
+        routes = self.routes
         if contact.node in routes.neighbours:
             self._forget(routes.neighbours[contact.node], turn)
         routes.neighbours[contact.node] = Neighbour(contact.node, link.id)
         routes.node_of[link.id] = contact.node
-        self._state.impairments.neighbour_found()
+        self.impairments.neighbour_found()
         self._perform(routes.membership.confirmed(contact, turn.now, dialled=link.dialled), turn)
-        route_messages(self._state, routes.book.hop_up(contact.node, turn.now), turn)
-        show_rights(self._state, [link.id], self._state.sealed.in_use, turn)
+        self.outbox.route_messages(routes.book.hop_up(contact.node, turn.now), turn)
+        self.rekeying.show_rights([link.id], self.sealed.in_use, turn)
         self._parents_changed(turn)
-        self._adopt(contact.node, self._state.routes.take_waiting(contact.node), turn)
+        self._adopt(contact.node, self.routes.take_waiting(contact.node), turn)
 
     def neighbour_gone(self, link: Link, turn: Turn) -> None:
         """A link to a broker is gone, and everything that it sent with it."""
-        routes = self._state.routes
+        routes = self.routes
         node = routes.node_of.get(link.id)
         if node is None:
             return
@@ -113,35 +121,35 @@ class OverlayPeers:
             self._promote(replica, turn)
 
     def _forget(self, neighbour: Neighbour, turn: Turn) -> None:
-        del self._state.routes.neighbours[neighbour.node], self._state.routes.node_of[neighbour.link]
-        route_messages(self._state, self._state.routes.book.hop_gone(neighbour.node), turn)
+        del self.routes.neighbours[neighbour.node], self.routes.node_of[neighbour.link]
+        self.outbox.route_messages(self.routes.book.hop_gone(neighbour.node), turn)
 
     # ------------------------------------------------------------ the overlay's steps
 
     def start(self, turn: Turn) -> None:
         """Begin to dial other brokers."""
-        self._state.routes.is_changed = True
-        self._perform(self._state.routes.membership.start(turn.now), turn)
+        self.routes.is_changed = True
+        self._perform(self.routes.membership.start(turn.now), turn)
 
     def join(self, seeds: tuple[str, ...], turn: Turn) -> None:
         """Join the network through these brokers from now on."""
-        if seeds == self._state.settings.seeds:
+        if seeds == self.own.settings.seeds:
             return
-        self._state.settings = replace(self._state.settings, seeds=seeds)
-        self._perform(self._state.routes.membership.seek(seeds, turn.now), turn)
+        self.own.settings = replace(self.own.settings, seeds=seeds)
+        self._perform(self.routes.membership.seek(seeds, turn.now), turn)
 
     def leave(self, turn: Turn) -> None:
         """Send the neighbours that this broker leaves."""
-        self._perform(self._state.routes.membership.leave(), turn)
+        self._perform(self.routes.membership.leave(), turn)
 
     def dial_failed(self, address: str, turn: Turn) -> None:
         """No broker that may connect answered at an address."""
-        self._state.impairments.seed_silent(address)
-        self._perform(self._state.routes.membership.dial_failed(address, turn.now), turn)
+        self.impairments.seed_silent(address)
+        self._perform(self.routes.membership.dial_failed(address, turn.now), turn)
 
     def _perform(self, steps: Iterable[Step], turn: Turn) -> None:
         """Do what the overlay wants done; without a node that it dropped, types may lead elsewhere."""
-        self._state.routes.is_changed = True
+        self.routes.is_changed = True
         is_changed = False
         for step in steps:
             match step:
@@ -160,13 +168,13 @@ class OverlayPeers:
 
     def _send_closest(self, link: Link, message: FindClosest, turn: Turn) -> None:
         """Answer a broker that asks which brokers are near a point of the ring."""
-        near = self._state.routes.membership.answer(node_id_from_bytes(message.target))
+        near = self.routes.membership.answer(node_id_from_bytes(message.target))
         turn.send(link.id, Nodes(message.id, [NodeRecord(contact.key, contact.address) for contact in near]))
 
     def _receive_nodes(self, link: Link, message: Nodes, turn: Turn) -> None:
         """Look into an answer to our own question."""
         contacts = [Contact.of(record.key, record.address) for record in message.nodes]
-        node, membership = self._state.routes.node_of[link.id], self._state.routes.membership
+        node, membership = self.routes.node_of[link.id], self.routes.membership
         steps = membership.reply(node, message.id, contacts, turn.now)
         if steps or membership.candidates_waiting:  # else nothing new, so nothing is due earlier than before
             self._perform(steps, turn)
@@ -174,11 +182,11 @@ class OverlayPeers:
     def _receive_announce(self, link: Link, message: Announce, turn: Turn) -> None:
         """Look into news of a broker; a peer is believed about itself alone."""
         about = Contact.of(message.node.key, message.node.address)
-        node = self._state.routes.node_of[link.id]
-        self._perform(self._state.routes.membership.heard(node, about, message.alive, turn.now), turn)
+        node = self.routes.node_of[link.id]
+        self._perform(self.routes.membership.heard(node, about, message.alive, turn.now), turn)
 
     def _send_to(self, node: NodeId, message: Message, turn: Turn) -> None:
-        link = self._state.routes.link_to(node)
+        link = self.routes.link_to(node)
         if link is not None:
             turn.send(link, message)
 
@@ -186,51 +194,51 @@ class OverlayPeers:
 
     def _parents_changed(self, turn: Turn) -> None:
         """Let every type find its way again."""
-        routes = self._state.routes
+        routes = self.routes
         routes.mark_changed(turn.now)
         updates = routes.book.parents_changed()
-        not_asked_any_more(self._state, routes.book.take_moved(), turn.now)
-        route_messages(self._state, updates, turn)
+        self.sources.not_asked_any_more(routes.book.take_moved(), turn.now)
+        self.outbox.route_messages(updates, turn)
 
     def _promote(self, replica: Replica, turn: Turn) -> None:
         """Use a replica as soon as there is a link to its holder; dial it if there is none."""
-        routes = self._state.routes
+        routes = self.routes
         holder = replica.holder
         contact = routes.contacts.get(holder) if isinstance(holder, int) else None  # type: ignore[arg-type]  # NodeId is an int
         if contact is None or contact.node == routes.membership.own.node:
             return
-        routes.wait_for(contact.node, replica, bytes_max=self._state.settings.limits.bytes_per_peer)
+        routes.wait_for(contact.node, replica, bytes_max=self.own.settings.limits.bytes_per_peer)
         if contact.node in routes.neighbours:
-            self._adopt(contact.node, self._state.routes.take_waiting(contact.node), turn)
+            self._adopt(contact.node, self.routes.take_waiting(contact.node), turn)
         else:
             turn.note("rendezvous-taken-over", type=replica.type_id.hex())
             turn.add(Dial(contact.address))
 
     def _adopt(self, node: NodeId, replicas: Iterable[Replica], turn: Turn) -> None:
         """Use what a former rendezvous said of a neighbour, as far as it is proved."""
-        now, neighbour, book = turn.now, self._state.routes.neighbours[node], self._state.routes.book
+        now, neighbour, book = turn.now, self.routes.neighbours[node], self.routes.book
         for replica in replicas:
             type_id = replica.type_id
             entries = tuple(self._proved(neighbour.link, replica, now))
             if lost := len(replica.entries) - len(entries):
                 turn.count("maia_replicas_not_proved_total", lost)
             if replica.offers:
-                offer_ended(neighbour, type_id, seconds_after(now, self._state.settings.lease_s))
+                offer_ended(neighbour, type_id, seconds_after(now, self.own.settings.lease_s))
             # Another broker said it, so it is not on this one's account.
             entries = tuple(replace(entry, size=0) for entry in entries)
-            self._state.routes.mark_changed(now)
+            self.routes.mark_changed(now)
             updates = book.adopt(node, type_id, entries, offers=replica.offers, now=now)
-            route_messages(self._state, updates, turn)
+            self.outbox.route_messages(updates, turn)
 
     def _proved(self, link: LinkId, replica: Replica, now: Instant) -> Iterator[RouteEntry]:
         for entry in replica.entries:
             try:
-                known = understood(self._state, replica.type_id, entry, now)
+                known = self.received.understood(replica.type_id, entry, now)
             except MaiaError:
                 # Who wants it will say so, and is then answered. What is sealed asks for its type until then.
                 if is_of_sealed(replica.type_id):
                     yield entry
                 continue
             if isinstance(known.baggage, Received):
-                self._state.statements.dependencies.note(link, known.baggage.watched)
+                self.statements.dependencies.note(link, known.baggage.watched)
             yield known

@@ -14,23 +14,12 @@ closest themselves; until then it routes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 
-from maia.broker.publication.expected_sources import is_expected_source, not_asked_any_more
 from maia.broker.publication.transit import Transit
 from maia.broker.routing.entries import entry_of
-from maia.broker.routing.outbox import route_messages, wanted_of
 from maia.broker.routing.peers import OverlayPeers
-from maia.broker.routing.received import (
-    doubt_entries,
-    receive_interest,
-    receive_offer,
-    receive_renew,
-    receive_resync,
-)
 from maia.broker.routing.router import Handler
 from maia.broker.routing.routes import REPLICAS
-from maia.broker.sealed.rekeying import rekey_pending
 from maia.broker.sessions.links import Link
 from maia.broker.turn import Turn
 from maia.events import AttributeUid, Frame, Instant
@@ -61,15 +50,14 @@ class RendezvousRouter(OverlayPeers):
     @property
     def handlers(self) -> Mapping[type, Handler]:
         """Return what to do with the messages of the overlay, interests, offers and replicas."""
-        state = self._state
         return {
             FindClosest: self._send_closest,
             Nodes: self._receive_nodes,
             Announce: self._receive_announce,
-            Interest: partial(receive_interest, state),
-            Offer: partial(receive_offer, state),
-            Renew: partial(receive_renew, state),
-            Resync: partial(receive_resync, state),
+            Interest: self.received.receive_interest,
+            Offer: self.received.receive_offer,
+            Renew: self.received.receive_renew,
+            Resync: self.received.receive_resync,
             Replica: self._receive_replica,
         }
 
@@ -77,16 +65,16 @@ class RendezvousRouter(OverlayPeers):
 
     def maintain(self, turn: Turn) -> None:
         """Renew, expire, replicate, dial."""
-        state, now, routes = self._state, turn.now, self._state.routes
+        now, routes = turn.now, self.routes
         routes.is_changed = True
-        route_messages(state, routes.book.renew_due(now), turn)
-        route_messages(state, routes.book.expire(now), turn)
-        not_asked_any_more(state, routes.book.take_lapsed(), now)
+        self.outbox.route_messages(routes.book.renew_due(now), turn)
+        self.outbox.route_messages(routes.book.expire(now), turn)
+        self.sources.not_asked_any_more(routes.book.take_lapsed(), now)
         routes.store.expire(now)
         self._perform(routes.membership.tick(now), turn)
-        rekey_pending(state, turn)
+        self.rekeying.rekey_pending(turn)
         # What would be due soon goes along, so that a broker wakes once for several things.
-        soon = now + state.settings.lease_s * 1_000_000 // 12
+        soon = now + self.own.settings.lease_s * 1_000_000 // 12
         if routes.replicate_at is not None and routes.replicate_at <= soon:
             own = routes.membership.own.node
             linked = [node for node in routes.overlay.leaf_set if node in routes.neighbours]
@@ -94,12 +82,12 @@ class RendezvousRouter(OverlayPeers):
             for update in routes.replicas.due(closest, now):
                 self._give(update, turn)
             # A broker with nothing to give is not woken for it: whatever changes that marks it.
-            again = Instant(now + state.settings.lease_s * 1_000_000 // 3)
+            again = Instant(now + self.own.settings.lease_s * 1_000_000 // 3)
             routes.replicate_at = None if routes.replicas.is_idle else again
 
     def _receive_replica(self, link: Link, message: Replica, turn: Turn) -> None:
         """Keep what a rendezvous gives to the brokers that would follow it, and where its holder listens."""
-        routes, holder = self._state.routes, Contact.of(message.holder.key, message.holder.address)
+        routes, holder = self.routes, Contact.of(message.holder.key, message.holder.address)
         routes.contacts.put(holder.node, holder)
         entries = tuple(entry_of(message.key, wanted) for wanted in message.wanted)
         # It ends with a lease from now, and upkeep runs before that anyway.
@@ -107,29 +95,29 @@ class RendezvousRouter(OverlayPeers):
         routes.store.heard(routes.node_of[link.id], replica, turn.now)
 
     def _give(self, update: ReplicaUpdate, turn: Turn) -> None:
-        routes, replica = self._state.routes, update.replica
+        routes, replica = self.routes, update.replica
         link, node = routes.link_to(update.hop), replica.holder
         holder = routes.membership.contact(NodeId(node)) if isinstance(node, int) else None
         if link is not None and holder is not None:
-            wanted = [wanted_of(self._state, replica.type_id, entry) for entry in replica.entries]
+            wanted = [self.outbox.wanted_of(replica.type_id, entry) for entry in replica.entries]
             record = NodeRecord(holder.key, holder.address)
             turn.send(link, Replica(replica.type_id, record, wanted, replica.offers))
 
     def next_due(self, now: Instant) -> Instant | None:
         """Return when something of that is due."""
-        return self._state.routes.next_look(now)
+        return self.routes.next_look(now)
 
     def forgive(self, until: Instant) -> None:
         """End no lease before `until`."""
-        self._state.routes.book.forgive(until)
-        self._state.routes.store.forgive(until)
+        self.routes.book.forgive(until)
+        self.routes.store.forgive(until)
 
     def recheck(self, certificates: Collection[bytes], turn: Turn) -> None:
         """Do nothing more: entries are doubted link by link (`revocation/streams.py`)."""
 
     def doubt(self, link: Link, certificates: Collection[bytes], turn: Turn) -> None:
         """Doubt entries of the neighbour that depend on one of these certificates."""
-        doubt_entries(self._state, link, certificates, turn)
+        self.received.doubt_entries(link, certificates, turn)
 
     def targets(
         self,
@@ -142,7 +130,7 @@ class RendezvousRouter(OverlayPeers):
     ) -> dict[LinkId, list[int]]:
         """Return the rows that are wanted behind each neighbour: towards the rendezvous, and away from it."""
         del signer
-        routes = self._state.routes
+        routes = self.routes
         came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
         wanted = routes.book.targets_of_frame(key, came_from, transit.matched, missing)
         if not wanted:
@@ -153,17 +141,17 @@ class RendezvousRouter(OverlayPeers):
         """Return the links towards the rendezvous; for an interest those to neighbours that offer, too."""
         if not is_offer:
             return self.towards_publishers(keys)
-        routes = self._state.routes
+        routes = self.routes
         parents = {routes.book.parent(key) for key in keys}
         return [link for hop in parents if hop is not None and (link := routes.link_to(hop)) is not None]
 
     def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
         """Say whether a neighbour leads to the rendezvous or offers the type."""
-        return is_expected_source(self._state, link, key, now)
+        return self.sources.is_expected_source(link, key, now)
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Yield the links towards the rendezvous and to neighbours that offer the type."""
-        routes = self._state.routes
+        routes = self.routes
         hops: dict[Hop, None] = {}
         for key in keys:
             parent = routes.book.parent(key)
@@ -173,17 +161,17 @@ class RendezvousRouter(OverlayPeers):
 
     def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
         """Return the rows that are wanted behind the neighbour."""
-        routes = self._state.routes
+        routes = self.routes
         return routes.book.targets_of_frame(key, came_from, frame).get(routes.node_of[link], ())
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
         """Say whether anything of a type is wanted behind the neighbour."""
-        routes = self._state.routes
+        routes = self.routes
         return bool(routes.book.wanted(routes.node_of[link], key))
 
     def status(self) -> dict[str, object]:
         """Return the place in the overlay, and how much is wanted and offered behind which neighbour."""
-        routes = self._state.routes
+        routes = self.routes
         overlay = routes.overlay
         return {
             "overlay": {

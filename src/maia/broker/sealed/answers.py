@@ -8,17 +8,12 @@ an answer means, the key server of the type who has its key (docs/decisions/hidd
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from maia.broker.publication.transit import Transit
 from maia.broker.sealed.keys import SealingKeys
 from maia.events import AttributeUid, Column, Frame, Kind
 from maia.policy.answers import Answers, answers_to, asked_about
 from maia.predicates import attributes_of
 from maia.sealing import EpochKeys
-
-if TYPE_CHECKING:
-    from maia.broker.state import BrokerState
 
 
 def answers_of(seals: SealingKeys, type_id: bytes) -> Answers:
@@ -55,23 +50,16 @@ def spoken_of(seals: SealingKeys, type_id: bytes, uids: frozenset[AttributeUid])
     return asked_about(uids, answers) if answers else uids
 
 
-def readers_of(state: BrokerState, type_id: bytes, named: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
+def readers_of(seals: SealingKeys, type_id: bytes, named: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     """Return whose readers may see what is said of `named`: where a key is missing, those of the answer.
 
     The readers of an answer are those who may read all that its restriction asks about, and those who
     are restricted by it and know it.
     """
-    ring = state.seals.ring_of(type_id)
+    ring = seals.ring_of(type_id)
     hidden = frozenset[AttributeUid]() if ring is None else named - ring.readable
     if ring is None or not hidden:
         return named
     asked = {uid: attributes_of(said) for uid, said in ring.answers.items() if uid in ring.readable}
     used = {uid: about for uid, about in asked.items() if not about.isdisjoint(hidden)}
     return (named - hidden).union(used) if hidden <= frozenset().union(*used.values()) else named
-
-
-def hear_answers(state: BrokerState, type_id: bytes) -> None:
-    """Let subscribers' Views follow the answers and keys that this broker has now."""
-    audience, ring = state.audiences.get(type_id), state.seals.ring_of(type_id)
-    if audience is not None:
-        audience.follow_answers(*(({}, frozenset()) if ring is None else (ring.answers, ring.readable)))

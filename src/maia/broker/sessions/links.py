@@ -26,19 +26,19 @@ from maia.broker.durable.cursors import Cursor
 from maia.broker.publication.publisher_view import Shaper
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef, refusal_id
 from maia.broker.settings import BrokerLimits
-from maia.broker.timers import CheckLink, RecheckEntries
+from maia.broker.timers import CheckLink, KeepAlive, RecheckEntries, TimerWheel
 from maia.credentials import SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
 from maia.predicates import Predicate
-from maia.sessions.session import Session, Stage
+from maia.sessions.admission import RequestQuota
+from maia.sessions.session import ROUNDS_IN_A_LEASE, Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, LinkId, Note, ReadLater
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe
 from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
 
 if TYPE_CHECKING:
-    from maia.broker.state import BrokerState
     from maia.broker.streams.run import Stream
     from maia.broker.turn import Turn
 
@@ -383,14 +383,20 @@ _READ_LATER_S: Final = 10
 """How long a broker that owes work is not read at most: a message that has begun must end in time."""
 
 
-def ask_to_recheck(state: BrokerState, link: Link, at: Instant) -> None:
+def ask_to_recheck(timers: TimerWheel, link: Link, at: Instant) -> None:
     """Have all entries of a link rechecked at a moment; entries share their moments."""
-    state.timers.add(RecheckEntries(link.id), at)
+    timers.add(RecheckEntries(link.id), at)
 
 
-def ask_to_look_at_link(state: BrokerState, link: Link, at: Instant | None) -> None:
+def ask_to_look_at_link(timers: TimerWheel, link: Link, at: Instant | None) -> None:
     """Have a link looked at, or not at all; an earlier wish is forgotten."""
-    state.timers.reset(CheckLink(link.id), at)
+    timers.reset(CheckLink(link.id), at)
+
+
+def begin_rounds(timers: TimerWheel, lease_s: int, now: Instant) -> None:
+    """Look for silent peers three times in a lease, for as long as there are links."""
+    if KeepAlive() not in timers:
+        timers.add(KeepAlive(), seconds_after(now, lease_s / ROUNDS_IN_A_LEASE))
 
 
 def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
@@ -405,9 +411,9 @@ def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
     return ends if vouched is None or vouched.ask_at <= now else min(ends, vouched.ask_at)
 
 
-def read_later(state: BrokerState, link: Link, turn: Turn) -> None:
+def read_later(broker_quota: RequestQuota, link: Link, turn: Turn) -> None:
     """Read nothing more from a broker that has caused more work than its share, until that is paid (A87)."""
-    paid_at = state.broker_quota.paid_at(link.peer, turn.now)
+    paid_at = broker_quota.paid_at(link.peer, turn.now)
     if paid_at is not None:
         turn.add(ReadLater(link.id, min(paid_at, seconds_after(turn.now, _READ_LATER_S))))
         turn.count("maia_links_slowed_total")

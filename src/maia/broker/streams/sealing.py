@@ -200,6 +200,25 @@ class Sealer:
         return self._seals.sealer.seal(columns, about, keys=keys, level=self._level)
 
 
+class SealAlone:
+    """How a publisher's frame is sealed and signed by itself, for a neighbour that asks for it."""
+
+    __slots__ = ("_blinded", "_is_shared", "_keys", "_seals")
+
+    def __init__(
+        self, seals: SealingKeys, blinded: BlindedIds, keys: KeyRequests, *, is_shared: bool
+    ) -> None:
+        """Seal as the frames of a stream are sealed."""
+        self._seals, self._blinded, self._keys, self._is_shared = seals, blinded, keys, is_shared
+
+    def __call__(self, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
+        """Return it sealed and signed."""
+        found = SealKeys(transit.type_id, sealing, self._seals, self._blinded, self._keys)
+        keys = found.of(transit, transit.columns(), now)
+        sealer = Sealer(self._seals, sealing.level, is_shared=self._is_shared)
+        return self._seals.sealer.sign([sealer.answering(transit, keys)])[0]
+
+
 Share = Callable[[LinkId, Instant], frozenset[str]]
 """Says which uids of a type a neighbour may read anyway."""
 
