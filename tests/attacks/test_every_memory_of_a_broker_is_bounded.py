@@ -186,7 +186,7 @@ def principals_with_a_quota(**limits: int) -> Sizes:
     for number in range(STEPS):
         key = fresh_key(number)
         net.client("x", key=key, credentials=(connect_right(net.story, key.principal),)).subscribe()
-        yield len(state.quota._buckets)
+        yield len(state.dispatch.quota._buckets)
 
 
 def members_with_a_quota(**limits: int) -> Sizes:

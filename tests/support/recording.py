@@ -134,7 +134,7 @@ def durable(
 def _cursors(client: Client) -> Iterator[Cursor]:
     """Yield the cursors of a client, at whichever broker they are: what they seal, they open."""
     for running in client.net.brokers.values():
-        durable = running.broker._state.durable
+        durable = running.broker._parts.durable
         known = {} if durable is None else durable._cursors
         yield from (cursor for (owner, _), cursor in known.items() if owner == client.principal.key)
 

@@ -244,7 +244,7 @@ class Maintenance:
     # ------------------------------------------------------------ the broker
 
     def schedule_upkeep(self, now: Instant) -> None:
-        """Set the timer for the next thing that the broker has to do by itself, if what changed is due sooner.
+        """Set the timer for the next thing that the broker has to do by itself, if that is due sooner.
 
         Only what may have changed is asked: all the rest was asked when the timer was set.
         """
@@ -269,7 +269,7 @@ class Maintenance:
     # ------------------------------------------------------------ links
 
     def _keep_alive(self, turn: Turn) -> None:
-        """Ping the silent peers, close the links of those that did not answer, and end a period of aggregation.
+        """Ping silent peers, close the links of those that did not answer, and end a period of aggregation.
 
         Rounds are counted: moments do not tell a silent peer from a broker that slept.
         """

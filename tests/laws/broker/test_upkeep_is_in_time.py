@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.node import Broker
-from maia.broker.sealed.key_events import next_key_moment
-from maia.broker.state import just_after
 from maia.broker.timers import Upkeep
-from maia.broker.upkeep import next_slot
+from maia.events import just_after
 from maia.testing.simulation import Trouble, Troublemaker
 from maia.types import Cover
 from support.blinded_net import BlindedNet
@@ -23,12 +21,12 @@ def asked_everything(monkeypatch):
 
     def checked(broker, turn):
         follow(broker, turn)
-        state, now = broker._state, turn.now
+        state, now = broker._parts, turn.now
         scheduled = state.timers.moment_of(Upkeep())
         due = {
             "routes": state.router.next_due(now),
-            "keys": next_key_moment(state, now),
-            "slot": next_slot(state, now),
+            "keys": state.key_events.next_key_moment(now),
+            "slot": state.maintenance.next_slot(now),
             "keep": state.keep_at,
         }
         late = {

@@ -61,7 +61,7 @@ class Challenges:
         held: HeldRequest | Hello,
         turn: Turn,
     ) -> bool:
-        """Ask a client to have its certificates vouched for, if a request or hello needs that; say whether so."""
+        """Ask a client to have certificates vouched for, if a request or hello needs that; say whether so."""
         now = turn.now
         beyond = None  # what is to be seen without any answers
         if not isinstance(held, Hello):

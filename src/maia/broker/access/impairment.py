@@ -11,19 +11,19 @@ each change.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.durable.recording import Recording
+from maia.broker.own import Own
 from maia.broker.refusals import CutOff, KeysAwaited, KeyServerAway, LogFull, NoKeys, NoSecret
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.routes import Routes
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.sessions.links import Entry, Link, Role, Subscription
-from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
-from maia.credentials import Principal
 from maia.errors import Unavailable
 from maia.events import Instant, seconds_after
 from maia.expressions.syntax import is_keyed
@@ -44,52 +44,44 @@ ROUTE: Final = b""
 """In place of a type id: the way to other brokers, which all types need."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Impairments:
     """What cannot be served at this moment, and who was told."""
 
-    def __init__(  # noqa: PLR0913 - most are named at the call
-        self,
-        principal: Principal,
-        settings: Callable[[], BrokerSettings],
-        links: Mapping[LinkId, Link],
-        routes: Routes,
-        *,
-        types: KnownTypes,
-        keys: KeyRequests,
-        seals: SealingKeys,
-        statements: ValidityTracker,
-        log: Recording | None,
-    ) -> None:
-        """Begin with nothing amiss; `settings` are those of the moment at which they are asked for."""
-        self._principal, self._settings, self._links, self._routes = principal, settings, links, routes
-        self._types, self._keys, self._seals, self._statements = types, keys, seals, statements
-        self._log = log
-        self.changed: set[bytes] = set()
-        """Types of which it may be another answer now."""
-        self._last: dict[bytes, object] = {}
-        """What the answer about each type was."""
-        self._noted: dict[bytes, str] = {}
-        """What the log has said of each type."""
-        self._awaited: dict[bytes, Instant] = {}
-        """Up to when keys that are on their way are waited for without a warning."""
-        self._silent_seeds: dict[str, str] = {}
-        """Where no broker has become a neighbour since there was one last, and why, if it answered."""
-        self._in_vain: Counter[str] = Counter()
-        """How often each of these was dialled since."""
-        self._problem_of_log = ""
-        """Why nothing can be recorded at this moment."""
+    own: Own
+    links: Mapping[LinkId, Link]
+    routes: Routes
+    types: KnownTypes
+    keys: KeyRequests
+    seals: SealingKeys
+    statements: ValidityTracker
+    recording: Recording | None
+    changed: set[bytes] = field(default_factory=set, init=False)
+    """Types of which it may be another answer now."""
+    _last: dict[bytes, object] = field(default_factory=dict, init=False)
+    """What the answer about each type was."""
+    _noted: dict[bytes, str] = field(default_factory=dict, init=False)
+    """What the log has said of each type."""
+    _awaited: dict[bytes, Instant] = field(default_factory=dict, init=False)
+    """Up to when keys that are on their way are waited for without a warning."""
+    _silent_seeds: dict[str, str] = field(default_factory=dict, init=False)
+    """Where no broker has become a neighbour since there was one last, and why, if it answered."""
+    _in_vain: Counter[str] = field(default_factory=Counter, init=False)
+    """How often each of these was dialled since."""
+    _problem_of_log: str = field(default="", init=False)
+    """Why nothing can be recorded at this moment."""
 
     def key_lack(self, type_id: bytes, now: Instant) -> NoKeys | KeyServerAway | None:
         """Return why this broker can neither seal nor open a type; None if it can, or may at any moment."""
-        keys, broker = self._keys, self._principal
-        if self._types.sealing(type_id) is None or self._seals.has_begun(type_id, now):
+        keys, broker = self.keys, self.own.principal
+        if self.types.sealing(type_id) is None or self.seals.has_begun(type_id, now):
             return None
         rights = keys.opens_any(type_id)
         if rights is None:
             return None
-        name = self._types.versions(type_id)[-1].name.name
+        name = self.types.versions(type_id)[-1].name.name
         if not rights:
-            if self._statements.awaits(self._settings().credentials, now):
+            if self.statements.awaits(self.own.settings.credentials, now):
                 return None  # a tester's statement may arrive at any moment, and the keys with it
             lacks = (
                 f"this broker holds no key of `{name}`: it has no certificate for it, or one that transforms"
@@ -120,7 +112,7 @@ class Impairments:
         A key server that was away is dialled again instead, unless it was a moment ago: frames wait for that.
         """
         lack = self.key_lack(type_id, turn.now)
-        if isinstance(lack, KeyServerAway) and self._keys.dial_again(type_id, turn):
+        if isinstance(lack, KeyServerAway) and self.keys.dial_again(type_id, turn):
             return None
         if lack is not None:
             self._log_change(type_id, lack, turn)
@@ -130,7 +122,7 @@ class Impairments:
         """Tell the holder of an entry why nothing can arrive, or that it can again, if that is news."""
         type_id, now = entry.right.event_type.type_id, turn.now
         lack: Unavailable | None = None
-        if self._types.sealing(type_id) is not None:
+        if self.types.sealing(type_id) is not None:
             lack = self.key_lack(type_id, now) or self.await_keys(type_id, now)
             if lack is None and isinstance(entry, Subscription):
                 lack = self._unreadable(entry, now)
@@ -157,7 +149,7 @@ class Impairments:
         changed = {type_id for type_id in changed if type_id == ROUTE or self._note_change(type_id, now)}
         if not changed:
             return
-        for link in list(self._links.values()):
+        for link in list(self.links.values()):
             if link.role is Role.CLIENT and link.is_ready:
                 for entry in link.entries:
                     if ROUTE in changed or entry.right.event_type.type_id in changed:
@@ -181,7 +173,7 @@ class Impairments:
 
     def seed_silent(self, address: str) -> None:
         """Take note that no broker answers at a configured seed."""
-        if address in self._settings().seeds and not self._routes.neighbours:
+        if address in self.own.settings.seeds and not self.routes.neighbours:
             self._silent_seeds[address] = ""
             self._in_vain[address] += 1
             if self._in_vain[address] >= _SILENT_TIMES:
@@ -205,28 +197,28 @@ class Impairments:
         if lack is not None:
             self._awaited.pop(type_id, None)
         is_late = self._awaited.get(type_id, now + 1) <= now
-        summary = (None if lack is None else lack.message, is_late, self._keys.member.groups(type_id))
+        summary = (None if lack is None else lack.message, is_late, self.keys.member.groups(type_id))
         is_changed = self._last.get(type_id) != summary
         self._last[type_id] = summary
         return is_changed
 
     def _are_keys_awaited(self, type_id: bytes, now: Instant) -> bool:
-        return self._types.sealing(type_id) is not None and not self._seals.has_begun(type_id, now)
+        return self.types.sealing(type_id) is not None and not self.seals.has_begun(type_id, now)
 
     def await_keys(self, type_id: bytes, now: Instant) -> KeysAwaited | None:
         """Begin to wait for keys, if they are to come; return that they were asked for too long ago."""
-        if self._seals.has_begun(type_id, now):
+        if self.seals.has_begun(type_id, now):
             self._awaited.pop(type_id, None)
             return None
-        wait_s = self._settings().limits.wait_for_keys_s
+        wait_s = self.own.settings.limits.wait_for_keys_s
         if self._awaited.setdefault(type_id, seconds_after(now, wait_s)) > now:
-            self._routes.is_changed = True  # there is another moment to be woken at
+            self.routes.is_changed = True  # there is another moment to be woken at
             return None
         return self.keys_overdue(type_id)
 
     def keys_overdue(self, type_id: bytes) -> KeysAwaited:
         """Return that keys were waited for in vain."""
-        name, wait_s = self._types.versions(type_id)[-1].name.name, self._settings().limits.wait_for_keys_s
+        name, wait_s = self.types.versions(type_id)[-1].name.name, self.own.settings.limits.wait_for_keys_s
         return KeysAwaited(
             f"the keys of `{name}` have not come within {wait_s} seconds: look at the log of its key server"
         )
@@ -234,12 +226,12 @@ class Impairments:
     def _unreadable(self, entry: Subscription, now: Instant) -> NoKeys | RestrictionUnanswered | None:
         """Return that this broker has keys, and none of what a subscriber may see."""
         event_type, windows = entry.right.event_type, entry.right.view.windows
-        type_id, sealing = event_type.type_id, self._types.sealing(event_type.type_id)
+        type_id, sealing = event_type.type_id, self.types.sealing(event_type.type_id)
         if sealing is None or sealing.level is not SealingLevel.ATTRIBUTE:
             return None
-        if not self._seals.has_begun(type_id, now):
+        if not self.seals.has_begun(type_id, now):
             return None  # the keys are on their way
-        held = {uid for uid in event_type.kinds if self._seals.holds(type_id, uid, now)}
+        held = {uid for uid in event_type.kinds if self.seals.holds(type_id, uid, now)}
         seen = {uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)}
         wanted = entry.right.filter
         parts = wanted.parts if isinstance(wanted, AllOf) else (wanted,)
@@ -251,12 +243,12 @@ class Impairments:
             lacks = f"this broker holds no key of attributes of `{of}` that your filter asks about"
         else:
             return self._unanswered(entry)
-        return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=self._principal)}")
+        return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=self.own.principal)}")
 
     def _unanswered(self, entry: Subscription) -> RestrictionUnanswered | None:
         """Return that a right is restricted by what this broker can neither read nor have answered."""
         event_type = entry.right.event_type
-        ring = self._seals.ring_of(event_type.type_id)
+        ring = self.seals.ring_of(event_type.type_id)
         if ring is None or not event_type.kinds.keys() & unanswered(
             entry.right.view, ring.answers, ring.readable
         ):
@@ -275,7 +267,7 @@ class Impairments:
 
     def _log_full_for(self, type_id: bytes | None = None) -> LogFull | None:
         """Return that what is published waits for room on the disk: of a type, if it is recorded at all."""
-        log, problem = self._log, self._problem_of_log
+        log, problem = self.recording, self._problem_of_log
         if not problem or log is None or (type_id is not None and not log.records(type_id)):
             return None
         return LogFull(
@@ -285,7 +277,7 @@ class Impairments:
 
     def _secret_lack(self, entry: Entry) -> NoSecret | None:
         """Return which values a right shows that this broker cannot compute, and leaves out."""
-        right, here = entry.right, self._settings().transformation_keys.issuers
+        right, here = entry.right, self.own.settings.transformation_keys.issuers
         steps = [step for window in right.view.windows for step in window.transformations]
         lacking = [
             one for one in (*steps, *right.view.on_publication) if one.is_keyed() and one.by.key not in here
@@ -305,9 +297,9 @@ class Impairments:
 
     def _cut_off(self) -> CutOff | None:
         """Return that no other broker can be reached, where there should be one."""
-        seeds = self._settings().seeds
+        seeds = self.own.settings.seeds
         found, in_vain = self._silent_seeds, self._in_vain
-        if not seeds or self._routes.neighbours or min(in_vain[one] for one in seeds) < _SILENT_TIMES:
+        if not seeds or self.routes.neighbours or min(in_vain[one] for one in seeds) < _SILENT_TIMES:
             return None
         answered = [f"`{seed}` ({found[seed]})" for seed in seeds if found[seed]]
         if answered:

@@ -107,7 +107,7 @@ class Continuing:
         ask_to_look_at_link(self.timers, link, next_look_at_right_to_connect(link, turn.now))
 
     def _ask_about(self, link: Link, ref: int, turn: Turn) -> None:
-        """Ask about what stands under the reference of a request that failed, and was not asked about for it."""
+        """Ask about what stands under the reference of a request that failed, if that was put off for it."""
         entry = link.subscriptions.get(ref) or link.advertisements.get(ref)
         if entry is not None and self.challenges.is_to_be_asked_again(link, entry, turn.now):
             self.challenges.challenge_entry(link, entry, turn)

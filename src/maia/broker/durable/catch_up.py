@@ -13,7 +13,7 @@ See `docs/decisions/catching-up.md`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from maia.broker.durable.delivery import DurableSubscriptions
 from maia.broker.durable.log_requests import LogRequests
 from maia.broker.durable.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamKey, identity_of
 from maia.broker.durable.recording import Recording
+from maia.broker.own import Own
 from maia.broker.refusals import LogGap, LogNotFetched
 from maia.broker.routing.router import Router
 from maia.broker.sealed.blinded import BlindedIds
@@ -49,28 +50,28 @@ _HOLE: Final = "a publisher's numbers leave something out: its broker refused it
 class CatchUp:
     """The rounds in which a recording broker compares its log with those of others."""
 
-    log: Recording
+    own: Own
+    recording: Recording
     durable: DurableSubscriptions
-    requests: LogRequests
+    log_requests: LogRequests
     router: Router
     blinded: BlindedIds
     timers: TimerWheel
-    random: Callable[[int], bytes]
 
     @property
     def is_changed(self) -> bool:
         """Say whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
-        return self.log.is_changed
+        return self.recording.is_changed
 
     # ------------------------------------------------------------ what arrives by itself
 
     def records(self, type_id: bytes) -> bool:
         """Say whether what arrives of a type is recorded."""
-        return self.log.records(type_id)
+        return self.recording.records(type_id)
 
     def record_arrived(self, frame: Recorded, turn: Turn) -> None:
         """Record a frame that came from another broker, behind what was missed before it."""
-        log, type_id = self.log, frame.type_id
+        log, type_id = self.recording, frame.type_id
         if not log.records(type_id):
             return
         progress = log.progress_of(type_id, turn.now)
@@ -90,8 +91,8 @@ class CatchUp:
         A broker that was cut off carries for others before it is sent all that it wants itself.
         """
         if isinstance(frame, Sealed) and progress.lacks_rest_of(frame):
-            return progress.is_cut or self.log.takes_all(frame.type_id)
-        return progress.follows_gap(frame) and self.log.takes_all(frame.type_id)
+            return progress.is_cut or self.recording.takes_all(frame.type_id)
+        return progress.follows_gap(frame) and self.recording.takes_all(frame.type_id)
 
     def _look_for_gap(self, type_id: bytes, progress: Progress, turn: Turn) -> None:
         """Look for what is missing before a frame, unless that was in vain a moment ago."""
@@ -104,15 +105,15 @@ class CatchUp:
 
     def _record(self, progress: Progress, frame: Recorded, turn: Turn, *, is_less: bool = False) -> bool:
         """Record a frame, and take note of what is missing before it or, if so, in it."""
-        if (is_less or progress.leaves_hole(frame)) and self.log.takes_all(frame.type_id):
+        if (is_less or progress.leaves_hole(frame)) and self.recording.takes_all(frame.type_id):
             progress.has_hole = True
-        return self.log.record(frame, turn)
+        return self.recording.record(frame, turn)
 
     # ------------------------------------------------------------ rounds
 
     def follow(self, turn: Turn) -> None:
         """Begin the rounds that there is a new reason for, and send new gap notices."""
-        log = self.log
+        log = self.recording
         fresh, log.fresh = log.fresh, set()
         for type_id in sorted(fresh & self._of_interest()):
             self._begin(type_id, turn, is_fresh=True)
@@ -122,33 +123,33 @@ class CatchUp:
     def ask_again_behind(self, link: LinkId) -> None:
         """Take note of a neighbour to which interests spread without being sent one by one."""
         for type_id in self._of_interest():
-            self.log.interest_sent(type_id, link)
+            self.recording.interest_sent(type_id, link)
 
     def begin_due(self, turn: Turn) -> None:
         """Begin the rounds that are due."""
         of_interest = self._of_interest()
-        for type_id, progress in list(self.log.progress.items()):
+        for type_id, progress in list(self.recording.progress.items()):
             at = progress.next_at
             if progress.round is None and at is not None and at <= turn.now and type_id in of_interest:
                 self._begin(type_id, turn)
 
     def go_on(self, turn: Turn) -> None:
         """Ask for more once what was fetched is safe: the disk says how fast a broker catches up."""
-        for type_id, progress in self.log.progress.items():
+        for type_id, progress in self.recording.progress.items():
             under_way = progress.round
             at = None if under_way is None else under_way.resumes_at
-            if under_way is not None and at is not None and at <= self.log.upto:
+            if under_way is not None and at is not None and at <= self.recording.upto:
                 before, under_way.resumes_at = under_way.request, None
                 under_way.request = again = self._ask(type_id, progress, turn)
                 again.is_whole, again.is_refused = before.is_whole, before.is_refused
-                self.requests.answer_if_all_have(again, turn)
+                self.log_requests.answer_if_all_have(again, turn)
 
     def _of_interest(self) -> set[bytes]:
-        return self.log.own_types() | self.durable.types()
+        return self.recording.own_types() | self.durable.types()
 
     def _begin(self, type_id: bytes, turn: Turn, *, is_fresh: bool = False) -> None:
         """Compare what is recorded of a type with the logs of the brokers that it comes from."""
-        log, now = self.log, turn.now
+        log, now = self.recording, turn.now
         if not log.records(type_id):
             return
         is_new = type_id not in log.progress
@@ -165,7 +166,7 @@ class CatchUp:
             was_cut, progress.is_cut = progress.is_cut, False
             if was_cut:
                 self._report_missed(type_id, LogNotFetched(_BLINDED), turn)
-        elif not self.requests.targets(type_id):
+        elif not self.log_requests.targets(type_id):
             self._record_held(type_id, progress, turn, is_patient=True)
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         else:
@@ -176,12 +177,12 @@ class CatchUp:
 
     def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
         places = list(progress.places.values())[-PLACES_MAX:]
-        message = FetchLog(self.random(16), type_id, int(progress.since), places, progress.runs())
-        return self.requests.ask(message, self, turn)
+        message = FetchLog(self.own.random(16), type_id, int(progress.since), places, progress.runs())
+        return self.log_requests.ask(message, self, turn)
 
     def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
         """Record what came in answer to one request, and ask for more if there is more."""
-        log, type_id = self.log, request.message.type_id
+        log, type_id = self.recording, request.message.type_id
         progress = log.progress[type_id]
         under_way = self._round_of(request, progress)
         if _lacks_rest(progress, under_way, request.frames, turn.now):
@@ -200,14 +201,14 @@ class CatchUp:
 
     def give_up(self, request: FetchRequest, turn: Turn) -> None:
         """End a round without an answer: there will be another one."""
-        progress = self.log.progress[request.message.type_id]
+        progress = self.recording.progress[request.message.type_id]
         under_way, progress.is_cut = self._round_of(request, progress), True
         self._end_round(request.message.type_id, progress, under_way, turn, is_answered=False)
 
     def _round_of(self, request: FetchRequest, progress: Progress) -> Round:
         """Return the round of a request: one that takes all is not content with less."""
         assert progress.round is not None  # noqa: S101 - it ends with its last request
-        is_less = request.is_cut and self.log.takes_all(request.message.type_id)
+        is_less = request.is_cut and self.recording.takes_all(request.message.type_id)
         request.is_refused = request.is_refused or is_less
         return progress.round
 
@@ -224,7 +225,7 @@ class CatchUp:
             progress.is_cut = is_silent and bool(progress.places)
         is_patient = (
             not is_answered
-            or (is_silent and self.log.takes_all(type_id) and progress.holds_gap())
+            or (is_silent and self.recording.takes_all(type_id) and progress.holds_gap())
             or _lacks_rest(progress, under_way, progress.held, now)
         )
         self._record_held(type_id, progress, turn, is_patient=is_patient)

@@ -15,16 +15,17 @@ what was acknowledged never comes again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.durable.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
 from maia.broker.durable.recorded_frames import Awaited, Readable, RecordedFrames
 from maia.broker.durable.recording import Recording
+from maia.broker.own import Own
 from maia.broker.publication.authors import AttachedStatements, vouched_for
+from maia.broker.publication.delivery import DeliveryRecords
 from maia.broker.publication.tally import DeliveryTally
-from maia.broker.publication.transit import Transit
 from maia.broker.refusals import (
     CursorAhead,
     CursorOfAnotherType,
@@ -35,14 +36,13 @@ from maia.broker.refusals import (
     TooManyCursors,
 )
 from maia.broker.sessions.links import Link, Subscription
-from maia.broker.settings import BrokerLimits
 from maia.broker.streams.run import unseen_by
 from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.local_subscribers import LocalSubscribers, Seen
+from maia.broker.subscriptions.local_subscribers import LocalSubscribers
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
-from maia.events import Instant, seconds_after
+from maia.events import seconds_after
 from maia.wire.codec import encode_known, sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import DeliverLogged, Missed
@@ -55,18 +55,16 @@ _LOOK_AGAIN_S: Final = 0.5
 class DurableSubscriptions:
     """The cursors of one broker, and how they are served."""
 
-    log: Recording
-    frames: RecordedFrames
+    own: Own
+    recording: Recording
+    recorded_frames: RecordedFrames
     links: Mapping[LinkId, Link]
     audiences: Mapping[bytes, LocalSubscribers]
     identities: LinkIdentities
     attached: AttachedStatements
-    put_on_record: Callable[[Subscription, Transit, Seen, Instant], None]
-    """Put a delivery on record, or raise LedgerRequired."""
-    tally: DeliveryTally
-    limits: BrokerLimits
+    records: DeliveryRecords
+    delivered: DeliveryTally
     timers: TimerWheel
-    random: Callable[[int], bytes]
     _cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict)
     """By principal's key and name."""
     _reads: dict[int, Cursor] = field(default_factory=dict)
@@ -76,7 +74,7 @@ class DurableSubscriptions:
 
     def cursor_for(self, link: Link, name: str, seen: bytes | None, type_id: bytes, turn: Turn) -> Cursor:
         """Return the cursor that a permitted request names, a new one at the end of the log if need be."""
-        log, limits, owner = self.log, self.limits, link.peer.key
+        log, limits, owner = self.recording, self.own.settings.limits, link.peer.key
         known = self._cursors.get((owner, name))
         position = None if known is None or seen is None else known.opened(seen)
         if seen is not None and (position is None or position > log.upto):
@@ -90,7 +88,7 @@ class DurableSubscriptions:
             if len(self._cursors) >= limits.durable_names:
                 raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
-            known = Cursor(owner, name, type_id, self.random(CURSOR_KEY_BYTES), log.upto)
+            known = Cursor(owner, name, type_id, self.own.random(CURSOR_KEY_BYTES), log.upto)
             self._cursors[owner, name] = known
             turn.keep(known.kept())
             log.look_for(type_id)
@@ -103,9 +101,9 @@ class DurableSubscriptions:
         del self._cursors[cursor.owner, cursor.name]
         turn.keep(cursor.forgotten())
 
-    def records(self, type_id: bytes) -> bool:
+    def serves(self, type_id: bytes) -> bool:
         """Say whether there is something to be served of a type."""
-        return self.log.records(type_id)
+        return self.recording.records(type_id)
 
     def types(self) -> set[bytes]:
         """Return the types that cursors are of."""
@@ -113,7 +111,7 @@ class DurableSubscriptions:
 
     def reload(self, kept_before: Mapping[str, bytes], turn: Turn) -> None:
         """Go on with the cursors that were kept."""
-        upto = self.log.upto
+        upto = self.recording.upto
         for name, data in kept_before.items():
             if not name.startswith(KEPT_CURSOR):
                 continue
@@ -135,17 +133,19 @@ class DurableSubscriptions:
         """Return what an operator asks for: how far the log is, and how far behind they are."""
         cursors = self._cursors.values()
         return {
-            **self.log.status(),
+            **self.recording.status(),
             "cursors": len(cursors),
             "cursors_attached": sum(cursor.is_attached for cursor in cursors),
-            "farthest_behind": max((max(0, self.log.upto - cursor.seen) for cursor in cursors), default=0),
+            "farthest_behind": max(
+                (max(0, self.recording.upto - cursor.seen) for cursor in cursors), default=0
+            ),
         }
 
     # ------------------------------------------------------------ what happens
 
     def receive_recorded(self, upto: int, turn: Turn) -> None:
         """Answer publishers whose frames are safe now, and let durable subscriptions have these."""
-        self.log.made_safe(upto, turn)
+        self.recording.made_safe(upto, turn)
         for cursor in self._cursors.values():
             self.advance(cursor, turn)
 
@@ -188,9 +188,9 @@ class DurableSubscriptions:
         """Have every subscription of a type get a gap notice where the log is now."""
         for cursor in self._cursors.values():
             if cursor.type_id == type_id:
-                cursor.note_gap(self.log.next_position - 1, problem.code, problem.message)
+                cursor.note_gap(self.recording.next_position - 1, problem.code, problem.message)
                 turn.keep(cursor.kept())
-                self.log.is_changed = True
+                self.recording.is_changed = True
 
     def tell_gaps(self, turn: Turn) -> None:
         """Send gap notices that were added to those that have come so far."""
@@ -221,7 +221,7 @@ class DurableSubscriptions:
         return None if link is None else link.subscriptions.get(ref)
 
     def _has_room(self, cursor: Cursor) -> bool:
-        limits, under_way = self.limits, cursor.under_way
+        limits, under_way = self.own.settings.limits, cursor.under_way
         # One frame may always be under way, however long it is.
         return not under_way or (
             len(under_way) < limits.durable_frames_under_way
@@ -229,12 +229,12 @@ class DurableSubscriptions:
         )
 
     def _take_next(self, cursor: Cursor, entry: Subscription, turn: Turn) -> None:
-        log, type_id = self.log, cursor.type_id
+        log, type_id = self.recording, cursor.type_id
         if cursor.next > log.upto:
             # Keys of the past are destroyed once no cursor that is attached here is behind.
             here = (one for one in self._cursors.values() if one.is_attached and one.type_id == type_id)
             if all(one.next > log.upto for one in here):
-                self.frames.forget_past(type_id)
+                self.recorded_frames.forget_past(type_id)
         elif not self._has_room(cursor):
             return
         elif (frames := log.in_memory(type_id, cursor.next)) is not None:
@@ -242,7 +242,7 @@ class DurableSubscriptions:
         else:
             cursor.reading = log.next_read()
             self._reads[cursor.reading] = cursor
-            room = self.limits.durable_frames_under_way - len(cursor.under_way)
+            room = self.own.settings.limits.durable_frames_under_way - len(cursor.under_way)
             turn.add(ReadLog(cursor.reading, type_id, cursor.next, log.upto, room, _READ_BYTES))
 
     def _take_all(
@@ -261,11 +261,11 @@ class DurableSubscriptions:
 
     def _take(self, cursor: Cursor, entry: Subscription, logged: Logged, turn: Turn) -> bool:
         """Deliver one frame, if there is something in it for its reader; False if it waits where it is."""
-        found, now = self.frames.read(logged), turn.now
+        found, now = self.recorded_frames.read(logged), turn.now
         if isinstance(found, Awaited):
             if cursor.waits_since is None:
                 cursor.waits_since = now
-            if seconds_after(cursor.waits_since, self.limits.wait_for_keys_s) >= now:
+            if seconds_after(cursor.waits_since, self.own.settings.limits.wait_for_keys_s) >= now:
                 found.ask(turn)
                 self.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
                 return False
@@ -307,13 +307,13 @@ class DurableSubscriptions:
         if is_late:
             return LogGap("an event came behind a later one of its publisher, and was left out")
         try:
-            self.put_on_record(entry, transit, seen, turn.now)
+            self.records.put_on_record(entry, transit, seen, turn.now)
         except LedgerRequired as refused:
             return refused
         about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
         data = encode_known(DeliverLogged(*about, seen.author))
         cursor.delivered(logged.position, len(data))
-        self.tally.rows += seen.rows
+        self.delivered.rows += seen.rows
         turn.send_bytes(entry.link, data)
         return None
 

@@ -8,7 +8,7 @@ Answers come back as frames come: from expected sources, proved, and each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,12 +17,13 @@ from maia.broker.access.known_types import KnownTypes
 from maia.broker.durable.progress import Asker, FetchRequest, StreamKey, identity_of
 from maia.broker.durable.recorded_frames import RecordedFrames
 from maia.broker.durable.recording import OWN_LINK, Recording
+from maia.broker.own import Own
 from maia.broker.publication.authors import check_signature
 from maia.broker.publication.retained import book_keys
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import FrameUnasked, PlainOfSealed, SealedTooWeakly
 from maia.broker.routing.entries import Proof
-from maia.broker.routing.proofs import Proved
+from maia.broker.routing.proofs import Proofs
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes
 from maia.broker.sealed.blinded import BlindedIds
@@ -71,21 +72,17 @@ class NotFetched(ProtocolViolation):
 class LogRequests:
     """The requests that are under way, this broker's own and those of its neighbours."""
 
-    key: bytes
-    """This broker's."""
-    log: Recording | None
-    frames: RecordedFrames
+    own: Own
+    recording: Recording | None
+    recorded_frames: RecordedFrames
     router: Router
     routes: Routes
-    prove: Callable[[bytes, Proof, Predicate, Instant], Proved]
-    """Return the part of an interest that its proof entitles to, or raise what is wrong."""
+    proofs: Proofs
     types: KnownTypes
     blinded: BlindedIds
     links: Mapping[LinkId, Link]
-    quota: RequestQuota
+    broker_quota: RequestQuota
     timers: TimerWheel
-    catch_up_s: int
-    """What is older is not sent."""
     _requests: dict[tuple[bytes, LinkId], FetchRequest] = field(default_factory=dict)
     _passed_on: dict[bytes, FetchRequest] = field(default_factory=dict)
     """Those whose answers come from other brokers."""
@@ -159,7 +156,7 @@ class LogRequests:
 
     def receive(self, link: Link, message: FetchLog, turn: Turn) -> None:
         """Answer a neighbour with what is recorded here and behind this broker, as far as it may have it."""
-        type_id, log = message.type_id, self.log
+        type_id, log = message.type_id, self.recording
         if (message.id, link.id) in self._requests or (message.id, OWN_LINK) in self._requests:
             turn.send(link.id, LogAnswered(message.id, is_whole=True))  # it came round in a circle
             return
@@ -183,9 +180,9 @@ class LogRequests:
         self.answer_if_all_have(request, turn)
 
     def _read_for(self, request: FetchRequest, log: Recording, turn: Turn) -> None:
-        ours = (one for one in request.message.places if one.broker == self.key)
+        ours = (one for one in request.message.places if one.broker == self.own.principal.key)
         place = next((one for one in ours if one.log == log.id), None)
-        oldest, number = seconds_after(turn.now, -self.catch_up_s), log.next_read()
+        oldest, number = seconds_after(turn.now, -self.own.settings.limits.catch_up_s), log.next_read()
         since = oldest if place is not None else max(oldest, request.message.since)
         request.waits_for.add(OWN_LINK)
         self._reads[number] = request, place, since
@@ -196,9 +193,9 @@ class LogRequests:
 
     def receive_log_read(self, found: LogRead, turn: Turn) -> None:
         """Send a neighbour what was read for it: frames as they travelled, at most a page of them."""
-        if self.log is None or found.read not in self._reads:
+        if self.recording is None or found.read not in self._reads:
             return
-        (request, place, since), log = self._reads.pop(found.read), self.log
+        (request, place, since), log = self._reads.pop(found.read), self.recording
         if self._requests.get(request.key) is not request:
             return  # it was given up
         asker, type_id = request.asker, request.message.type_id
@@ -208,7 +205,7 @@ class LogRequests:
             self.answer_if_all_have(request, turn)  # not any more
             return
         work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
-        self.quota.owe(self.links[asker].peer, turn.now, work)
+        self.broker_quota.owe(self.links[asker].peer, turn.now, work)
         had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
         frames: list[bytes] = []
         size, upto, is_cut = 0, found.upto, False
@@ -232,7 +229,7 @@ class LogRequests:
             frames.append(data)
             size += len(data)
         end = upto if found.problem is not None else log.upto
-        about = request.message.id, LogPlace(self.key, log.id, upto), max(upto, end)
+        about = request.message.id, LogPlace(self.own.principal.key, log.id, upto), max(upto, end)
         turn.send(asker, LogFetched(*about, is_whole, is_cut, frames))
         turn.count("maia_catch_up_served_total", len(frames))
         self.answer_if_all_have(request, turn)
@@ -253,7 +250,7 @@ class LogRequests:
             wanted = entry.predicate
             if isinstance(entry.baggage, Proof):
                 try:
-                    wanted = self.prove(type_id, entry.baggage, wanted, now).filter
+                    wanted = self.proofs.proved_filter(type_id, entry.baggage, wanted, now).filter
                 except MaiaError:
                     continue  # its right has ended, and the neighbour has not taken it back yet (A109)
             found.append(wanted)
@@ -328,7 +325,7 @@ class LogRequests:
                 is_expected = request.is_whole = False
                 continue
             try:
-                found = self.frames.check(frame)
+                found = self.recorded_frames.check(frame)
                 if isinstance(found, Transit):
                     check_signature(found)
             except (BrokenCredential, PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:

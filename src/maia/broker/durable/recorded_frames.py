@@ -21,10 +21,9 @@ from maia.broker.refusals import LogKeysGone, LogUnreadable, PlainOfSealed, Seal
 from maia.broker.sealed.answers import spoken_of
 from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights
+from maia.broker.sealed.publisher_rights import PublisherRights, Signers
 from maia.broker.streams.neighbour import opened_part
 from maia.broker.turn import Turn
-from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.sealing import LEVEL_NUMBERS, EpochKeys, open_run, read_run, verify
@@ -65,9 +64,8 @@ class RecordedFrames:
     seals: SealingKeys
     keys: KeyRequests
     writers: PublisherRights
-    learn: Callable[[bytes, Principal], None]
-    """Take a signer's certificates from what is at hand."""
-    log: Recording | None
+    signers: Signers
+    recording: Recording | None
 
     def read(self, logged: Logged) -> Outcome:
         """Return what can be read of a frame, or why nothing can."""
@@ -106,7 +104,7 @@ class RecordedFrames:
             gone = LogKeysGone("its keys are not held any more, and their manager does not answer")
             return Awaited(partial(self.keys.ask_for_past, type_id, epoch), gone)
         past, recorded_at = self.keys.member.past.opening(type_id, epoch), int(logged.recorded_at)
-        if self.log is not None and self.log.was_fetched(logged.position):
+        if self.recording is not None and self.recording.was_fetched(logged.position):
             # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
             recorded_at = min(recorded_at, frame.published_at)
         if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
@@ -126,7 +124,7 @@ class RecordedFrames:
         kinds, signer = self.types.kinds(type_id), opened.signer
         part, missing = opened_part(opened, kinds, FrameReader(None, kinds))
         if not self.writers.knows(type_id, signer):
-            self.learn(type_id, signer)
+            self.signers.learn_what_is_at_hand(type_id, signer)
         uids = spoken_of(self.seals, type_id, missing.union(part.frame.columns))
         may = self.writers.might_write(signer, self.types.versions(type_id), uids, logged.recorded_at)
         if may is None:

@@ -70,12 +70,12 @@ class ExpectedSources:
         return node in (nearest[: nearest.index(own)] if own in nearest else nearest)
 
     def is_known_type(self, type_id: bytes) -> bool:
-        """Say whether a definition, an interest or an offer of a type is known here: no frame comes before it."""
+        """Say whether a definition, interest or offer of a type is known here: no frame comes before it."""
         book = self.routes.book
         return self.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
 
     def refuse_unasked(self, link: Link, turn: Turn, said: str = "Carried") -> None:
-        """Let a frame go nowhere; once in a lease, say so in the log, and to the neighbour what it was asked for.
+        """Let a frame go nowhere; once in a lease, log that, and tell the neighbour what it was asked for.
 
         An honest one that is mistaken finds out by that.
         """

@@ -56,7 +56,7 @@ class Projections:
         return ProjectedOffer(entry, tuple(definition_to_bytes(one.signed) for one in lineage))
 
     def projections_of(self, event_type: VerifiedType, stream: bytes, now: Instant) -> tuple[Projection, ...]:
-        """Return the super-types of a type up to the first that is extended without a right that counts now."""
+        """Return the super-types of a type up to the first that is extended without a right now."""
         found: list[Projection] = []
         consents: tuple[Authorisation, ...] = ()
         below = event_type

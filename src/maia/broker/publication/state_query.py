@@ -111,7 +111,7 @@ class StateAnswers:
             turn.send(link.id, StateDone(question, is_whole=True))  # it came round in a circle
             return
         for last in self._usable(type_id, turn.now):
-            # Those behind it may see different frames of a stream: the last one that is wanted, and some before.
+            # Those behind it may see different frames of a stream: the last that is wanted, and some before.
             for said in [last] if self.types.holds_topics(type_id) else self.retained.line(last.frame):
                 data = self._for_neighbour(link.id, said, turn.now)
                 if data is not None:
@@ -198,7 +198,7 @@ class StateAnswers:
     def _show_in_answer(
         self, question: Question, entry: Subscription, frame: Transit | Sealed, turn: Turn
     ) -> None:
-        """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, deliver all."""
+        """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, all."""
         publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
         stream = publisher, frame.stream
         is_earlier = frame.sequence < question.shown.get(stream, 0)
@@ -278,7 +278,7 @@ class StateAnswers:
     def _seen(
         self, entry: Subscription, frame: Transit | Sealed, now: Instant
     ) -> tuple[Transit, Seen] | str | None:
-        """Return what one subscriber sees of a frame by its View of now, or why it cannot be read, as a code."""
+        """Return what one subscriber sees of a frame by its View now, or as a code why it is not read."""
         found: object = Readable(frame) if isinstance(frame, Transit) else None
         if isinstance(frame, Sealed):
             # Whoever signed it must be entitled now: this is the present state, and no record of the past.
@@ -314,7 +314,7 @@ class StateAnswers:
         turn.count("maia_states_sent_total")
 
     def _for_neighbour(self, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
-        """Return a frame as a neighbour may have it: the rows that are wanted behind it, sealed if need be."""
+        """Return a frame as a neighbour may have it: the rows wanted behind it, sealed if need be."""
         frame, router = said.frame, self.router
         plain, sealed = book_keys(frame.type_id)
         if isinstance(frame, Sealed):

@@ -124,7 +124,7 @@ class Revocation:
                 asked = EdgeRequest(
                     Action.SUBSCRIBE, self.own.settings.network, name, ALWAYS, random(16), now, random(16)
                 )
-                # Every peer that may connect may receive this; certificates for types are not shown on the way.
+                # Every peer that may connect may receive this; certificates for types are not shown.
                 proof = new_proof(request_to_bytes(sign_request(asked, self.own.key)))
                 self.routes.mark_changed(now)
                 book, entry_id = self.routes.book, _entry_id(issuer)

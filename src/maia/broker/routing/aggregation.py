@@ -137,7 +137,7 @@ class Announcer:
         return sent
 
     def note_published(self, parts: Mapping[bytes, bytes]) -> None:
-        """Count parts of this router's aggregate that each neighbour will ask for, each part with its type."""
+        """Count parts of this router's aggregate that each neighbour will ask for, with their types."""
         neighbours = len(self._neighbours())
         for part, type_id in parts.items():
             aggregate = self.routes.aggregates.get(type_id)
@@ -189,7 +189,7 @@ class Announcer:
             turn.count("maia_aggregates_merged_total")
 
     def _announced_bytes(self, type_id: bytes, aggregate: TypeAggregate) -> int:
-        """Return how many bytes are announced: of filters that cover each other, neighbours have the wider."""
+        """Return how many bytes are announced: of filters that cover others, neighbours have the wider."""
         aggregate.proof_bytes = self._proof_bytes(type_id)
         announced = self.routes.book.wanted(LOCAL, type_id)
         return sum(aggregate.proof_bytes + size_of_filter(entry.predicate) for entry in announced)
@@ -211,7 +211,7 @@ class Announcer:
         return self._announced(type_id, aggregate, changes, turn)
 
     def _tuned(self, type_id: bytes, aggregate: TypeAggregate, turn: Turn) -> tuple[int, int]:
-        """Move the budget of one type; return how many bytes were sent, and how many filters were compared."""
+        """Move the budget of one type; return how many bytes were sent, and filters compared."""
         range_, announcements = self.own.settings.aggregation, aggregate.announcements
         arrived = self.routes.spill.take_period(type_id)
         sent, aggregate.sent_bytes = aggregate.sent_bytes, 0

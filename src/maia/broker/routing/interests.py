@@ -88,7 +88,7 @@ class Interests:
             self.rekeying.take_back_sealed(type_id, key, turn)
 
     def withdraw_ended(self, turn: Turn) -> None:
-        """Send others what is not wanted any more, all of it together, and what is wanted on another's behalf."""
+        """Send others what is no longer wanted, all together, and what is wanted on another's behalf."""
         ended, self.routes.ended = self.routes.ended, {}
         gone: dict[bytes, list[bytes]] = {}
         for (type_id, key), is_gone in ended.items():
@@ -102,7 +102,7 @@ class Interests:
                 self.send_proof_again(type_id, key, turn)
 
     def send_proof_again(self, type_id: bytes, key: bytes, turn: Turn) -> None:
-        """Send others on whose behalf the same is wanted now: they may have accepted it for another's sake."""
+        """Send others on whose behalf the same is wanted now: they may have accepted another's proof."""
         self.routes.mark_changed(turn.now)
         self.announcer.prove_again(type_id, key, turn)
         for name in self.blinded.ids(type_id):

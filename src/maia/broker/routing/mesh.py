@@ -124,28 +124,25 @@ class OwnParts:
         return {digest_of_part(part): part for part in (connect, *(part for _, part in self._made.values()))}
 
 
+@dataclass(eq=False, repr=False)
 class MeshRouter:
     """One router of a mesh."""
 
-    def __init__(  # noqa: PLR0913 - what it is handed, once
-        self,
-        own: Own,
-        authoriser: Authoriser,
-        routes: Routes,
-        statements: ValidityTracker,
-        links: Mapping[LinkId, Link],
-        sealed: SealedInterests,
-        impairments: Impairments,
-        outbox: Outbox,
-        received: ReceivedInterests,
-        announcer: Announcer,
-        rekeying: Rekeying,
-    ) -> None:
+    own: Own
+    authoriser: Authoriser
+    routes: Routes
+    statements: ValidityTracker
+    links: Mapping[LinkId, Link]
+    sealed: SealedInterests
+    impairments: Impairments
+    outbox: Outbox
+    received: ReceivedInterests
+    announcer: Announcer
+    rekeying: Rekeying
+
+    def __post_init__(self) -> None:
         """Route for a broker; its settings name the neighbours."""
-        self.own, self.authoriser, self.routes, self.statements = own, authoriser, routes, statements
-        self.links, self.sealed, self.impairments = links, sealed, impairments
-        self.received, self.rekeying = received, rekeying
-        settings = own.settings
+        own, settings = self.own, self.own.settings
         self.question_wait_s = _QUESTION_WAIT_S
         self.flooding = self
         self._table = MeshTable(
@@ -179,7 +176,7 @@ class MeshRouter:
             size_of=lambda _, value: 256 + 64 * len(value.routers),
         )
         self._prefixes: dict[LinkId, bytes] = {}
-        self._own_parts = OwnParts(own, routes, outbox, announcer)
+        self._own_parts = OwnParts(own, self.routes, self.outbox, self.announcer)
         self._seen_version = -1
         self.handlers: Mapping[type, Handler] = {
             AggregateHead: self._receive_head,
@@ -497,7 +494,7 @@ class MeshRouter:
     def _entry_of_part(
         self, name: bytes, data: bytes, turn: Turn, budget: Budget
     ) -> tuple[TypeId, RouteEntry] | None:
-        """Return the entry that a part is, narrowed to what its proof entitles to (A67); raise what is wrong."""
+        """Return the entry of a part, narrowed to what its proof entitles to (A67); raise what is wrong."""
         part = part_from_bytes(data)
         if isinstance(part, ConnectPart):
             return None

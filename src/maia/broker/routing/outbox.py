@@ -110,7 +110,7 @@ class Outbox:
         """Yield the messages for one change of the table, in the order in which it counts."""
         match update:
             case InterestUpdate(_, key, add, remove):
-                # What is added goes first: between two messages the peer wants too much, and never too little.
+                # What is added goes first: between two messages the peer wants too much, never too little.
                 some: list[Wanted] = []
                 size = 0
                 for wanted in [self.wanted_of(key, entry) for entry in add]:

@@ -99,7 +99,7 @@ class ReceivedInterests:
     def understood(
         self, key: TypeId, entry: RouteEntry, now: Instant, budget: Budget | None = None
     ) -> RouteEntry:
-        """Return what another broker wants as far as it opens and proves here, or raise what is wrong with it."""
+        """Return what another broker wants as far as it opens and is proved here, or raise what is wrong."""
         received = _received(entry)
         ring, proof = self._opened(key, received, now)
         if isinstance(entry, SealedEntry) and isinstance(received, SealedClaim):
@@ -116,14 +116,14 @@ class ReceivedInterests:
         return replace(entry, predicate=proved.filter, baggage=replace(received, watched=proved.watched))
 
     def _understood_offer(self, key: TypeId, received: Received, now: Instant) -> Received:
-        """Return an offer with what it depends on, as far as it opens here, or raise what is wrong with it."""
+        """Return an offer with what it depends on, as far as it opens here, or raise what is wrong."""
         _, proof = self._opened(key, received, now)
         if proof is None or not (received.watched or self.proofs.is_to_be_verified()):
             return received
         return replace(received, watched=self.proofs.prove_offer(self._type_behind(key), proof, now))
 
     def _opened(self, key: TypeId, received: Received, now: Instant) -> tuple[KeyRing | None, Proof | None]:
-        """Return the keys with which something sealed opens, and the proof; None for what is not known here."""
+        """Return the keys with which something sealed opens, and the proof; None for what is unknown here."""
         if isinstance(received, Proof):
             # Nothing is said in the open of a type that is known to be sealed (A29).
             if self.types.sealing(self._type_behind(key)) is not None:
@@ -235,7 +235,7 @@ class ReceivedInterests:
         turn: Turn,
         sent: int | None = None,
     ) -> None:
-        """Leave an interest, or the offer, out of what is compared with a neighbour: it is there, and not here.
+        """Leave an interest or the offer out of what is compared with a neighbour: it is there, not here.
 
         The neighbour is asked to send it again when a certificate that was refused now counts. `sent` is the
         mark of what it sent, if that was not the entry as it is.

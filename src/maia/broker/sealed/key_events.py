@@ -72,7 +72,7 @@ class KeyEvents:
         self._notice(turn)
 
     def look_for_keys(self, types: Iterable[bytes], turn: Turn) -> None:
-        """Look for the keys of types that are known from before; of sealed ones only sealed things are said."""
+        """Look for the keys of types that are known from before; of sealed ones nothing is said in clear."""
         for type_id in types:
             if self.types.sealing(type_id) is not None:
                 self.keys.look_for(type_id, turn)
@@ -140,7 +140,7 @@ class KeyEvents:
                     self._try_again(type_id, turn)
 
     def _try_again(self, type_id: bytes, turn: Turn) -> None:
-        """Take on again what waited, in its order; what still lacks something waits on, no longer than before."""
+        """Take on again what waited, in its order; what still lacks something waits on, no longer."""
         for run in self.seals.carrying.take(type_id):
             self.streams.resume(run, turn)
         self._publish_again(type_id, turn)

@@ -238,7 +238,7 @@ class Rekeying:
     # ------------------------------------------------------------ when keys change
 
     def keys_changed(self, type_id: bytes, turn: Turn) -> None:
-        """Hear that a ring learned, was given, lost or forgot something, or that a type is known to be sealed.
+        """Hear that a ring learned, lost or forgot something, or that a type is known to be sealed.
 
         What is wanted and offered here follows at once or in the next steps.
         """
@@ -322,7 +322,7 @@ class Rekeying:
             self.keys_changed(type_id, turn)
 
     def note_missing_keys(self, right: Authorisation, turn: Turn) -> None:
-        """Say in the log which attributes a subscriber may see, and this broker cannot read at this moment."""
+        """Say in the log which attributes a subscriber may see, and this broker cannot read now."""
         type_id = right.event_type.type_id
         sealing = self.types.sealing(type_id)
         ring = self.seals.ring_of(type_id)

@@ -322,7 +322,7 @@ class Dispatch:
         return told + refused + neighbour.refused_bytes + link.rights_bytes + relied_on
 
     def _relied_on(self, link: Link, neighbour: Neighbour) -> int:
-        """Return on how many certificates something of a neighbour rests; those of what is gone are forgotten."""
+        """Return on how many certificates something of a neighbour rests; unused ones are forgotten."""
         dependencies, book = self.statements.dependencies, self.routes.book
         if len(dependencies.certificates_on(link.id)) > link.reliance_max:
             needed = {*neighbour.refused_on, *(link.connect.watched if link.connect else ())}

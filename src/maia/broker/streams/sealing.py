@@ -12,6 +12,7 @@ by an effect without bytes, which never leaves the broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -19,6 +20,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from maia.broker.durable.recording import Recording
+from maia.broker.own import Own
 from maia.broker.publication.transit import Transit, without_proof
 from maia.broker.refusals import FrameTooLarge, KeysAwaited, PublishedTooLongAgo, RequirementOnBlinded
 from maia.broker.routing.router import Router
@@ -200,23 +202,21 @@ class Sealer:
         return self._seals.sealer.seal(columns, about, keys=keys, level=self._level)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SealAlone:
     """How a publisher's frame is sealed and signed by itself, for a neighbour that asks for it."""
 
-    __slots__ = ("_blinded", "_is_shared", "_keys", "_seals")
-
-    def __init__(
-        self, seals: SealingKeys, blinded: BlindedIds, keys: KeyRequests, *, is_shared: bool
-    ) -> None:
-        """Seal as the frames of a stream are sealed."""
-        self._seals, self._blinded, self._keys, self._is_shared = seals, blinded, keys, is_shared
+    own: Own
+    seals: SealingKeys
+    blinded: BlindedIds
+    keys: KeyRequests
 
     def __call__(self, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
         """Return it sealed and signed."""
-        found = SealKeys(transit.type_id, sealing, self._seals, self._blinded, self._keys)
+        found = SealKeys(transit.type_id, sealing, self.seals, self.blinded, self.keys)
         keys = found.of(transit, transit.columns(), now)
-        sealer = Sealer(self._seals, sealing.level, is_shared=self._is_shared)
-        return self._seals.sealer.sign([sealer.answering(transit, keys)])[0]
+        sealer = Sealer(self.seals, sealing.level, is_shared=self.own.settings.share_plaintext)
+        return self.seals.sealer.sign([sealer.answering(transit, keys)])[0]
 
 
 Share = Callable[[LinkId, Instant], frozenset[str]]

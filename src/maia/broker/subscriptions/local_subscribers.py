@@ -9,7 +9,7 @@ what `see` of the policy kernel shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -19,6 +19,7 @@ import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.broker.publication.transit import Labels, Transit, author_of_part, without_proof
+from maia.broker.sealed.keys import SealingKeys
 from maia.broker.subscriptions.identity_classes import LinkIdentities, Partition
 from maia.broker.subscriptions.summaries import ClassSummaries, PeriodDelivery
 from maia.broker.turn import Turn
@@ -42,7 +43,6 @@ from maia.predicates import (
 )
 from maia.predicates.meaning import RowReader, is_quickly_read, row_reader
 from maia.routing.matching.index import MatchIndex
-from maia.sealing.keys.key_ring import KeyRing
 from maia.types import VerifiedType
 from maia.views import See, to_python
 from maia.views.frame_transformers import SeeFrame, transforming_frames
@@ -577,24 +577,22 @@ def _addressed(whole: bytes, refs: list[int]) -> bytes:
 class Audiences(dict[bytes, LocalSubscribers]):
     """The local subscribers of each type, by type id."""
 
-    def __init__(
-        self, keys: TransformationKeys, ring_of: Callable[[bytes], KeyRing | None], *, groups_max: int
-    ) -> None:
+    def __init__(self, keys: TransformationKeys, seals: SealingKeys, *, groups_max: int) -> None:
         """Begin without subscribers; summaries may remember so many groups together."""
         super().__init__()
-        self._keys, self._ring_of, self._room = keys, ring_of, GroupRoom(groups_max)
+        self._keys, self._seals, self.room = keys, seals, GroupRoom(groups_max)
 
     def of(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, none at first."""
         known = self.get(type_id)
         if known is None:
-            known = self[type_id] = LocalSubscribers(self._keys, self._room)
-            if (ring := self._ring_of(type_id)) is not None:
+            known = self[type_id] = LocalSubscribers(self._keys, self.room)
+            if (ring := self._seals.ring_of(type_id)) is not None:
                 known.follow_answers(ring.answers, ring.readable)
         return known
 
     def follow_answers(self, type_id: bytes) -> None:
         """Let subscribers' Views follow the answers and keys of a type that this broker has now."""
-        audience, ring = self.get(type_id), self._ring_of(type_id)
+        audience, ring = self.get(type_id), self._seals.ring_of(type_id)
         if audience is not None:
             audience.follow_answers(*(({}, frozenset()) if ring is None else (ring.answers, ring.readable)))

@@ -158,7 +158,7 @@ class Entries:
         self.place_advertisement(link, replace(entry), None, turn)
 
     def _lose_projections(self, entry: Advertisement, before: Advertisement, turn: Turn) -> None:
-        """Take back what an advertisement was published as before and is not any more, and what was said so."""
+        """Take back what an advertisement is no longer published as, and what was said so."""
         staying = {(one.type_id, one.stream) for one in entry.projections}
         for one in before.projections:
             if (one.type_id, one.stream) in staying:
@@ -229,7 +229,7 @@ class Entries:
         self.end_subscriptions(link, (entry,), turn)
 
     def end_subscriptions(self, link: Link, entries: Iterable[Subscription], turn: Turn) -> None:
-        """Take subscriptions of one link back, here and elsewhere; their holder asked for that, or is gone."""
+        """Take subscriptions of one link back, here and elsewhere; their holder asked, or is gone."""
         self._take_out(link, entries, turn)
         self.interests.withdraw_ended(turn)
 
@@ -284,14 +284,14 @@ class Entries:
         ends = self.lease_end(link, turn.now)
         for entry in entries:
             entry.lease_ends = ends
-        # A right may end within the lease that begins now, and then it is rechecked before the lease ends (A35).
+        # A right may end within the lease that begins now; then it is rechecked before the lease ends (A35).
         for right_ends in {entry.right.stable.not_after for entry in entries}:
             at = ends if right_ends is None else min(ends, just_after(right_ends))
             ask_to_recheck(self.timers, link, at)
         turn.send(link.id, Accepted(message.id, None))
 
     def recheck_entry(self, link: Link, entry: Entry, turn: Turn) -> None:
-        """Check whether an entry still holds: its lease, then its right, which may have become another one."""
+        """Check whether an entry still holds: its lease, then its right, which may be another by now."""
         now = turn.now
         if entry.lease_ends <= now < self.timers.forgives_until:
             entry.lease_ends = self.timers.forgives_until
@@ -375,7 +375,7 @@ class Entries:
         problem: PolicyRefusal,
         now: Instant,
     ) -> PolicyRefusal | NotVouchedForInTime:
-        """Return why an entry ends: if it could hold by one-time answers, its holder may ask and have them."""
+        """Return why an entry ends: if it could hold by one-time answers, its holder may ask again."""
         right, edge = entry.right, self.authoriser
         if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.terms.remote):
             return problem
@@ -420,7 +420,7 @@ class Entries:
         self.place_subscription(link, renewed_entry, entry, turn)
 
     def recheck_entries(self, link: Link, turn: Turn) -> None:
-        """Look at the entries of a link whose lease or right has ended by now, or that are to be vouched for."""
+        """Look at entries of a link whose lease or right has ended by now, or that are to be vouched for."""
         now = turn.now
         for entry in link.entries:
             right_ends = entry.right.stable.not_after

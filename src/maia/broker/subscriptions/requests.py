@@ -291,7 +291,7 @@ class Requests:
     def _event_type(
         self, asked: EdgeRequest, message: Subscribe | Advertise, now: Instant
     ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
-        """Return the type version that the request names, and the ones handed over; nothing is remembered yet."""
+        """Return the type version that a request names, and those handed over; nothing is remembered yet."""
         event_type, handed_over = self.types.resolve(asked.event_type, message.definitions, now)
         self.types.check(handed_over)
         is_blinded = event_type.sealing is not None and event_type.sealing.blinded
@@ -345,7 +345,7 @@ class Requests:
 
     def _meet(self, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], turn: Turn) -> None:
         """Remember the versions behind a request that was permitted, and look for the keys that they need."""
-        is_new = self.types.accept(event_type, handed_over, lambda: self._types_in_use(), turn)
+        is_new = self.types.accept(event_type, handed_over, self._types_in_use, turn)
         for one in (event_type, *event_type.super_types):
             if self.types.sealing(one.type_id) is not None:
                 self.rekeying.type_met(one.type_id, is_new, turn)
@@ -353,13 +353,13 @@ class Requests:
                 self.interests.want_to_record(one.type_id, turn)
 
     def _types_in_use(self) -> set[bytes]:
-        """Return the types that have to be known: they are wanted, offered, opened or read here or behind us."""
+        """Return the types that have to be known: wanted, offered, opened or read here or behind us."""
         in_use = {*self.audiences, *(type_of_book_key(key) for key in self.routes.book.types())}
         in_use |= {type_id for type_id in self.types.sealed() if self.keys.ring_of(type_id) is not None}
         return in_use if self.durable is None else in_use | self.durable.types()
 
     def _answer(self, link: Link, entry: Entry, before: Entry | None, since: int, turn: Turn) -> None:
-        """Accept a request; if it is new, when the brokers that were sent something `since` then know of it."""
+        """Accept a request; a new one when the brokers that were sent something `since` then know it."""
         right = entry.right
         until = right.view.until
         accepted = Accepted(entry.ref, None if until is None else int(until))
@@ -393,7 +393,7 @@ class Requests:
         """Return the cursor of a durable subscription, which a renewal does not change."""
         cursor = None
         if message.name is not None:
-            if self.durable is None or not self.durable.records(event_type.type_id):
+            if self.durable is None or not self.durable.serves(event_type.type_id):
                 raise NotRecorded(
                     "this broker does not record the type, so nothing of it could be delivered later"
                 )

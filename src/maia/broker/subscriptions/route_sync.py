@@ -14,13 +14,15 @@ delays an acceptance by `WITHIN_S`, and prevents none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
+from maia.broker.own import Own
 from maia.broker.routing.router import Router
+from maia.broker.routing.routes import Routes
 from maia.broker.sealed.blinded import BlindedIds
 from maia.broker.sealed.entries import SealedInterests
 from maia.broker.sessions.links import Advertisement, Entry, Link
@@ -65,32 +67,26 @@ class _Round:
     waiting: _Waiting | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RouteSyncs:
     """The rounds under way at one broker, and the clients that wait for them or for the next one."""
 
-    def __init__(
-        self,
-        origin: bytes,
-        router: Router,
-        neighbours: Collection[LinkId],
-        links: Mapping[LinkId, Link],
-        timers: TimerWheel,
-        *,
-        random: Callable[[int], bytes],
-        names: Callable[[bytes], list[TypeId] | None],
-    ) -> None:
-        """Begin with no round. `names` says under which names a type is in the routing table.
-
-        It returns None while keys are on their way by which names are made.
-        """
-        self._origin, self._router, self._neighbours, self._links = origin, router, neighbours, links
-        self._timers, self._random, self._names = timers, random, names
-        self.rounds: dict[bytes, _Round] = {}
-        self.next: dict[_About, _Waiting] = {}
-        """What the next round about something is for."""
-        self.not_received: set[bytes] = set()
-        """Rounds that all neighbours have answered, about what has not arrived at this broker itself."""
-        self._finished: BoundedMap[bytes, None] = BoundedMap(_FINISHED_REMEMBERED)
+    own: Own
+    router: Router
+    routes: Routes
+    links: Mapping[LinkId, Link]
+    timers: TimerWheel
+    types: KnownTypes
+    blinded: BlindedIds
+    sealed: SealedInterests
+    rounds: dict[bytes, _Round] = field(default_factory=dict, init=False)
+    next: dict[_About, _Waiting] = field(default_factory=dict, init=False)
+    """What the next round about something is for."""
+    not_received: set[bytes] = field(default_factory=set, init=False)
+    """Rounds that all neighbours have answered, about what has not arrived at this broker itself."""
+    _finished: BoundedMap[bytes, None] = field(
+        default_factory=lambda: BoundedMap(_FINISHED_REMEMBERED), init=False
+    )
 
     # ------------------------------------------------------------ this broker's clients
 
@@ -101,7 +97,7 @@ class RouteSyncs:
 
         What was sent `since` this mark was sent for the sake of its request.
         """
-        neighbours, is_offer = self._neighbours, isinstance(entry, Advertisement)
+        neighbours, is_offer = self.routes.node_of, isinstance(entry, Advertisement)
         type_ids = entry.type_ids if isinstance(entry, Advertisement) else (entry.right.event_type.type_id,)
         about = _About(type_ids, is_offer)
         is_news = any(isinstance(one, Send) and one.link in neighbours for one in turn.since(since))
@@ -110,7 +106,7 @@ class RouteSyncs:
             return
         if about not in self.next:
             self.next[about] = _Waiting(seconds_after(turn.now, WITHIN_S))
-            self._timers.add(SyncOverdue(), self.next[about].until)
+            self.timers.add(SyncOverdue(), self.next[about].until)
         self.next[about].answers[entry.link, entry.ref] = answer
 
     def _is_unsent(self, about: _About) -> bool:
@@ -126,14 +122,21 @@ class RouteSyncs:
 
     def _number(self, about: _About) -> int | None:
         """Return the number of the aggregate that has what is waited for; None while it was not sent."""
-        flooding = self._router.flooding
+        flooding = self.router.flooding
         return 0 if about.is_offer or flooding is None else flooding.sync_number()
 
     def _keys(self, about: _About) -> list[TypeId] | None:
-        found = [self._names(type_id) for type_id in about.type_ids]
-        if None in found:
-            return None
-        return [key for keys in found for key in keys or ()][:64]
+        """Return the names of types in the routing table; None while keys of one are on their way."""
+        found: list[TypeId] = []
+        for type_id in about.type_ids:
+            if self.types.sealing(type_id) is None:
+                found.append(type_id)
+                continue
+            names = self.blinded.ids(type_id)
+            if not names or self.sealed.to_do or any(name not in self.sealed.in_use for name in names):
+                return None
+            found += map(book_key_of_sealed, names)
+        return found[:64]
 
     def go_on(self, turn: Turn) -> None:
         """Begin rounds for which everything was sent, and end those that waited for this broker alone."""
@@ -146,7 +149,9 @@ class RouteSyncs:
             if keys is None or number is None:
                 continue
             waiting = self.next.pop(about)
-            message = SyncRoutes(self._random(_ID_BYTES), keys, about.is_offer, self._origin, number)
+            message = SyncRoutes(
+                self.own.random(_ID_BYTES), keys, about.is_offer, self.own.principal.key, number
+            )
             self._begin(_Round(message, None, set(), waiting.until, about, waiting), turn)
 
     # ------------------------------------------------------------ rounds
@@ -159,7 +164,7 @@ class RouteSyncs:
             turn.count("maia_syncs_dropped_total")
         else:
             until = seconds_after(turn.now, WITHIN_S)
-            self._timers.add(SyncOverdue(), until)
+            self.timers.add(SyncOverdue(), until)
             self._begin(_Round(message, link.id, set(), until), turn)
 
     def receive_end(self, link: Link, message: RoutesSynced, turn: Turn) -> None:
@@ -191,7 +196,7 @@ class RouteSyncs:
 
     def _begin(self, one: _Round, turn: Turn) -> None:
         message = one.message
-        targets = self._router.sync_targets(message.keys, is_offer=message.is_offer)
+        targets = self.router.sync_targets(message.keys, is_offer=message.is_offer)
         one.waits_for.update(link for link in targets if link != one.asker)
         self.rounds[message.id] = one
         data = encode(message)
@@ -202,7 +207,7 @@ class RouteSyncs:
     def _end_if_known(self, one: _Round, turn: Turn) -> None:
         if one.waits_for:
             return
-        flooding = self._router.flooding
+        flooding = self.router.flooding
         if flooding is not None and not flooding.has_received(one.message.origin, one.message.number):
             self.not_received.add(one.message.id)
             return
@@ -220,18 +225,6 @@ class RouteSyncs:
 
     def _answer(self, waiting: _Waiting, turn: Turn) -> None:
         for (link, ref), answer in waiting.answers.items():
-            found = self._links.get(link)
+            found = self.links.get(link)
             if found is not None and (ref in found.subscriptions or ref in found.advertisements):
                 answer(turn)
-
-
-def table_names(
-    types: KnownTypes, blinded: BlindedIds, sealed: SealedInterests, type_id: bytes
-) -> list[TypeId] | None:
-    """Return the names of a type in the routing table; None while keys of a sealed one are on their way."""
-    if types.sealing(type_id) is None:
-        return [type_id]
-    names = blinded.ids(type_id)
-    if not names or sealed.to_do or any(name not in sealed.in_use for name in names):
-        return None
-    return [book_key_of_sealed(name) for name in names]
