@@ -31,7 +31,8 @@ from maia.broker.publication.delivery import DeliveryRecords
 from maia.broker.publication.disclosures import Disclosures
 from maia.broker.publication.expected_sources import ExpectedSources
 from maia.broker.publication.projection import Projections
-from maia.broker.publication.retained import RetainedFrames, Retention
+from maia.broker.publication.retained import RetainedFrames
+from maia.broker.publication.retention import Retention
 from maia.broker.publication.state_query import StateAnswers
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.revocation.streams import Revocation
@@ -49,9 +50,10 @@ from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.entries import SealedInterests
 from maia.broker.sealed.key_events import KeyEvents
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights, Signers
+from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sealed.rekeying import Rekeying
 from maia.broker.sealed.shares import Shares
+from maia.broker.sealed.signers import Signers
 from maia.broker.sessions.close import Closing
 from maia.broker.sessions.dispatch import Dispatch
 from maia.broker.sessions.handshake import BrokerSessions

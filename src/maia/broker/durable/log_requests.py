@@ -19,13 +19,12 @@ from maia.broker.durable.recorded_frames import RecordedFrames
 from maia.broker.durable.recording import OWN_LINK, Recording
 from maia.broker.own import Own
 from maia.broker.publication.authors import check_signature
-from maia.broker.publication.retained import book_keys
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.refusals import FrameUnasked, PlainOfSealed, SealedTooWeakly
 from maia.broker.routing.entries import Proof
 from maia.broker.routing.proofs import Proofs
 from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
+from maia.broker.routing.routes import Routes, book_keys
 from maia.broker.sealed.blinded import BlindedIds
 from maia.broker.sessions.links import Link
 from maia.broker.timers import FetchMissed, TimerWheel
@@ -90,16 +89,10 @@ class LogRequests:
     """Those that were passed on, and whether this broker has read its log for them."""
     _reads: dict[int, tuple[FetchRequest, LogPlace | None, int]] = field(default_factory=dict)
     """What the own log is read for: where the asker was with it before, and since when it may be recorded."""
-    _published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_REMEMBERED))
-    """Types that were advertised here."""
 
     def __len__(self) -> int:
         """Return how many are under way."""
         return len(self._requests)
-
-    def note_published(self, type_id: bytes) -> None:
-        """Take note that a type was advertised here."""
-        self._published.put(type_id, None)
 
     def targets(self, type_id: bytes, besides: LinkId | None = None) -> list[LinkId]:
         """Return the neighbours that a type comes from."""
@@ -173,7 +166,7 @@ class LogRequests:
             self._passed_on[message.id] = request
             self._known.put(message.id, False)
         if log is None or not log.records(type_id):
-            request.is_whole = type_id not in self._published
+            request.is_whole = type_id not in self.routes.published
         elif not self._known.get(message.id) and self._interests(link.id, type_id, turn.now):
             self._known.put(message.id, True)
             self._read_for(request, log, turn)
@@ -210,7 +203,7 @@ class LogRequests:
         frames: list[bytes] = []
         size, upto, is_cut = 0, found.upto, False
         # What a publisher's broker, or one that is sent everything, has no more of does not exist.
-        has_parts = type_id not in self._published and not log.takes_all(type_id)
+        has_parts = type_id not in self.routes.published and not log.takes_all(type_id)
         is_whole = found.problem is None and (place is None or found.removed_upto <= place.position)
         for logged in found.frames:
             if logged.recorded_at < since:

@@ -21,7 +21,8 @@ from maia.broker.refusals import LogKeysGone, LogUnreadable, PlainOfSealed, Seal
 from maia.broker.sealed.answers import spoken_of
 from maia.broker.sealed.blinded import reveal
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights, Signers
+from maia.broker.sealed.publisher_rights import PublisherRights
+from maia.broker.sealed.signers import Signers
 from maia.broker.streams.neighbour import opened_part
 from maia.broker.turn import Turn
 from maia.errors import MaiaError

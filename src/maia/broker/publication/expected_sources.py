@@ -27,10 +27,9 @@ from typing import Final
 
 from maia.broker.access.known_types import KnownTypes
 from maia.broker.own import Own
-from maia.broker.publication.retained import book_keys
 from maia.broker.refusals import FrameUnasked
 from maia.broker.routing.outbox import Outbox
-from maia.broker.routing.routes import REPLICAS, Neighbour, Routes
+from maia.broker.routing.routes import REPLICAS, Neighbour, Routes, book_keys
 from maia.broker.sessions.links import Link
 from maia.broker.turn import Turn
 from maia.events import Instant, seconds_after

@@ -1,4 +1,4 @@
-"""What did each publisher publish last, when is it forgotten, and which state queries are open?
+"""What did each publisher publish last?
 
 A new subscriber may ask for the present state of a type before it waits for news
 (dissertation 6.3.1). The broker of a publisher remembers the last frame that it took
@@ -16,26 +16,18 @@ one is still the state: otherwise it would see its state vanish, and know that s
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
 from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import Authoriser
 from maia.broker.publication.transit import Transit, from_carried
-from maia.broker.routing.routes import Routes
-from maia.broker.sessions.links import Advertisement, Link
-from maia.broker.turn import Turn
 from maia.events import INSTANT_MIN, Instant
-from maia.policy import PolicyRefusal
-from maia.routing.table.hops import Hop, TypeId, book_key_of_sealed
-from maia.wire.codec import encode
+from maia.routing.table.hops import Hop
 from maia.wire.columns import is_late
-from maia.wire.effects import LinkId
-from maia.wire.messages import Carried, Sealed, StateGone
+from maia.wire.messages import Carried, Sealed
 
 if TYPE_CHECKING:
     pass
@@ -269,92 +261,3 @@ class RetainedFrames:
     def incomplete(self, type_id: bytes) -> None:
         """Take note that something may be published that does not pass here."""
         self._complete.pop(type_id, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A subscriber that waits for an answer."""
-
-    link: LinkId
-    ref: int
-    request: int
-
-
-@dataclass(slots=True)
-class Question:
-    """A question about the state of a type that was not answered by all neighbours yet."""
-
-    id: bytes
-    type_id: bytes
-    asker: Client | LinkId | None
-    """A client, a neighbouring broker, or this broker itself."""
-    waits_for: set[LinkId]
-    until: Instant
-    is_whole: bool = True
-    ask_at: Instant | None = None
-    """When the neighbours are asked, if they were not at once."""
-    shown: dict[tuple[bytes, bytes], int] = field(default_factory=dict, repr=False)
-    """The number of the last frame that was shown to its asker, by publisher and stream."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Retention:
-    """What is forgotten of the last frames of publishers, and who is told."""
-
-    authoriser: Authoriser
-    routes: Routes
-    retained: RetainedFrames
-
-    def move_retained(self, entry: Advertisement) -> None:
-        """Keep what a publisher said last under the right that it has now: the one before serves no more."""
-        for type_id, stream in _streams(entry):
-            self.retained.rest_on(type_id, entry.right.principal.key, stream, entry.right)
-
-    def publisher_lost_its_right(self, entry: Advertisement, turn: Turn) -> None:
-        """Forget what a publisher said last, and have others forget it."""
-        for type_id, stream in _streams(entry):
-            self.forget_stream(type_id, entry.right.principal.key, stream, turn)
-
-    def forget_stream(self, type_id: bytes, publisher: bytes, stream: bytes, turn: Turn) -> None:
-        """Forget what was said last on one stream, and have others forget it."""
-        self.retained.forget(type_id, publisher, stream)
-        self._tell_gone(StateGone(type_id, publisher, stream), turn, besides=None)
-
-    def forget_retained(self, certificates: Collection[bytes], turn: Turn) -> None:
-        """Forget what was said by publishers who could say it by one of these certificates alone."""
-        changed = frozenset(certificates)
-        for type_id, publisher, stream, said in self.retained.under_rights():
-            touched = [one for one in said.rights if one.depends_on(changed)]
-            try:
-                for right in touched:
-                    self.authoriser.decide_again(right, turn.now)
-            except PolicyRefusal:
-                self.forget_stream(type_id, publisher, stream, turn)
-
-    def receive_state_gone(self, link: Link, message: StateGone, turn: Turn) -> None:
-        """Forget what a publisher said last, if that came the same way, and have others forget it."""
-        node = self.routes.node_of[link.id]
-        if self.retained.forget(message.type_id, message.publisher, message.stream, node):
-            self._tell_gone(message, turn, besides=link.id)
-
-    def _tell_gone(self, message: StateGone, turn: Turn, *, besides: LinkId | None) -> None:
-        data, book = encode(message), self.routes.book
-        keys = book_keys(message.type_id)
-        hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
-        for link in dict.fromkeys(self.routes.link_to(hop) for hop in hops):
-            if link is not None and link != besides:
-                turn.send_bytes(link, data)
-
-
-def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
-    """Return under which types and streams a publisher's frames are remembered."""
-    above = [(one.type_id, one.stream) for one in entry.projections]
-    return [(entry.right.event_type.type_id, entry.stream), *above]
-
-
-def book_keys(type_id: bytes) -> tuple[TypeId, TypeId]:
-    """Return both names under which the routing book may know a type.
-
-    Whoever only carries a type has not seen its definition, and cannot say whether it is sealed.
-    """
-    return type_id, book_key_of_sealed(type_id)

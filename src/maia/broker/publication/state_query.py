@@ -22,12 +22,12 @@ from maia.broker.own import Own
 from maia.broker.publication.authors import AttachedStatements, vouched_for
 from maia.broker.publication.delivery import DeliveryRecords
 from maia.broker.publication.expected_sources import ExpectedSources
-from maia.broker.publication.retained import Client, Question, RetainedFrame, RetainedFrames, Shows, book_keys
+from maia.broker.publication.retained import RetainedFrame, RetainedFrames, Shows
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.publication.transit import Transit
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
 from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
+from maia.broker.routing.routes import Routes, book_keys
 from maia.broker.sealed.blinded import BlindedIds
 from maia.broker.sessions.links import Link, Subscription
 from maia.broker.streams.sealing import SealAlone
@@ -54,6 +54,32 @@ class NotTheState(ProtocolViolation):
     """A peer answered a question about the state with something else."""
 
     code = "PROTOCOL-STATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A subscriber that waits for an answer."""
+
+    link: LinkId
+    ref: int
+    request: int
+
+
+@dataclass(slots=True)
+class Question:
+    """A question about the state of a type that was not answered by all neighbours yet."""
+
+    id: bytes
+    type_id: bytes
+    asker: Client | LinkId | None
+    """A client, a neighbouring broker, or this broker itself."""
+    waits_for: set[LinkId]
+    until: Instant
+    is_whole: bool = True
+    ask_at: Instant | None = None
+    """When the neighbours are asked, if they were not at once."""
+    shown: dict[tuple[bytes, bytes], int] = field(default_factory=dict, repr=False)
+    """The number of the last frame that was shown to its asker, by publisher and stream."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -28,7 +28,8 @@ from maia.broker.access.authoriser import Authoriser
 from maia.broker.durable.recording import OWN_LINK
 from maia.broker.own import Own
 from maia.broker.publication.projection import certificates_behind
-from maia.broker.publication.retained import RetainedFrames, Retention
+from maia.broker.publication.retained import RetainedFrames
+from maia.broker.publication.retention import Retention
 from maia.broker.publication.state_query import StateAnswers
 from maia.broker.publication.transit import Transit, from_carried
 from maia.broker.revocation.validity import StatementIssuer, ValidityTracker

@@ -19,7 +19,6 @@ from hashlib import sha256
 from maia.broker.access.authorisation import Authorisation
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.known_types import KnownTypes
-from maia.broker.durable.log_requests import LogRequests
 from maia.broker.durable.recording import OWN_LINK, Recording
 from maia.broker.own import Own
 from maia.broker.publication.retained import RetainedFrames
@@ -56,7 +55,6 @@ class Interests:
     audiences: Audiences
     sealed: SealedInterests
     recording: Recording | None
-    log_requests: LogRequests
     retained: RetainedFrames
     outbox: Outbox
     announcer: Announcer
@@ -115,7 +113,7 @@ class Interests:
         """Send others that a type is published here, and its super-types."""
         self.routes.mark_changed(turn.now)
         for type_id in entry.type_ids:
-            self.log_requests.note_published(type_id)
+            self.routes.published.put(type_id, None)
             self.rekeying.offer(type_id, entry, turn)
 
     def unadvertised(self, entry: Advertisement, turn: Turn) -> None:

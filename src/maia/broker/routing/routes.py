@@ -26,7 +26,7 @@ from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.matching.index import MatchIndex
 from maia.routing.overlay.membership import Contact, OverlayMembership
 from maia.routing.overlay.table import NodeId, Overlay, node_id_of_type
-from maia.routing.table.hops import TypeId
+from maia.routing.table.hops import TypeId, book_key_of_sealed
 from maia.routing.table.interests import Tally
 from maia.routing.table.replicas import Replica, ReplicaSender, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable
@@ -36,6 +36,7 @@ _CONTACTS_MAX: Final = 4096
 REFUSED_ON_MAX: Final = 65_536
 REPLICAS: Final = 2
 """To how many others a rendezvous gives its book: those that would follow it."""
+_TYPES_REMEMBERED: Final = 4096
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
 
@@ -144,6 +145,8 @@ class Routes:
     """Replicas or what is sealed anew are due sooner than that."""
     is_sent: bool = False
     """A neighbour was sent something, which has to be renewed in time."""
+    published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_TYPES_REMEMBERED))
+    """Types that were advertised here."""
 
     @property
     def overlay(self) -> Overlay:
@@ -230,3 +233,11 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
 def memory_limits(limits: BrokerLimits) -> MemoryLimits:
     """Return how much of the publications that were here is remembered."""
     return MemoryLimits(streams_max=limits.streams, numbers_per_stream_max=limits.numbers_per_stream)
+
+
+def book_keys(type_id: bytes) -> tuple[TypeId, TypeId]:
+    """Return both names under which the routing book may know a type.
+
+    Whoever only carries a type has not seen its definition, and cannot say whether it is sealed.
+    """
+    return type_id, book_key_of_sealed(type_id)

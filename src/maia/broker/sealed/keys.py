@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.broker.access.known_types import KnownTypes
@@ -38,9 +38,6 @@ from maia.sessions.challenges import Challenged
 from maia.validity import Monitor, VouchedFor
 from maia.wire.effects import Effect, LinkId, WakeAt
 from maia.wire.messages import Publish
-
-if TYPE_CHECKING:
-    from maia.broker.streams.run import Run, Stage
 
 _Frame = TypeVar("_Frame")
 
@@ -369,11 +366,12 @@ class SealingKeys:
         self.ring_of: Callable[[bytes], KeyRing | None] = ring_of
         self.sealer = Sealer(key, random=random, process_id=process_id)
         self.checks = SignatureChecks()
-        self.carrying: WaitingFrames[Run] = WaitingFrames(waiting)
+        # Any: runs and stages, which are above all keys.
+        self.carrying: WaitingFrames[Any] = WaitingFrames(waiting)
         """Frames from neighbours, of epochs or signers that are not known yet."""
         self.publishing: WaitingFrames[tuple[LinkId, Publish]] = WaitingFrames(waiting)
         """Frames of this broker's publishers, for which there is no key yet."""
-        self.projecting: WaitingFrames[tuple[LinkId, int, Run, tuple[Stage, ...]]] = WaitingFrames(waiting)
+        self.projecting: WaitingFrames[tuple[LinkId, int, Any, Any]] = WaitingFrames(waiting)
         """The same of frames that are published as a super-type: link, reference, and what follows."""
         self._epochs: BoundedMap[tuple[bytes, int], EpochKeys] = BoundedMap(
             _EPOCHS_MAX, evicted=self._dropped

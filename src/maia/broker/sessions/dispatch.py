@@ -30,7 +30,7 @@ from maia.broker.access.known_types import KnownTypes
 from maia.broker.access.one_time_answers import Continuing
 from maia.broker.durable.log_requests import LogRequests
 from maia.broker.own import Own
-from maia.broker.publication.retained import Retention
+from maia.broker.publication.retention import Retention
 from maia.broker.publication.state_query import StateAnswers
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
 from maia.broker.revocation.streams import Revocation

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ from maia.broker.publication.publisher_view import Shaper
 from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef, refusal_id
 from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink, KeepAlive, RecheckEntries, TimerWheel
+from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
@@ -37,11 +38,6 @@ from maia.types import VerifiedType
 from maia.wire.effects import Effect, LinkId, Note, ReadLater
 from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe
 from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
-
-if TYPE_CHECKING:
-    from maia.broker.streams.run import Stream
-    from maia.broker.turn import Turn
-
 
 __all__ = [
     "Advertisement",
@@ -100,7 +96,8 @@ class Advertisement:
     """What subscribers have to meet, unless a frame says otherwise."""
     written: VerifiedType | None = field(default=None, repr=False)
     """The type whose events the publisher writes, where its right converts them into its own."""
-    streams: dict[bool, Stream] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Any: a stream, whose stages are above all links.
+    streams: dict[bool, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What its frames go through, and those with a signature or requirement of their own."""
 
     @property
@@ -211,7 +208,7 @@ class Link(Session):
     """What of each sealed type the peer may read, by what it has shown."""
     rights: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
     """The certificates that a broker showed for each sealed type, sealed for its members."""
-    streams: dict[tuple[type, bytes], Stream] = field(default_factory=dict, repr=False)
+    streams: dict[tuple[type, bytes], Any] = field(default_factory=dict, repr=False)
     """What frames of each type go through that a neighbour sends, by their message and type."""
     standing: bytes | None = None
     """The digest of all entries, by which they are renewed; None since one of them has changed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from maia.broker.access.authoriser import Authoriser
 from maia.broker.access.impairment import Impairments
@@ -25,14 +25,14 @@ from maia.broker.publication.projection import Projections
 from maia.broker.publication.retained import RetainedFrames
 from maia.broker.publication.tally import DeliveryTally
 from maia.broker.publication.transit import Transit
-from maia.broker.revocation.streams import Revocation
 from maia.broker.revocation.validity import ValidityTracker
 from maia.broker.routing.router import Router
 from maia.broker.routing.routes import Routes
 from maia.broker.sealed.blinded import BlindedIds, CoverSlots
 from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights, Signers
+from maia.broker.sealed.publisher_rights import PublisherRights
 from maia.broker.sealed.shares import Shares
+from maia.broker.sealed.signers import Signers
 from maia.broker.sessions.links import Advertisement, Link, Projection
 from maia.broker.streams.neighbour import (
     Open,
@@ -81,7 +81,6 @@ from maia.broker.streams.sending import (
 )
 from maia.broker.subscriptions.identity_classes import LinkIdentities
 from maia.broker.subscriptions.local_subscribers import Audiences
-from maia.broker.subscriptions.registry import Entries
 from maia.broker.turn import Turn
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing
@@ -96,6 +95,23 @@ from maia.wire.messages import (
 
 _STREAMS_MAX: Final = 1024
 """Of how many types and messages of one neighbour what they go through is remembered (A89)."""
+
+
+class Publishers(Protocol):
+    """Those who decide about advertisements again."""
+
+    def recheck_entry(self, link: Link, entry: Advertisement, turn: Turn, /) -> None:
+        """Check whether an advertisement still holds."""
+
+    def project_again(self, link: Link, entry: Advertisement, turn: Turn, /) -> None:
+        """Publish an advertisement as those super-types alone to which there is consent now."""
+
+
+class Listener(Protocol):
+    """Who listens to validity streams."""
+
+    def receive_frame(self, transit: Transit, turn: Turn, /) -> None:
+        """Hear the statements in a frame."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -127,8 +143,8 @@ class Streams:
     projections: Projections
     sources: ExpectedSources
     records: DeliveryRecords
-    entries: Entries
-    revocation: Revocation
+    entries: Publishers
+    revocation: Listener
     signing: SignTogether = field(init=False)
     _wait: Wait = field(init=False)
     _look_at_seen: Stage = field(init=False)

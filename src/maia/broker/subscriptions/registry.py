@@ -36,7 +36,7 @@ from maia.broker.own import Own
 from maia.broker.publication.delivery import DeliveryRecords
 from maia.broker.publication.projection import Projections, certificates_behind
 from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.publication.retained import Retention
+from maia.broker.publication.retention import Retention
 from maia.broker.refusals import (
     EntriesDiffer,
     LeaseEnded,
