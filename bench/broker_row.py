@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from live_network import World, new_world
 from maia.broker import Broker, BrokerSettings
-from maia.broker.access.known_types import KEPT_TYPE
+from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.settings import RecordingSettings
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, certificate_to_bytes

@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.durable import catch_up, log_requests
-from maia.broker.durable.progress import identity_of
+from maia.broker.log.progress import identity_of
 from maia.broker.settings import BrokerLimits
+from maia.broker.streams import catch_up, log_requests
 from maia.credentials import Action, SigningKey, Validity
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from maia.broker.durable.progress import HOLD_S
+from maia.broker.log.progress import HOLD_S
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     ALL_ATTRIBUTES,

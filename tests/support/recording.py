@@ -9,8 +9,8 @@ from hashlib import sha256
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.recording import first_to_reread
+from maia.broker.links.cursors import Cursor
+from maia.broker.log.recording import first_to_reread
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     Action,

@@ -14,8 +14,8 @@ from itertools import count
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
+from maia.broker.keys.keys import KeyRequests
 from maia.broker.parts import Parts
-from maia.broker.sealed.keys import KeyRequests
 from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.access.known_types import KEPT_TYPE
+from maia.broker.rights.known_types import KEPT_TYPE
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,

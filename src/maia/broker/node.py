@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, assert_never
 
-from maia.broker.access.authoriser import forget_frames
-from maia.broker.durable.recording import NO_LOG
+from maia.broker.interests.peers import OverlayPeers
+from maia.broker.links.links import Link, Role, Stage
+from maia.broker.log.recording import NO_LOG
 from maia.broker.parts import assemble
-from maia.broker.publication.tally import DeliveryTally
 from maia.broker.refusals import Shutdown
-from maia.broker.routing.peers import OverlayPeers
-from maia.broker.sessions.links import Link, Role, Stage
+from maia.broker.rights.authoriser import forget_frames
 from maia.broker.settings import BrokerSettings
 from maia.broker.streams.run import Apart, Frames, gathered
+from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.credentials.identity import SignedIdentity

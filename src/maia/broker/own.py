@@ -25,7 +25,7 @@ class Own:
     random: Callable[[int], bytes]
     instance: bytes
     shown: list[bytes] = field(repr=False)
-    """What is shown in the handshake: the right to connect. Rights to types: `sealed/rekeying.py`."""
+    """What is shown in the handshake: the right to connect. Rights to types: `interests/rekeying.py`."""
     identity: bytes = field(default=b"", repr=False)
     """The short form of its own identity statement, if it has one."""
     is_draining: bool = False

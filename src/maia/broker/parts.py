@@ -13,61 +13,61 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Final, TypeVar
 
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.access.challenges import Challenges
-from maia.broker.access.impairment import Impairments
-from maia.broker.access.known_types import KnownTypes
-from maia.broker.access.one_time_answers import Continuing
-from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.catch_up import CatchUp
-from maia.broker.durable.delivery import DurableSubscriptions
-from maia.broker.durable.log_requests import LogRequests
-from maia.broker.durable.recorded_frames import RecordedFrames
-from maia.broker.durable.recording import Recording, new_recording
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import Audiences
+from maia.broker.interests.aggregation import Announcer
+from maia.broker.interests.expected_sources import ExpectedSources
+from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.interests import Interests
+from maia.broker.interests.mesh import MeshRouter
+from maia.broker.interests.outbox import Outbox
+from maia.broker.interests.proofs import Proofs
+from maia.broker.interests.received import ReceivedInterests
+from maia.broker.interests.rekeying import Rekeying
+from maia.broker.interests.rendezvous import RendezvousRouter
+from maia.broker.interests.route_sync import RouteSyncs
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes, new_routes
+from maia.broker.interests.sealed import SealedInterests
+from maia.broker.interests.signers import Signers
+from maia.broker.keys.blinded import BlindedIds, CoverSlots
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.publisher_rights import PublisherRights
+from maia.broker.links.authors import AttachedStatements
+from maia.broker.links.challenges import Challenges
+from maia.broker.links.links import Held, Link, RepeatedNotes
+from maia.broker.links.projection import Projections
+from maia.broker.links.shares import Shares
+from maia.broker.log.recording import Recording, new_recording
+from maia.broker.log.retained import RetainedFrames
 from maia.broker.own import Own, shown_to_every_peer
 from maia.broker.persistence import Persistence
-from maia.broker.publication.authors import AttachedStatements
-from maia.broker.publication.delivery import DeliveryRecords
-from maia.broker.publication.disclosures import Disclosures
-from maia.broker.publication.expected_sources import ExpectedSources
-from maia.broker.publication.projection import Projections
-from maia.broker.publication.retained import RetainedFrames
-from maia.broker.publication.retention import Retention
-from maia.broker.publication.state_query import StateAnswers
-from maia.broker.publication.tally import DeliveryTally
-from maia.broker.revocation.streams import Revocation
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.aggregation import Announcer
-from maia.broker.routing.interests import Interests
-from maia.broker.routing.mesh import MeshRouter
-from maia.broker.routing.outbox import Outbox
-from maia.broker.routing.proofs import Proofs
-from maia.broker.routing.received import ReceivedInterests
-from maia.broker.routing.rendezvous import RendezvousRouter
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes, new_routes
-from maia.broker.sealed.blinded import BlindedIds, CoverSlots
-from maia.broker.sealed.entries import SealedInterests
-from maia.broker.sealed.key_events import KeyEvents
-from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sealed.rekeying import Rekeying
-from maia.broker.sealed.shares import Shares
-from maia.broker.sealed.signers import Signers
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.replay_journal import ReplayJournal
+from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.close import Closing
 from maia.broker.sessions.dispatch import Dispatch
+from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.identities import PeerIdentities
-from maia.broker.sessions.links import Held, Link, RepeatedNotes
+from maia.broker.sessions.key_events import KeyEvents
+from maia.broker.sessions.one_time_answers import Continuing
+from maia.broker.sessions.requests import Requests
+from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.status import Status
+from maia.broker.streams.catch_up import CatchUp
+from maia.broker.streams.disclosures import Disclosures
+from maia.broker.streams.durable import DurableSubscriptions
+from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.recorded_frames import RecordedFrames
+from maia.broker.streams.records import DeliveryRecords
+from maia.broker.streams.retention import Retention
 from maia.broker.streams.sealing import SealAlone
+from maia.broker.streams.state_query import StateAnswers
 from maia.broker.streams.streams import Streams
-from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.local_subscribers import Audiences
-from maia.broker.subscriptions.registry import Entries
-from maia.broker.subscriptions.requests import Requests
-from maia.broker.subscriptions.route_sync import RouteSyncs
+from maia.broker.streams.tally import DeliveryTally
 from maia.broker.timers import TimerWheel
 from maia.broker.upkeep import Maintenance
 from maia.credentials import SigningKey, VerificationCache

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from maia.broker.access.known_types import KnownTypes
-from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.recording import Recording
+from maia.broker.interests.routes import Routes, memory_limits
+from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.routing.routes import Routes, memory_limits
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.replay_journal import ReplayJournal
 from maia.broker.turn import Turn
 from maia.credentials import VerificationCache, certificate_from_bytes, certificate_to_bytes
 from maia.errors import MaiaError

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.access.known_types import KnownTypes
-from maia.broker.access.replay_journal import ReplayJournal
-from maia.broker.durable.delivery import DurableSubscriptions
+from maia.broker.audiences.local_subscribers import Audiences
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.links.links import Held, Link, RepeatedNotes, Role
 from maia.broker.own import Own
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
-from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sessions.links import Held, Link, RepeatedNotes, Role
-from maia.broker.subscriptions.local_subscribers import Audiences
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.replay_journal import ReplayJournal
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.streams.durable import DurableSubscriptions
 from maia.credentials import VerificationCache
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant

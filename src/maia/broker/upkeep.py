@@ -24,32 +24,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.access.challenges import Challenges
-from maia.broker.access.impairment import Impairments
-from maia.broker.access.known_types import KnownTypes
-from maia.broker.access.one_time_answers import Continuing
-from maia.broker.durable import catch_up as logs
-from maia.broker.durable.delivery import DurableSubscriptions
-from maia.broker.durable.log_requests import LogRequests
-from maia.broker.own import Own, shown_to_every_peer
-from maia.broker.persistence import Persistence
-from maia.broker.publication.delivery import DeliveryRecords
-from maia.broker.publication.state_query import StateAnswers
-from maia.broker.refusals import HandshakeTooSlow, PeerSilent
-from maia.broker.revocation.streams import Revocation
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.aggregation import Announcer
-from maia.broker.routing.interests import Interests
-from maia.broker.routing.received import ReceivedInterests
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
-from maia.broker.sealed.blinded import BlindedIds, CoverSlots
-from maia.broker.sealed.key_events import KeyEvents
-from maia.broker.sealed.keys import KeyRequests
-from maia.broker.sessions.close import Closing
-from maia.broker.sessions.identities import PeerIdentities
-from maia.broker.sessions.links import (
+from maia.broker.interests.aggregation import Announcer
+from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.interests import Interests
+from maia.broker.interests.received import ReceivedInterests
+from maia.broker.interests.route_sync import RouteSyncs
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.keys.blinded import BlindedIds, CoverSlots
+from maia.broker.keys.keys import KeyRequests
+from maia.broker.links.challenges import Challenges
+from maia.broker.links.links import (
     Link,
     Role,
     Stage,
@@ -57,9 +42,24 @@ from maia.broker.sessions.links import (
     begin_rounds,
     next_look_at_right_to_connect,
 )
+from maia.broker.own import Own, shown_to_every_peer
+from maia.broker.persistence import Persistence
+from maia.broker.refusals import HandshakeTooSlow, PeerSilent
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.sessions.close import Closing
+from maia.broker.sessions.entries import Entries
+from maia.broker.sessions.identities import PeerIdentities
+from maia.broker.sessions.key_events import KeyEvents
+from maia.broker.sessions.one_time_answers import Continuing
+from maia.broker.sessions.revocation import Revocation
+from maia.broker.streams import catch_up as logs
+from maia.broker.streams.durable import DurableSubscriptions
+from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.records import DeliveryRecords
+from maia.broker.streams.state_query import StateAnswers
 from maia.broker.streams.streams import Streams
-from maia.broker.subscriptions.registry import Entries
-from maia.broker.subscriptions.route_sync import RouteSyncs
 from maia.broker.timers import (
     AnnounceWaiting,
     CatchUp,

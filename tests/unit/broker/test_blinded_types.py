@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.durable.recorded_frames import Readable
 from maia.broker.settings import BrokerLimits, RecordingSettings
+from maia.broker.streams.recorded_frames import Readable
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed

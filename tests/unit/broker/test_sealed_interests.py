@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.sealed.rekeying import TASKS_PER_STEP
+from maia.broker.interests.rekeying import TASKS_PER_STEP
 from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
@@ -207,7 +207,7 @@ def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monke
     net, ccs, third, _ = the_three()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "maia.broker.routing.received.ReceivedInterests.understood",
+            "maia.broker.interests.received.ReceivedInterests.understood",
             lambda *_: pytest.fail("it is known already"),
         )
         state_of(ccs).key_events.rekeying.keys_changed(net.type_id, Turn(net.now))

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maia.broker.access.impairment import Impairments
-from maia.broker.durable.log_requests import LogRequests
-from maia.broker.durable.recording import Recording
-from maia.broker.publication.state_query import StateAnswers
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
-from maia.broker.sessions.links import Held, Link, Stage
-from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.registry import Entries, let_go
-from maia.broker.subscriptions.route_sync import RouteSyncs
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.route_sync import RouteSyncs
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.links.links import Held, Link, Stage
+from maia.broker.log.recording import Recording
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.sessions.entries import Entries, let_go
+from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.state_query import StateAnswers
 from maia.broker.timers import IdentityExpires, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import MaiaError

@@ -25,31 +25,31 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from maia.broker.access.authoriser import Authoriser, forget_frames
-from maia.broker.access.known_types import KnownTypes
-from maia.broker.access.one_time_answers import Continuing
-from maia.broker.durable.log_requests import LogRequests
+from maia.broker.interests.aggregation import Announcer
+from maia.broker.interests.entries import Received
+from maia.broker.interests.received import ReceivedInterests
+from maia.broker.interests.rekeying import Rekeying
+from maia.broker.interests.route_sync import RouteSyncs
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Neighbour, Routes
+from maia.broker.links.links import Link, Role, read_later
 from maia.broker.own import Own
-from maia.broker.publication.retention import Retention
-from maia.broker.publication.state_query import StateAnswers
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
-from maia.broker.revocation.streams import Revocation
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.aggregation import Announcer
-from maia.broker.routing.entries import Received
-from maia.broker.routing.received import ReceivedInterests
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Neighbour, Routes
-from maia.broker.sealed.rekeying import Rekeying
+from maia.broker.rights.authoriser import Authoriser, forget_frames
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.sessions.entries import Entries, price_of_renewal
 from maia.broker.sessions.identities import (
     PeerIdentities,
     price_of_showing,
 )
-from maia.broker.sessions.links import Link, Role, read_later
+from maia.broker.sessions.one_time_answers import Continuing
+from maia.broker.sessions.requests import Requests
+from maia.broker.sessions.revocation import Revocation
+from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.retention import Retention
+from maia.broker.streams.state_query import StateAnswers
 from maia.broker.streams.streams import Streams
-from maia.broker.subscriptions.registry import Entries, price_of_renewal
-from maia.broker.subscriptions.requests import Requests
-from maia.broker.subscriptions.route_sync import RouteSyncs
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id

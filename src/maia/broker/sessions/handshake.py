@@ -9,24 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.access.challenges import Challenges
-from maia.broker.durable.catch_up import CatchUp
-from maia.broker.own import Own
-from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
-from maia.broker.revocation.streams import Revocation
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.aggregation import Announcer
-from maia.broker.routing.peers import superseded
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
-from maia.broker.sessions.close import Closing
-from maia.broker.sessions.identities import (
-    DemandNotMet,
-    PeerIdentities,
-    session_limits,
-)
-from maia.broker.sessions.links import (
+from maia.broker.interests.aggregation import Announcer
+from maia.broker.interests.peers import superseded
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.links.challenges import Challenges
+from maia.broker.links.links import (
     Held,
     Link,
     Role,
@@ -36,6 +24,18 @@ from maia.broker.sessions.links import (
     next_look_at_right_to_connect,
     read_later,
 )
+from maia.broker.own import Own
+from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.sessions.close import Closing
+from maia.broker.sessions.identities import (
+    DemandNotMet,
+    PeerIdentities,
+    session_limits,
+)
+from maia.broker.sessions.revocation import Revocation
+from maia.broker.streams.catch_up import CatchUp
 from maia.broker.timers import TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import Action

@@ -37,16 +37,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from maia.broker.access.authoriser import Authoriser
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.links.links import Link, Role
 from maia.broker.own import Own
 from maia.broker.refusals import OutOfTurn, TooManyEntries
-from maia.broker.revocation.streams import Revocation
-from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.close import Closing
-from maia.broker.sessions.links import Link, Role
+from maia.broker.sessions.entries import Entries
+from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerLimits
-from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.registry import Entries
 from maia.broker.timers import IdentityExpires, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate

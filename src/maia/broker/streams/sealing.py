@@ -19,14 +19,14 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from maia.broker.durable.recording import Recording
+from maia.broker.interests.router import Router
+from maia.broker.keys.answers import answers_of, with_answers
+from maia.broker.keys.blinded import BlindedIds, CoverSlots
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.links.transit import Transit, without_proof
+from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.publication.transit import Transit, without_proof
 from maia.broker.refusals import FrameTooLarge, KeysAwaited, PublishedTooLongAgo, RequirementOnBlinded
-from maia.broker.routing.router import Router
-from maia.broker.sealed.answers import answers_of, with_answers
-from maia.broker.sealed.blinded import BlindedIds, CoverSlots
-from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.streams.publisher import Answer
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse, unseen_by
 from maia.broker.turn import Turn

@@ -12,28 +12,28 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.access.impairment import Impairments
-from maia.broker.access.known_types import KnownTypes
-from maia.broker.durable.catch_up import CatchUp
-from maia.broker.durable.recording import Recording
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import Audiences
+from maia.broker.interests.expected_sources import ExpectedSources
+from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.interests.signers import Signers
+from maia.broker.keys.blinded import BlindedIds, CoverSlots
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.publisher_rights import PublisherRights
+from maia.broker.links.authors import AttachedStatements
+from maia.broker.links.links import Advertisement, Link, Projection
+from maia.broker.links.projection import Projections
+from maia.broker.links.shares import Shares
+from maia.broker.links.transit import Transit
+from maia.broker.log.recording import Recording
+from maia.broker.log.retained import RetainedFrames
 from maia.broker.own import Own
-from maia.broker.publication.authors import AttachedStatements
-from maia.broker.publication.delivery import DeliveryRecords
-from maia.broker.publication.expected_sources import ExpectedSources
-from maia.broker.publication.projection import Projections
-from maia.broker.publication.retained import RetainedFrames
-from maia.broker.publication.tally import DeliveryTally
-from maia.broker.publication.transit import Transit
-from maia.broker.revocation.validity import ValidityTracker
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
-from maia.broker.sealed.blinded import BlindedIds, CoverSlots
-from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sealed.shares import Shares
-from maia.broker.sealed.signers import Signers
-from maia.broker.sessions.links import Advertisement, Link, Projection
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.streams.catch_up import CatchUp
 from maia.broker.streams.neighbour import (
     Open,
     Wait,
@@ -59,6 +59,7 @@ from maia.broker.streams.publisher import (
     shaping,
     take_or_lose,
 )
+from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, new_to, take, unseen_by
 from maia.broker.streams.sealing import (
     ForwardSealed,
@@ -79,8 +80,7 @@ from maia.broker.streams.sending import (
     recording,
     recording_arrived,
 )
-from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.local_subscribers import Audiences
+from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing
