@@ -27,14 +27,14 @@ def asked_everything(monkeypatch):
             "routes": state.router.next_due(now),
             "keys": state.key_events.next_key_moment(now),
             "slot": state.maintenance.next_slot(now),
-            "keep": state.keep_at,
+            "keep": state.maintenance.keep_at,
         }
         late = {
             part: at - now
             for part, at in due.items()
             if at is not None and (scheduled is None or max(at, just_after(now)) < scheduled)
         }
-        assert state.is_draining or not late, (
+        assert state.own.is_draining or not late, (
             f"upkeep is scheduled for {scheduled}, and at {now} due in {late}"
         )
         turns.append(now)

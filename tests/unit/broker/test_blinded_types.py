@@ -122,7 +122,7 @@ def test_an_id_is_let_go_of_with_its_keys(net):
     assert plates(office) == ["after"]
     camera.unadvertise(1)
     office.unsubscribe(1)
-    assert not state_of(net.met).sealed.placed
+    assert not state_of(net.met).key_events.rekeying.sealed.placed
     assert not state_of(net.ccs).routes.offered
 
 
