@@ -33,7 +33,7 @@ from maia.domain.access.results import AdminAct
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.http import authentication as gate
-from maia.domain.http import pages, turns
+from maia.domain.http import calls, turns
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.domain.storage.tables import STATEMENTS
 from maia.errors import MaiaError, Refusal
@@ -406,7 +406,7 @@ def test_an_act_waits_for_one_call_of_each_address(tmp_path: Path, monkeypatch: 
             waiting.append(address)
             await super()._wait(address)
 
-    monkeypatch.setattr(pages, "Turns", Noted)
+    monkeypatch.setattr(calls, "Turns", Noted)
     with domain_at_work(tmp_path) as met:
         _fill_the_queue(met, waiting, monkeypatch)
 

@@ -153,7 +153,7 @@ def test_no_object_prints_a_key(lived):
         manager._groups.get(group).issued,
         net.server,
         camera.node,
-        camera.node._types.all(),
+        list(camera.node._types.values()),
         camera.node._managers,
         net.ring(camera),
         net.ring(camera)._epochs,

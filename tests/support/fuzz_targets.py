@@ -29,7 +29,7 @@ from maia.credentials import SigningKey, TypeName
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.attestation import attestation_key_from_bytes, verify_endorsement, verify_quote
 from maia.credentials.chains.quorum import evidence_from_bytes
-from maia.credentials.encoding.certificates import certificate_from_bytes, read_certificate_in_full
+from maia.credentials.encoding.certificates import CERTIFICATE
 from maia.credentials.identity import identity_from_bytes, unpack_identity
 from maia.credentials.requirements import parse_requirement, requirement_from_bytes
 from maia.credentials.statements import statement_from_bytes
@@ -209,8 +209,8 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
     ),
     "certificates": (
         _each(
-            certificate_from_bytes,
-            read_certificate_in_full,
+            CERTIFICATE.from_bytes,
+            CERTIFICATE.read_in_full,
             statement_from_bytes,
             identity_from_bytes,
             unpack_identity,

@@ -147,7 +147,7 @@ def _keys(
     story: NumberplateStory, office: str, event_type: VerifiedType, wallet: tuple[SignedCertificate, ...]
 ) -> ReadingKeys:
     settings = MemberSettings(story.network, wallet)
-    asking = fetch_reading_keys(story.keys[office], settings, [event_type], credentials=wallet)
+    asking = fetch_reading_keys(story.keys[office], settings, [event_type])
     return asyncio.run(asking)
 
 

@@ -27,7 +27,8 @@ from maia.broker.streams.streams import Streams
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import Instant, seconds_after
-from maia.sealing.member.settings import Challenged, KeysChanged, KeysRefused, WriterReceived
+from maia.sealing.member.settings import KeysChanged, KeysRefused, WriterReceived
+from maia.sessions.challenges import Challenged
 from maia.wire.effects import Input, LinkId, Tick
 from maia.wire.messages import Publish
 
@@ -134,9 +135,8 @@ class KeyEvents:
                     self._try_again(type_id, turn)
                 case Challenged():
                     self.keys.challenges.append(notice)
-                case WriterReceived(type_id=type_id, principal=principal):
-                    certificates = self.keys.member.writer(type_id, principal)
-                    self.writers.learn(type_id, principal, certificates or ())
+                case WriterReceived(type_id=type_id, principal=principal, certificates=certificates):
+                    self.writers.learn(type_id, principal, certificates)
                     self._try_again(type_id, turn)
 
     def _try_again(self, type_id: bytes, turn: Turn) -> None:

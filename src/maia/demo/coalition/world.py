@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
+from maia.api.arguments import written
 from maia.api.client import DomainClient
-from maia.api.requests import written
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,

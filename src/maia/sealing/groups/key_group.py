@@ -23,7 +23,6 @@ from maia.errors import BadInput
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree.key_tree import KeyTree, Rekeyed
-from maia.sealing.tree.lkh import LkhTree
 
 TYPE_ID_BYTES: Final = 32
 
@@ -87,8 +86,7 @@ class KeyGroup:
         """Holders that have left; the next secret is not for them."""
         self.was_used = False
         """Whether any member ever received the newest secret."""
-        # Chosen behind the interface of `tree/key_tree.py`; docs/decisions/key-trees.md says why this one.
-        self.tree: KeyTree = LkhTree(group=group_name(group), random=random)
+        self.tree = KeyTree(group=group_name(group), random=random)
         self._arriving: set[bytes] = set()
         self._departing: set[bytes] = set()
 

@@ -268,10 +268,6 @@ class EpochChain:
         self._head = signed
         return statement
 
-    def agrees(self, signed: SignedEpoch) -> bool:
-        """Say whether an epoch is one that is held here."""
-        return self._digests.get(signed.statement.number) == signed.digest
-
     def _check_next(self, statement: EpochStatement, head: SignedEpoch) -> None:
         if statement.previous != head.digest or statement.since <= head.statement.since:
             raise EpochForked(f"epoch {statement.number} does not follow from epoch {self.number}")

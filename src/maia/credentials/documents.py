@@ -1,0 +1,196 @@
+"""What have all signed documents in common?
+
+A signed document is a body, whose first word says what it is, and a signature over the bytes of that body
+behind the word for its kind (`SignedKind`):
+
+    (signed BODY (signature ed25519 BYTES))                  the body names its signer
+    (signed BODY (signer KEY) (signature ed25519 BYTES))     the body does not
+
+Certificates, statements and appointments have the first form, definitions, requests and epochs the second. A
+`Document` is a kind of them: the part that declares its body, and what is made of it. It signs, writes and
+reads. Reading checks the form only; what was signed is what was read, and whether the signature holds is
+asked of `verify_signature`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from maia.canonical import Limits, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.canonical.fields import Part, fields, one
+from maia.credentials.keys import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    BadCertificate,
+    Principal,
+    SignedKind,
+    SigningKey,
+    document_from_expression,
+    document_to_bytes,
+    owner_from_expression,
+    owner_to_expression,
+    principal_from_bytes,
+    principal_from_expression,
+    principal_to_expression,
+)
+from maia.credentials.names import TypeName, checked_label, checked_version, text_from_atom
+from maia.errors import BadInput, BrokenCredential, MaiaError
+
+_OPENING: Final = b"(6:signed"
+_SIGNATURE: Final = b"(9:signature7:ed2551964:"
+_ENDING_BYTES: Final = len(_SIGNATURE) + SIGNATURE_BYTES + len(b"))")
+
+Said = TypeVar("Said")
+
+
+class Signed(Protocol):
+    """Whatever a document is kept as."""
+
+    @property
+    def body(self) -> bytes:
+        """Return the signed bytes."""
+
+    @property
+    def signature(self) -> bytes:
+        """Return the signature over them."""
+
+
+Kept = TypeVar("Kept", bound=Signed)
+
+
+class NotTheIssuer(BadInput):
+    """A certificate was to be signed with a key that is not its issuer's."""
+
+    code = "INPUT-NOT-THE-ISSUER"
+
+
+@dataclass(frozen=True)
+class Document(Generic[Said, Kept]):
+    """One kind of signed document whose body names its signer."""
+
+    part: Part[Said]
+    called: str
+    refusal: type[MaiaError]
+    limits: Limits
+    kind: Callable[[Said], SignedKind]
+    keep: Callable[[Said, bytes, bytes], Kept]
+    """Makes of what is said, the signed bytes and the signature what others are handed."""
+    wraps: tuple[type[MaiaError], ...] = (BadInput, BadCertificate)
+    """Problems of a part that are told as problems of the document."""
+    remembers: bool = False
+    """Whether fields are remembered by their bytes: of documents that repeat each other."""
+
+    def body(self, said: Said) -> bytes:
+        """Return the bytes that a signature is over."""
+        return write_canonical(self.part.write(said))
+
+    def sign(self, said: Said, by: Principal, key: SigningKey) -> Kept:
+        """Sign with the key of the issuer; refuse what could not be read back."""
+        if key.principal != by:
+            raise NotTheIssuer(f"the {self.called} is issued by `{by}`, and the key is `{key.principal}`")
+        try:
+            body = self.body(said)
+            understood, _, _ = self._read(document_to_bytes(body, bytes(SIGNATURE_BYTES)))
+        except self.wraps as problem:
+            raise self._refusal("written", problem) from problem
+        if understood != said:
+            raise self.refusal(f"the {self.called} would not be read back as it was meant")
+        return self.keep(said, body, key.sign(self.kind(said), body))
+
+    def to_bytes(self, signed: Kept) -> bytes:
+        """Return the bytes in which a signed document travels."""
+        return document_to_bytes(signed.body, signed.signature)
+
+    def from_bytes(self, data: bytes) -> Kept:
+        """Read a signed document, strictly. Its signature is not verified here."""
+        known = self.from_known_parts(data) if self.remembers else None
+        return self.read_in_full(data) if known is None else known
+
+    def from_known_parts(self, data: bytes) -> Kept | None:
+        """Do the same by parts that were read before; None where the full reader decides, and explains."""
+        body, signature = framed(data)
+        if self.part.cut is None or not body:
+            return None
+        try:
+            return self.keep(self.part.cut(body), body, signature)
+        except (BadInput, BrokenCredential):
+            return None
+
+    def read_in_full(self, data: bytes) -> Kept:
+        """Do the same without the help of remembered parts: this is the definition."""
+        try:
+            said, body, signature = self._read(data)
+        except self.wraps as problem:
+            raise self._refusal("read", problem) from problem
+        # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
+        if self.body(said) != body:
+            raise self.refusal(f"the {self.called} is not written in its one canonical form")
+        return self.keep(said, body, signature)
+
+    def read_again(self, signed: Kept) -> Kept:
+        """Read the bytes once more, so that a copy with another content or id proves nothing."""
+        understood = self.from_bytes(self.to_bytes(signed))
+        if understood != signed:
+            raise self.refusal(f"the parts of the {self.called} do not belong together")
+        return understood
+
+    def to_text(self, signed: Kept) -> str:
+        """Return a signed document as people read it in a file; the signature is over the canonical form."""
+        return write_advanced(read_canonical(self.to_bytes(signed), self.limits)) + "\n"
+
+    def from_text(self, text: str) -> Kept:
+        """Read a signed document from a file for people, as strictly as from bytes."""
+        try:
+            expression = read_advanced(text, self.limits)
+        except BadInput as problem:
+            raise self._refusal("read", problem) from problem
+        return self.from_bytes(write_canonical(expression))
+
+    def _read(self, data: bytes) -> tuple[Said, bytes, bytes]:
+        content, body, signature = document_from_expression(read_canonical(data, self.limits))
+        return self.part.read(content), body, signature
+
+    def _refusal(self, done: str, problem: MaiaError) -> MaiaError:
+        if isinstance(problem, self.refusal):
+            return problem
+        return self.refusal(f"the {self.called} cannot be {done}: {problem.message}")
+
+
+def framed(data: bytes) -> tuple[bytes, bytes]:
+    """Return the body and the signature of a document as its frame has them; nothing is read."""
+    end = len(data) - _ENDING_BYTES
+    if not data.startswith(_OPENING) or not data.startswith(_SIGNATURE, end) or not data.endswith(b"))"):
+        return b"", b""
+    return data[len(_OPENING) : end], data[end + len(_SIGNATURE) : -2]
+
+
+# ---------------------------------------------------------------- parts that many documents have
+
+
+_KEY_OPENING: Final = b"(7:ed25519%d:" % KEY_BYTES
+
+
+def _key_from_bytes(data: bytes) -> Principal:
+    key = data[len(_KEY_OPENING) : -1]
+    if data != b"%b%b)" % (_KEY_OPENING, key):
+        raise BadCertificate("a principal must be written `(ed25519 KEY)`")
+    return principal_from_bytes(key)
+
+
+KEY: Final = Part(principal_to_expression, principal_from_expression, b"ed25519", _key_from_bytes)
+OWNER: Final = Part(owner_to_expression, owner_from_expression)
+LABEL: Final[Part[str]] = Part(
+    lambda name: checked_label(name).encode(), lambda atom: checked_label(text_from_atom(atom))
+)
+VERSION: Final[Part[str]] = Part(
+    lambda version: checked_version(version).encode(), lambda atom: checked_version(text_from_atom(atom))
+)
+TYPE_NAME: Final = fields(
+    TypeName,
+    (BadCertificate, "a type is named by `owner`, `name` and `version`"),
+    owner=one(OWNER),
+    name=one(LABEL),
+    version=one(VERSION),
+)
