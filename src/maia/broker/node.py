@@ -285,11 +285,11 @@ class Broker:
 
     def evidence_changed(self, now: Instant) -> list[Effect]:
         """Decide all entries again; what is no longer permitted ends."""
-        return self._do(self._parts.maintenance.recheck_everything, now)
+        return self._do(self._parts.own_rights.recheck_everything, now)
 
     def hold(self, certificates: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Put these certificates in the place of the broker's own, as when they were renewed."""
-        return self._do(partial(self._parts.maintenance.hold_certificates, certificates), now)
+        return self._do(partial(self._parts.own_rights.hold_certificates, certificates), now)
 
     def learn(self, definitions: Mapping[str, bytes], now: Instant) -> list[Effect]:
         """Answer questions about these types too, and look for their keys, as if they had been kept."""
@@ -309,7 +309,7 @@ class Broker:
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...], now: Instant) -> list[Effect]:
         """Put these constitutions of quorums in the place of those known before."""
-        return self._do(partial(self._parts.maintenance.adopt_constitutions, constitutions), now)
+        return self._do(partial(self._parts.own_rights.adopt_constitutions, constitutions), now)
 
     def identify(self, identity: SignedIdentity, now: Instant) -> list[Effect]:
         """Show this statement about the broker from now on, as when it was renewed."""

@@ -34,8 +34,8 @@ from maia.broker.keys.blinded import BlindedIds, CoverSlots
 from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.authors import AttachedStatements
-from maia.broker.links.challenges import Challenges
-from maia.broker.links.links import Held, Link, RepeatedNotes
+from maia.broker.links.links import Link, RepeatedNotes
+from maia.broker.links.pending import Pending, Waits
 from maia.broker.links.projection import Projections
 from maia.broker.links.shares import Shares
 from maia.broker.log.recording import Recording, new_recording
@@ -47,12 +47,14 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.replay_journal import ReplayJournal
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.close import Closing
+from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.covering import Covering
 from maia.broker.sessions.dispatch import Dispatch
 from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.handshake import BrokerSessions
 from maia.broker.sessions.identities import PeerIdentities
 from maia.broker.sessions.key_events import KeyEvents
-from maia.broker.sessions.one_time_answers import Continuing
+from maia.broker.sessions.own_rights import OwnRights
 from maia.broker.sessions.requests import Requests
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerSettings, Routing
@@ -88,7 +90,7 @@ class Parts:
     seals: SealingKeys
     writers: PublisherRights
     statements: ValidityTracker
-    one_time: ChallengeDesk[Held]
+    one_time: ChallengeDesk[Waits]
     links: dict[LinkId, Link]
     audiences: Audiences
     retained: RetainedFrames
@@ -108,6 +110,7 @@ class Parts:
     peer_identities: PeerIdentities
     key_events: KeyEvents
     persistence: Persistence
+    own_rights: OwnRights
     maintenance: Maintenance
     dispatch: Dispatch
     sessions: BrokerSessions
@@ -123,7 +126,7 @@ _ROUTERS: Final[Mapping[Routing, Callable[..., Router]]] = {
     Routing.MESH: MeshRouter,
 }
 _BEFORE_ROUTER: Final[Mapping[str, Callable[..., object]]] = {
-    "challenges": Challenges,
+    "pending": Pending,
     "projections": Projections,
     "proofs": Proofs,
     "shares": Shares,
@@ -149,14 +152,16 @@ _BEHIND_LOG: Final[Mapping[str, Callable[..., object]]] = {
     "entries": Entries,
     "state_answers": StateAnswers,
     "closing": Closing,
+    "connections": Connections,
     "revocation": Revocation,
     "client_requests": Requests,
-    "continuing": Continuing,
     "peer_identities": PeerIdentities,
     "streams": Streams,
     "dispatch": Dispatch,
     "key_events": KeyEvents,
     "persistence": Persistence,
+    "covering": Covering,
+    "own_rights": OwnRights,
     "maintenance": Maintenance,
     "sessions": BrokerSessions,
     "status": Status,
@@ -200,7 +205,7 @@ def assemble(
         "waiting": Places[LinkId](limits.links_before_welcome),
         "identities": LinkIdentities(),
         "attached": AttachedStatements(settings.identity),
-        "one_time": ChallengeDesk[Held](limits, lease_s=settings.lease_s, random=random),
+        "one_time": ChallengeDesk[Waits](limits, lease_s=settings.lease_s, random=random),
         "quota": RequestQuota(limits.requests_per_minute),
         "broker_quota": RequestQuota(limits.work_per_minute_and_broker),
         "replays": ReplayJournal(limits),

@@ -13,7 +13,8 @@ from maia.broker.audiences.local_subscribers import Audiences
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.keys import KeyRequests, SealingKeys
-from maia.broker.links.links import Held, Link, RepeatedNotes, Role
+from maia.broker.links.links import Link, RepeatedNotes, Role
+from maia.broker.links.pending import Waits
 from maia.broker.own import Own
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
@@ -40,7 +41,7 @@ class Status:
     keys: KeyRequests
     seals: SealingKeys
     statements: ValidityTracker
-    one_time: ChallengeDesk[Held]
+    one_time: ChallengeDesk[Waits]
     router: Router
     links: dict[LinkId, Link]
     audiences: Audiences

@@ -26,7 +26,7 @@ def asked_everything(monkeypatch):
         due = {
             "routes": state.router.next_due(now),
             "keys": state.key_events.next_key_moment(now),
-            "slot": state.maintenance.next_slot(now),
+            "slot": state.maintenance.covering.next_slot(now),
             "keep": state.maintenance.keep_at,
         }
         late = {

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -28,7 +28,6 @@ from maia.broker.rights.publisher_view import Shaper
 from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink, KeepAlive, RecheckEntries, TimerWheel
 from maia.broker.turn import Turn
-from maia.credentials import SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
 from maia.predicates import Predicate
@@ -36,15 +35,12 @@ from maia.sessions.admission import RequestQuota
 from maia.sessions.session import ROUNDS_IN_A_LEASE, Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, LinkId, Note, ReadLater
-from maia.wire.messages import Advertise, Hello, SealedRights, Subscribe
-from maia.wire.requests import EdgeRequest, RequestFrame, with_filter
+from maia.wire.messages import SealedRights
+from maia.wire.requests import RequestFrame, with_filter
 
 __all__ = [
     "Advertisement",
     "Entry",
-    "Held",
-    "HeldEntry",
-    "HeldRequest",
     "Link",
     "Projection",
     "Role",
@@ -150,25 +146,6 @@ class Subscription(msgspec.Struct, eq=False, gc=False):
 
 
 Entry = Advertisement | Subscription
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRequest:
-    """A request that waits for one-time answers; its signature and its moment were checked."""
-
-    message: Advertise | Subscribe = field(repr=False)
-    asked: EdgeRequest = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class HeldEntry:
-    """An entry, or the connection, that is authorised anew from these certificates."""
-
-    pool: tuple[SignedCertificate, ...] = field(repr=False)
-
-
-Held: TypeAlias = HeldRequest | HeldEntry | Hello
-"""What waits for one-time answers: a hello is welcomed when the right to connect is vouched for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from maia.broker.interests.impairment import Impairments
 from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
-from maia.broker.links.links import Held, Link, Stage
+from maia.broker.links.links import Link, Stage
+from maia.broker.links.pending import Pending
 from maia.broker.log.recording import Recording
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.entries import Entries, let_go
@@ -25,7 +26,6 @@ from maia.broker.timers import IdentityExpires, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.sessions.admission import Places
-from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.session import goodbye
 from maia.wire.effects import LinkId
 
@@ -36,7 +36,7 @@ class Closing:
 
     routes: Routes
     statements: ValidityTracker
-    one_time: ChallengeDesk[Held]
+    pending: Pending
     waiting: Places[LinkId]
     router: Router
     links: dict[LinkId, Link]
@@ -82,7 +82,7 @@ class Closing:
         self.timers.reset(IdentityExpires(link.id), None)
         self.identities.hold(link.id, None)
         self.routes.spill.forget(link.id)
-        self.one_time.forget_link(link.id)
+        self.pending.one_time.forget_link(link.id)
         self.entries.end_subscriptions(link, list(link.subscriptions.values()), turn)
         for advertisement in list(link.advertisements.values()):
             self.entries.end_advertisement(link, advertisement, turn)

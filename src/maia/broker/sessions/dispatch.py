@@ -33,6 +33,7 @@ from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Neighbour, Routes
 from maia.broker.links.links import Link, Role, read_later
+from maia.broker.links.pending import Pending
 from maia.broker.own import Own
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
 from maia.broker.rights.authoriser import Authoriser, forget_frames
@@ -43,7 +44,6 @@ from maia.broker.sessions.identities import (
     PeerIdentities,
     price_of_showing,
 )
-from maia.broker.sessions.one_time_answers import Continuing
 from maia.broker.sessions.requests import Requests
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.streams.log_requests import LogRequests
@@ -141,7 +141,7 @@ class Dispatch:
     state_answers: StateAnswers
     revocation: Revocation
     client_requests: Requests
-    continuing: Continuing
+    pending: Pending
     peer_identities: PeerIdentities
     _of_anybody: Mapping[type, Answer] = field(init=False)
     _of_clients: Mapping[type, Answer] = field(init=False)
@@ -158,7 +158,7 @@ class Dispatch:
             RenewAll: self.entries.renew_all,
             Show: self.peer_identities.show,
             Identify: self.peer_identities.receive_identity,
-            Vouched: self.continuing.hear_vouched,
+            Vouched: self.pending.hear,
             AskState: self.state_answers.ask_state,
             Publish: self.streams.publish_one,
         }

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -33,17 +34,16 @@ from maia.broker.interests.interests import (
     kept_class,
 )
 from maia.broker.interests.routes import Routes
-from maia.broker.links.challenges import Challenges
 from maia.broker.links.cursors import Cursor
 from maia.broker.links.links import (
     Advertisement,
     Entry,
-    Held,
     Link,
     Subscription,
     ask_to_recheck,
     end_of_entry,
 )
+from maia.broker.links.pending import Answers, Pending
 from maia.broker.links.projection import Projections, certificates_behind
 from maia.broker.own import Own
 from maia.broker.refusals import (
@@ -69,9 +69,7 @@ from maia.events import SECOND, Instant, just_after, seconds_after
 from maia.policy import PolicyRefusal
 from maia.policy.view import is_summarised, written_type
 from maia.predicates import Predicate
-from maia.sessions.challenges import ChallengeDesk
 from maia.types.definition import tree_root
-from maia.validity import VouchedFor
 from maia.wire.message_fields import REFERENCES_MAX
 from maia.wire.messages import Accepted, Changed, Ended, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
@@ -96,14 +94,13 @@ class Entries:
     types: KnownTypes
     routes: Routes
     statements: ValidityTracker
-    one_time: ChallengeDesk[Held]
     audiences: Audiences
     timers: TimerWheel
     projections: Projections
     records: DeliveryRecords
     retention: Retention
     interests: Interests
-    challenges: Challenges
+    pending: Pending
 
     def place_subscription(
         self, link: Link, entry: Subscription, before: Subscription | None, turn: Turn
@@ -182,7 +179,7 @@ class Entries:
         del link.advertisements[entry.ref]
         link.standing = None
         link.warned.pop(entry.ref, None)
-        self.one_time.drop(link.id, entry.ref)
+        self.pending.one_time.drop(link.id, entry.ref)
         _tell_ended(link, [entry.ref], problem, turn)
         # Removed first: a broker that receives that the type is not published here any more forgets the way.
         if isinstance(problem, PolicyRefusal | NotVouchedFor):
@@ -258,7 +255,7 @@ class Entries:
             assert asked_type is not None  # noqa: S101 - a subscription names its type
             del link.subscriptions[entry.ref]
             link.warned.pop(entry.ref, None)
-            self.one_time.drop(link.id, entry.ref)
+            self.pending.one_time.drop(link.id, entry.ref)
             if entry.cursor is not None:
                 let_go(entry.cursor, turn)
             type_id = asked_type.type_id
@@ -310,10 +307,10 @@ class Entries:
                 return
             self._place_again(link, entry, right, turn)
             if entry.right.vouched is not None:
-                self._ask_again(link, entry, turn)
+                self.ask_again(link, entry, turn)
             return
-        if self.challenges.is_to_be_asked_again(link, entry, now):
-            self._ask_again(link, entry, turn)
+        if self.pending.is_due(link, entry.ref, entry.right, now):
+            self.ask_again(link, entry, turn)
         self.schedule_recheck_of(link, entry)
         if (
             isinstance(entry, Advertisement)
@@ -342,26 +339,28 @@ class Entries:
             return
         self._register_with(link, entry, right, turn)
         if self.authoriser.may_ask(right, right.pool):
-            self._ask_again(link, entry, turn)
+            self.ask_again(link, entry, turn)
 
-    def authorise_again(
+    def _with_answers(
         self,
         link: Link,
-        entry: Entry,
+        ref: int,
         pool: tuple[SignedCertificate, ...],
-        vouched: VouchedFor | None,
-        missing: MaiaError | None,
+        answers: Answers,
         turn: Turn,
     ) -> None:
         """Decide an entry with one-time answers that were asked for to do so.
 
-        If some are `missing`, it keeps what is permitted without them, or ends with an answer.
+        If some are missing, it keeps what is permitted without them, or ends with an answer.
         """
+        entry = link.subscriptions.get(ref) or link.advertisements[ref]
         before = entry.right
         try:
-            right = self.authoriser.decide(before.request, pool, turn.now, before.terms.remote, vouched)
+            right = self.authoriser.decide(
+                before.request, pool, turn.now, before.terms.remote, answers.vouched
+            )
         except PolicyRefusal as problem:
-            self._end_refused(link, entry, missing or problem, turn)
+            self._end_refused(link, entry, answers.missing or problem, turn)
             return
         if (unfit := _unfit(entry, right)) is not None:
             self._end_refused(link, entry, unfit, turn)
@@ -386,10 +385,11 @@ class Entries:
         turn.note("refused", **end_of_entry(entry, problem.code, str(link.peer)))
         turn.count("maia_refused_total", code=problem.code)
 
-    def _ask_again(self, link: Link, entry: Entry, turn: Turn) -> None:
+    def ask_again(self, link: Link, entry: Entry, turn: Turn) -> None:
         """Have the entry that is registered under a reference by now vouched for anew."""
         standing = link.subscriptions.get(entry.ref) or link.advertisements[entry.ref]
-        self.challenges.challenge_entry(link, standing, turn)
+        go_on = partial(self._with_answers, link, entry.ref, standing.right.pool)
+        self.pending.ask_again(link, entry.ref, standing.right, go_on, turn)
 
     def _register_with(self, link: Link, entry: Entry, right: Authorisation, turn: Turn) -> None:
         """Register an entry with another right, and notify its holder if that shows something else."""
@@ -426,7 +426,7 @@ class Entries:
             right_ends = entry.right.stable.not_after
             has_ended = entry.lease_ends <= now or (right_ends is not None and right_ends < now)
             is_projected = isinstance(entry, Advertisement) and bool(entry.projections)
-            if has_ended or is_projected or self.challenges.is_to_be_asked_again(link, entry, now):
+            if has_ended or is_projected or self.pending.is_due(link, entry.ref, entry.right, now):
                 self.recheck_entry(link, entry, turn)
 
 

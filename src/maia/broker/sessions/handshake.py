@@ -13,9 +13,7 @@ from maia.broker.interests.aggregation import Announcer
 from maia.broker.interests.peers import superseded
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
-from maia.broker.links.challenges import Challenges
 from maia.broker.links.links import (
-    Held,
     Link,
     Role,
     Stage,
@@ -24,6 +22,7 @@ from maia.broker.links.links import (
     next_look_at_right_to_connect,
     read_later,
 )
+from maia.broker.links.pending import CONNECTING, Pending, Waits
 from maia.broker.own import Own
 from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
 from maia.broker.rights.authoriser import Authoriser
@@ -43,7 +42,7 @@ from maia.credentials.encoding.certificates import pack
 from maia.events import Instant, seconds_after
 from maia.policy import GrantStale, Request
 from maia.sessions.admission import Places, RequestQuota
-from maia.sessions.challenges import ChallengeDesk, Checked
+from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
 from maia.validity import VouchedFor
 from maia.wire.effects import Effect, LinkId, LinkOpened
@@ -59,14 +58,13 @@ class BrokerSessions(Endpoint[Link]):
     broker_quota: RequestQuota
     routes: Routes
     statements: ValidityTracker
-    one_time: ChallengeDesk[Held]
     waiting: Places[LinkId]
     router: Router
     links: dict[LinkId, Link]
     catch_up: CatchUp | None
     timers: TimerWheel
     announcer: Announcer
-    challenges: Challenges
+    pending: Pending
     closing: Closing
     revocation: Revocation
     peer_identities: PeerIdentities
@@ -167,12 +165,12 @@ class BrokerSessions(Endpoint[Link]):
         pool = authoriser.pool_of_stranger(session.shown, authoriser.budget_before_welcome())
         request = Request(session.peer, Action.CONNECT, self.network)
         part = self.turn.beside()
-        self.challenges.challenge_request(session, request, pool, hello, part)
+        self.pending.ask_first(session, CONNECTING, request, pool, hello, part)
         return part.effects
 
-    def redeem(self, session: Link, message: Vouched, now: Instant) -> Checked[Held] | None:
+    def redeem(self, session: Link, message: Vouched, now: Instant) -> Checked[Waits] | None:
         """Return what became of the challenge that a client answers before its welcome."""
-        return self.one_time.redeem(session.id, message, now)
+        return self.pending.one_time.redeem(session.id, message, now)
 
     def ready(self, link: Link, turn: Turn) -> None:
         """Serve a client that has become ready; make a broker a neighbour."""

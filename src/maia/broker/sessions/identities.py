@@ -42,8 +42,8 @@ from maia.broker.links.links import Link, Role
 from maia.broker.own import Own
 from maia.broker.refusals import OutOfTurn, TooManyEntries
 from maia.broker.rights.authoriser import Authoriser
-from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.close import Closing
+from maia.broker.sessions.connections import Connections
 from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerLimits
@@ -55,7 +55,6 @@ from maia.credentials.identity import IdentityNotInForce, SignedIdentity, Verifi
 from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import MaiaError, Refusal
 from maia.events import just_after
-from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS, format_predicate
 from maia.sessions.session import SessionLimits
 from maia.wire.messages import Accepted, Failed, Identify, Show
@@ -73,11 +72,11 @@ class PeerIdentities:
 
     own: Own
     authoriser: Authoriser
-    statements: ValidityTracker
     identities: LinkIdentities
     timers: TimerWheel
     entries: Entries
     closing: Closing
+    connections: Connections
     revocation: Revocation
 
     def check_demand(self, link: Link) -> None:
@@ -210,16 +209,7 @@ class PeerIdentities:
                 pools[id(pool)] = tuple({signed.id: signed for signed in (*pool, *shown)}.values())
             return pools[id(pool)]
 
-        if link.connect is not None:
-            try:
-                # All that was shown: of what came with the hello, some may not have been read (A87).
-                link.connect = self.authoriser.left_of(
-                    link.connect, self.authoriser.pool(link.shown), turn.now
-                )
-            except PolicyRefusal:
-                pass  # looked at when its moment comes, as ever: more evidence takes nothing away
-            else:
-                self.statements.dependencies.note(link.id, link.connect.watched)
+        self.connections.show_more(link, turn)
         for entry in link.entries:
             self.entries.decide_again(link, entry, joined(entry.right.pool), turn)
 

@@ -10,6 +10,7 @@ these takes back whatever it had caused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from maia.broker.audiences.local_subscribers import Audiences
@@ -19,9 +20,9 @@ from maia.broker.interests.rekeying import Rekeying
 from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.keys import KeyRequests
-from maia.broker.links.challenges import Challenges
 from maia.broker.links.cursors import Cursor
-from maia.broker.links.links import Advertisement, Entry, Held, HeldRequest, Link, Subscription
+from maia.broker.links.links import Advertisement, Entry, Link, Subscription
+from maia.broker.links.pending import Answers, Pending
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import (
@@ -51,15 +52,13 @@ from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
-from maia.errors import MaiaError
+from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.view import is_summarised, written_type
 from maia.routing.table.hops import type_of_book_key
-from maia.sessions.challenges import ChallengeDesk
 from maia.types import VerifiedType, type_id
 from maia.types.definition import tree_root
-from maia.validity import VouchedFor
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Accepted,
@@ -92,7 +91,6 @@ class Requests:
     routes: Routes
     keys: KeyRequests
     statements: ValidityTracker
-    one_time: ChallengeDesk[Held]
     links: dict[LinkId, Link]
     audiences: Audiences
     recording: Recording | None
@@ -102,7 +100,7 @@ class Requests:
     impairments: Impairments
     rekeying: Rekeying
     interests: Interests
-    challenges: Challenges
+    pending: Pending
     entries: Entries
 
     def subscribe(self, link: Link, message: Subscribe, turn: Turn) -> None:
@@ -117,15 +115,14 @@ class Requests:
         link: Link,
         message: Subscribe,
         asked: EdgeRequest,
-        answers: _Answers,
+        answers: Answers,
         turn: Turn,
     ) -> None:
         event_type, handed_over = self._event_type(asked, message, turn.now)
         self._check_ledger(event_type)
         before = _renewed(link.subscriptions.get(message.id), event_type)
         request, pool = self._question(link, asked, event_type, message)
-        held = HeldRequest(message, asked)
-        if answers is _NOT_ASKED and self._waits(link, request, pool, held, turn):
+        if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
             return
         right = self._decided(link, request, pool, answers, turn.now)
         if is_summarised(right.view):
@@ -195,13 +192,12 @@ class Requests:
             self._advertise(link, message, asked, _NOT_ASKED, turn)
 
     def _advertise(
-        self, link: Link, message: Advertise, asked: EdgeRequest, answers: _Answers, turn: Turn
+        self, link: Link, message: Advertise, asked: EdgeRequest, answers: Answers, turn: Turn
     ) -> None:
         event_type, handed_over = self._event_type(asked, message, turn.now)
         before = _renewed(link.advertisements.get(message.id), event_type)
         request, pool = self._question(link, asked, event_type, message)
-        held = HeldRequest(message, asked)
-        if answers is _NOT_ASKED and self._waits(link, request, pool, held, turn):
+        if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
             return
         right = self._decided(link, request, pool, answers, turn.now)
         written = _version_written(right, handed_over, before)
@@ -232,27 +228,32 @@ class Requests:
         self.entries.place_advertisement(link, entry, before, turn)
         self._answer(link, entry, before, since, turn)
 
-    def decide_held(
-        self,
-        link: Link,
-        message: Advertise | Subscribe,
-        asked: EdgeRequest,
-        vouched: VouchedFor | None,
-        missing: MaiaError | None,
-        turn: Turn,
+    def _decide_held(
+        self, link: Link, message: Advertise | Subscribe, asked: EdgeRequest, answers: Answers, turn: Turn
     ) -> None:
-        """Decide a request that has waited for one-time answers; `missing` says that some did not come."""
-        answers = _Answers(vouched, missing)
-        if isinstance(message, Advertise):
-            link.check_room_to_advertise(message.id, self.own.settings.limits)
-            self._advertise(link, message, asked, answers, turn)
-        else:
-            link.check_room_to_subscribe(message.id, self.own.settings.limits)
-            self._subscribe(link, message, asked, answers, turn)
+        """Decide a request that has waited for one-time answers, of which some may be missing."""
+        said, limits = turn.mark(), self.own.settings.limits
+        try:
+            if isinstance(message, Advertise):
+                link.check_room_to_advertise(message.id, limits)
+                self._advertise(link, message, asked, answers, turn)
+            else:
+                link.check_room_to_subscribe(message.id, limits)
+                self._subscribe(link, message, asked, answers, turn)
+        except ProtocolViolation:
+            raise
+        except MaiaError as problem:
+            turn.drop(said)
+            turn.send(link.id, Failed(message.id, problem.code, problem.message))
+            turn.refused(problem, link.peer, link=link.id, asked=type(message).__name__)
+            # What stands under this reference was not asked about for the request that failed.
+            entry = link.subscriptions.get(message.id) or link.advertisements.get(message.id)
+            if entry is not None and self.pending.is_due(link, entry.ref, entry.right, turn.now):
+                self.entries.ask_again(link, entry, turn)
 
     def withdraw(self, link: Link, message: Withdraw, turn: Turn) -> None:
         """End a subscription or an advertisement at its holder's wish."""
-        self.one_time.drop(link.id, message.ref)
+        self.pending.one_time.drop(link.id, message.ref)
         entry = link.advertisements.get(message.ref) or link.subscription(message.ref)
         cursor = entry.cursor if message.forget and isinstance(entry, Subscription) else None
         if message.forget and cursor is None:
@@ -315,21 +316,23 @@ class Requests:
         link: Link,
         request: Request,
         pool: tuple[SignedCertificate, ...],
-        held: HeldRequest,
+        message: Advertise | Subscribe,
+        asked: EdgeRequest,
         turn: Turn,
     ) -> bool:
         """Have a request wait until it is vouched for, if one-time tests stand between it and a permit."""
-        self.one_time.drop(link.id, held.message.id)  # what waited under this reference is asked for anew
+        self.pending.one_time.drop(link.id, message.id)  # what waited under it is asked for anew
         if not self.authoriser.may_be_vouched_for(request, pool, turn.now):
             return False
-        return self.challenges.challenge_request(link, request, pool, held, turn)
+        go_on = partial(self._decide_held, link, message, asked)
+        return self.pending.ask_first(link, message.id, request, pool, go_on, turn)
 
     def _decided(
         self,
         link: Link,
         request: Request,
         pool: tuple[SignedCertificate, ...],
-        answers: _Answers,
+        answers: Answers,
         now: Instant,
     ) -> Authorisation:
         """Ask the kernel, with the answers that the request has waited for if it has."""
@@ -439,15 +442,7 @@ def _version_written(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """Who has vouched for certificates, for this request, and what to say if that was not everybody."""
-
-    vouched: VouchedFor | None = None
-    missing: MaiaError | None = None
-
-
-_NOT_ASKED: Final = _Answers()
+_NOT_ASKED: Final = Answers()
 
 
 def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:

@@ -47,7 +47,7 @@ from maia.broker.own import Own
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import StatementIssuer, ValidityTracker
-from maia.broker.sessions.close import Closing
+from maia.broker.sessions.connections import Connections
 from maia.broker.sessions.entries import Entries
 from maia.broker.streams.retention import Retention
 from maia.broker.streams.state_query import StateAnswers
@@ -93,7 +93,7 @@ class Revocation:
     interests: Interests
     entries: Entries
     state_answers: StateAnswers
-    closing: Closing
+    connections: Connections
 
     # ------------------------------------------------------------ streams that are wanted
 
@@ -269,15 +269,8 @@ class Revocation:
             turn.count("maia_own_certificates_changed_total")
 
     def _recheck_link(self, link: Link, certificates: frozenset[bytes], turn: Turn) -> None:
-        connect = link.connect
-        if connect is not None and connect.depends_on(certificates):
-            try:
-                link.connect = self.authoriser.decide_again(connect, turn.now)
-            except PolicyRefusal as problem:
-                self.closing.close_link(link, problem, turn)
-                turn.refused(problem, link.peer, link=link.id, asked="Connect")
-                return
-            self.statements.dependencies.note(link.id, link.connect.watched)
+        if not self.connections.evidence_changed(link, certificates, turn):
+            return
         touched = [entry for entry in link.entries if entry.basis.depends_on(certificates)]
         self._decide_again(link, touched, turn)
         for entry in list(link.advertisements.values()):
