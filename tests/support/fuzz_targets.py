@@ -265,7 +265,7 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
             unpack_past,
             epoch_from_bytes,
             AuthorProof.from_bytes,
-            partial(unpack_welcome, type_id=b"t" * 32),
+            unpack_welcome,
         ),
         ("sealing",),
     ),

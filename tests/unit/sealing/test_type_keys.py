@@ -36,8 +36,8 @@ def delivery(*epochs):
 
 
 def parcel(secret, path=b""):
-    paths = (HeldPath(GROUP, path),) if path else ()
-    return GroupWelcome(frozenset({GROUP}), (Handed(GROUP, 1, None, secret),), paths)
+    paths = [HeldPath(None, path)] if path else []
+    return GroupWelcome([None], [Handed(None, 1, None, secret)], paths)
 
 
 def test_a_secret_that_was_handed_over_is_compared_with_the_signed_epoch(tree):

@@ -9,32 +9,24 @@ checks every secret against the commitment in its epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from maia.credentials import Principal
-from maia.errors import BadInput, ProtocolViolation
-from maia.events import AttributeUid
-from maia.policy.answers import (
-    ANSWERS_MAX,
-    RESTRICTION_BYTES_MAX,
-    Answers,
-    restriction_from_bytes,
-    restriction_to_bytes,
+from maia.errors import MaiaError, ProtocolViolation
+from maia.policy.answers import Answers
+from maia.sealing.keys.records import (
+    Number,
+    Record,
+    Uid,
+    WrittenAnswers,
+    read_answers,
+    reader_of,
+    write_record,
 )
-from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.secrets import BadSecret, Secret
-
-_Uid: TypeAlias = Annotated[str, Meta(max_length=64)]
-_Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-AnswersWritten: TypeAlias = Annotated[
-    dict[_Uid, Annotated[bytes, Meta(max_length=RESTRICTION_BYTES_MAX)]], Meta(max_length=2 * ANSWERS_MAX)
-]
-"""What answers are about, by their uids, as it travels."""
+from maia.sealing.keys.secrets import Secret
 
 
 class BadParcel(ProtocolViolation):
@@ -43,67 +35,40 @@ class BadParcel(ProtocolViolation):
     code = "PROTOCOL-KEY-PARCEL"
 
 
-@dataclass(frozen=True, slots=True)
-class Handed:
+class Handed(Record, frozen=True):
     """A secret of a group, new in `epoch` and in use up to the one before `until`."""
 
-    group: GroupId
-    epoch: int
-    until: int | None
-    secret: Secret = field(repr=False)
+    uid: Uid
+    epoch: Number
+    until: Number | None
+    secret: Secret
 
 
-@dataclass(frozen=True, slots=True)
-class HeldPath:
+class HeldPath(Record, frozen=True):
     """A member's place in the key tree of a group."""
 
-    group: GroupId
-    path: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupWelcome:
-    """Everything that one member may hold of a type."""
-
-    groups: frozenset[GroupId]
-    secrets: tuple[Handed, ...]
-    paths: tuple[HeldPath, ...]
-    answers: Answers = field(default_factory=dict, repr=False)
-    """What the answers are about of which the member has a key."""
-
-
-class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    uid: _Uid | None
-    epoch: _Number
-    until: _Number | None
-    secret: Annotated[bytes, Meta(min_length=32, max_length=32)]
-
-    def __repr__(self) -> str:
-        return "_Secret(…)"
-
-
-class _Path(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    uid: _Uid | None
+    uid: Uid
     path: Annotated[bytes, Meta(max_length=4096)]
 
     def __repr__(self) -> str:
-        return "_Path(…)"
+        return "HeldPath(…)"
 
 
-class _Parcel(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    groups: Annotated[list[_Uid | None], Meta(max_length=1025)]
-    secrets: Annotated[list[_Secret], Meta(max_length=65_536)]
-    paths: Annotated[list[_Path], Meta(max_length=1025)]
+class GroupWelcome(Record, frozen=True):
+    """Everything that one member may hold of a type: of which groups, named by their uids, in their order."""
+
+    uids: Annotated[list[Uid], Meta(max_length=1025)]
+    secrets: Annotated[list[Handed], Meta(max_length=65_536)]
+    paths: Annotated[list[HeldPath], Meta(max_length=1025)]
+    written_answers: WrittenAnswers = msgspec.field(default_factory=dict)
+
+    @property
+    def answers(self) -> Answers:
+        """Return what the answers are about of which the member has a key."""
+        return read_answers(self.written_answers)
 
 
-class _Answered(_Parcel, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """A parcel of a member that reads answers; without them it is written as ever."""
-
-    answers: AnswersWritten = {}
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Answered)
+_read: Final = reader_of(GroupWelcome)
 
 
 def parcel_info(type_id: bytes, *, manager: Principal, member: Principal) -> bytes:
@@ -112,40 +77,17 @@ def parcel_info(type_id: bytes, *, manager: Principal, member: Principal) -> byt
 
 
 def pack(parcel: GroupWelcome) -> bytes:
-    """Write a parcel, secrets and all. The caller seals it."""
-    ordered = sorted(parcel.groups, key=lambda group: group.order)
-    secrets = [_Secret(one.group.uid, one.epoch, one.until, one.secret.reveal()) for one in parcel.secrets]
-    uids: list[str | None] = [group.uid for group in ordered]
-    paths = [_Path(one.group.uid, one.path) for one in parcel.paths]
-    if not parcel.answers:
-        return _ENCODER.encode(_Parcel(uids, secrets, paths))
-    return _ENCODER.encode(_Answered(uids, secrets, paths, write_answers(parcel.answers)))
+    """Write a parcel, secrets and all; without answers it has three fields, as ever. The caller seals it."""
+    fields = msgspec.structs.astuple(parcel)
+    return write_record(fields if parcel.written_answers else fields[:3])
 
 
-def write_answers(answers: Answers) -> dict[str, bytes]:
-    """Return what answers are about, as a manager tells it."""
-    return {uid: restriction_to_bytes(said) for uid, said in sorted(answers.items())}
-
-
-def read_answers(written: Mapping[str, bytes]) -> Answers:
-    """Read what answers are about."""
-    return {AttributeUid(uid): restriction_from_bytes(said) for uid, said in written.items()}
-
-
-def unpack(data: bytes, type_id: bytes) -> GroupWelcome:
+def unpack(data: bytes) -> GroupWelcome:
+    """Read a parcel."""
     try:
-        found = _DECODER.decode(data)
-        secrets = tuple(
-            Handed(_group(type_id, one.uid), one.epoch, one.until, Secret.from_bytes(one.secret))
-            for one in found.secrets
-        )
-        answers = read_answers(found.answers)
-    except (msgspec.MsgspecError, UnicodeDecodeError, BadSecret, BadInput):
+        found = _read(data)
+        _ = found.answers  # all of it can be read
+    except (msgspec.MsgspecError, UnicodeDecodeError, MaiaError):
         # What was wrong is not said: the sentence would be about secrets.
         raise BadParcel("what the manager sealed to this member cannot be read") from None
-    paths = tuple(HeldPath(_group(type_id, one.uid), one.path) for one in found.paths)
-    return GroupWelcome(frozenset(_group(type_id, uid) for uid in found.groups), secrets, paths, answers)
-
-
-def _group(type_id: bytes, uid: str | None) -> GroupId:
-    return GroupId(type_id, None if uid is None else AttributeUid(uid))
+    return found

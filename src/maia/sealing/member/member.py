@@ -40,8 +40,14 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_after
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent
-from maia.sealing.groups.members import keys_digest
-from maia.sealing.groups.membership import AnsweredRestrictions, Claim, Grounds, MembershipState, standing
+from maia.sealing.groups.membership import (
+    AnsweredRestrictions,
+    Claim,
+    Grounds,
+    MembershipState,
+    keys_digest,
+    standing,
+)
 from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.epochs import EpochForked, epoch_to_bytes
@@ -495,7 +501,7 @@ class KeyMember:
 
     def _take(self, manager: ManagerLink, known: TypeKeys, message: GroupKeys, now: Instant) -> list[Effect]:
         info = parcel_info(known.type_id, manager=manager.principal, member=self._key.principal)
-        parcel = unpack(manager.secured.open(message.sealed, info), known.type_id)
+        parcel = unpack(manager.secured.open(message.sealed, info))
         was_asked = known.asked is not None and message.id == known.asked
         before = known.ring.newest, known.groups
         known.take(message, parcel, was_asked=was_asked)

@@ -135,9 +135,7 @@ class PastKeys(HeldKeys):
 
     def __init__(self, epochs: Iterable[PastEpoch], terms: KeyTerms) -> None:
         """Hold these; `terms` say how far a moment may lie outside its epoch."""
-        super().__init__(
-            {one.span.number: _held(one.span.since, one.span.ends, terms, one.keys) for one in epochs}
-        )
+        super().__init__({one.number: _held(one.since, one.ends, terms, one.keys) for one in epochs})
 
 
 def _held(
