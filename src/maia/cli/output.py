@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from maia.clock import system_now
 from maia.config.input_files import QUORUM_SUFFIX
 from maia.config.input_files import read_owner as owner_in
 from maia.config.input_files import read_principal as principal_in
@@ -71,7 +72,6 @@ def use_folder(folder: Path) -> None:
 
 def book() -> AddressBook:
     """Return the names that the user of this command knows."""
-    from maia.clock import system_now
     from maia.profile.address_book import AddressBook, load_book, own_places
 
     if _Used.book is None or time.monotonic() > _Used.read_at + _FRESH_S:
@@ -181,6 +181,12 @@ def show(found: Answer) -> int:
         sys.stdout.write(_json_line(found.record))
     sys.stdout.flush()
     return ANSWER_NO if found.no else 0
+
+
+def note(line: str) -> None:
+    """Print a line about the work on standard error, beside the answers."""
+    sys.stderr.write(f"{named(line)}\n")
+    sys.stderr.flush()
 
 
 def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool, whole: bool = False) -> None:

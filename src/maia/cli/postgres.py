@@ -18,6 +18,7 @@ from maia.cli.output import Answer, row, several, show, use_folder
 from maia.cli.profile_option import profile_named
 from maia.cli.servers.server_command import LogFormat, LogLevel
 from maia.cli.trust.key import open_key
+from maia.clock import system_now
 from maia.config.settings import Defaults
 from maia.errors import BadInput, MaiaError
 
@@ -89,7 +90,6 @@ class NoChoice(BadInput):
 
 
 def _prepared(file: ConnectorFile, **flags: object) -> PreparedConnector:
-    from maia.clock import system_now
     from maia.postgres.config import prepare, read_config
 
     environment = {name: value for name, value in os.environ.items() if name != "MAIA_POSTGRES_ADMIN"}
@@ -275,7 +275,6 @@ def install_views(config: ViewsFile) -> Answer:
         maia postgres views install -c views.toml
         maia postgres views install -c views.toml --json
     """
-    from maia.clock import system_now
     from maia.postgres.views import ViewWatch
 
     outcomes = ViewWatch(config, system_now).install()
@@ -292,7 +291,6 @@ def renew_views(config: ViewsFile, watch: bool = flag("Go on until Ctrl-C or SIG
     """
     from threading import Event
 
-    from maia.clock import system_now
     from maia.postgres.views import ViewWatch
 
     views = ViewWatch(config, system_now)
@@ -324,7 +322,6 @@ def remove_views(config: ViewsFile) -> Answer:
         maia postgres views remove -c views.toml
         maia postgres views remove -c views.toml --json
     """
-    from maia.clock import system_now
     from maia.postgres.view_settings import read_views_config
     from maia.postgres.views import InstalledViews, connected, view_ledger
 

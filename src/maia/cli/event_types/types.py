@@ -14,7 +14,9 @@ from maia.cli.inputs import (
     attribute_from_words,
     command_group,
     moment,
+    network_named,
     read_certificates,
+    read_constitutions,
     read_definition,
     read_owner,
     read_schema,
@@ -304,14 +306,12 @@ def verify(
     Examples:
         maia type verify v2.type --previous numberplate.type
     """
-    from maia.config.constitutions import read_constitutions
-    from maia.credentials import NetworkName
     from maia.types import verify_definition
 
     quorums = read_constitutions(constitutions or ())
     if (network is None) != (coordinator is None):
         raise typer.BadParameter("--network and --coordinator go together")
-    where = None if network is None or coordinator is None else NetworkName(read_owner(coordinator), network)
+    where = None if network is None or coordinator is None else network_named(coordinator, network)
     now = moment(at)
     verified: VerifiedType | None = None
     for path in previous or ():
@@ -382,7 +382,6 @@ def fetch(
         maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key
           --credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type
     """
-    from maia.config.constitutions import read_constitutions
     from maia.config.type_folder import TypeFolder
 
     whose = read_owner(owner)

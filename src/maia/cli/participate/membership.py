@@ -7,7 +7,6 @@ environment.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +16,18 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from maia.cli.command import arg, need, opt, options
-from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
-from maia.cli.output import named
+from maia.cli.inputs import (
+    moment,
+    network_named,
+    read_certificates,
+    read_constitutions,
+    read_definition,
+    read_principal,
+)
+from maia.cli.output import note
 from maia.cli.trust.key import KeyFile, open_key
 from maia.clock import system_now
-from maia.errors import BadInput, MaiaError
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
@@ -94,18 +100,12 @@ class Membership:
                     timeout_s=self.wait_s,
                     by_statement=self.by_statement,
                     identity=self.identity,
-                    on_waiting=_print_waiting,
+                    on_waiting=lambda problem: note(f"maia: {problem.message}; trying on"),
                 )
             )
             if wallet is not None and kept is not None:
                 await stack.enter_async_context(following(client, wallet, shown=kept))
             yield client
-
-
-def _print_waiting(problem: MaiaError) -> None:
-    """Say at once why there is no connection yet."""
-    sys.stderr.write(f"maia: {named(problem.message)}; trying on\n")
-    sys.stderr.flush()
 
 
 @options
@@ -137,12 +137,10 @@ class Participant:
 
     def membership(self) -> Membership:
         """Open the key, the certificates and the statement that the options name."""
-        from maia.config.constitutions import read_constitutions
         from maia.config.identity_file import IdentityFile
-        from maia.credentials import NetworkName
         from maia.net.statement_links import StatementLinks
 
-        name = NetworkName(read_owner(self.coordinator), self.network)
+        name = network_named(self.coordinator, self.network)
         shown = tuple(read_certificates(self.credentials))
         wallets = [] if self.wallet is None else [self.wallet]
         constitutions = read_constitutions([*self.credentials, *wallets])

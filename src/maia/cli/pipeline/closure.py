@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from maia.cli.command import arg, flag, need, opt
-from maia.cli.inputs import At, command_group, moment, read_certificates
+from maia.cli.inputs import At, command_group, moment, read_certificates, read_constitutions
 from maia.cli.output import Answer, row, rows
 from maia.cli.pipeline.source import LogOptions, found_rows, shown_values, spark_for, spark_steps
 from maia.cli.progress import counted
@@ -215,7 +215,6 @@ def what_if(
         maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events -d
           result.type -k hospital.key --credentials hospital --since 2026-11-01T00:00:00Z
     """
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import certificate_from_bytes
     from maia.spark.closure.sources import read_pool
     from maia.spark.closure.what_if import Pools as TwoPools

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.command import arg, opt
-from maia.cli.inputs import At, moment
+from maia.cli.inputs import At, moment, read_constitutions
 from maia.cli.output import Answer, read_principal, row, several
 from maia.cli.pipeline import closure
 from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, spark_for, spark_steps
@@ -154,7 +154,6 @@ def _decided(
     event_type: VerifiedType, file: Path | None, pool: list[Path], statements: list[Path], now: Instant
 ) -> _Decided:
     """Ask the kernel for each subscription, with the certificates of its principal that are in the pool."""
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import Action, SignedCertificate, VerificationCache, certificate_from_bytes
     from maia.policy import Facts, Request, decide, gather_evidence
     from maia.predicates import parse_predicate

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from maia.cli.command import opt, options
-from maia.cli.inputs import moment, read_certificates, read_owner
+from maia.cli.inputs import moment, network_named, read_certificates, read_constitutions
 from maia.cli.output import Answer, row, type_places
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.progress import bar
@@ -113,13 +113,11 @@ class LogOptions:
 
     def newest_type(self) -> VerifiedType:
         """Return the type of the log that is read."""
-        from maia.config.constitutions import read_constitutions
 
         return _versions(self.definition or [], read_constitutions(self.credentials or []))[-1]
 
     def reader(self, principal: Principal) -> Reader:
         """Return who reads, with certificates that nothing is known against yet."""
-        from maia.config.constitutions import read_constitutions
         from maia.spark.governed.reader import Reader
 
         given = self.credentials or []
@@ -140,7 +138,6 @@ class LogOptions:
     def _governed_source(
         self, spark: SparkSession, columns: list[str] | None, sized: Mapping[str, int], **named: Any
     ) -> Iterator[Source]:
-        from maia.config.constitutions import read_constitutions
         from maia.spark.applications.runs import Source
         from maia.spark.governed.opened_log import LogReader, opened_log
 
@@ -174,11 +171,10 @@ class LogOptions:
         return None
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
-        from maia.credentials import NetworkName
         from maia.spark.applications.runs import BadSource
 
         if self.network is not None and self.coordinator is not None:
-            return NetworkName(read_owner(self.coordinator), self.network)
+            return network_named(self.coordinator, self.network)
         named = {one for signed in mine if (one := network_of(signed)) is not None}
         if len(named) == 1 and self.network is None and self.coordinator is None:
             return named.pop()
@@ -226,8 +222,6 @@ class EventOptions(LogOptions):
         if self.source is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.source)))
         else:
-            from maia.config.constitutions import read_constitutions
-
             quorums = read_constitutions(self.credentials or [])
             newest = _versions(self.shown_as or self.definition or [], quorums)[-1]
             application.check_names({one.name: one.kind for one in newest.attributes})
@@ -249,7 +243,6 @@ class EventOptions(LogOptions):
     # Any: what `governed` is told by name.
     def _transformed(self) -> dict[str, Any]:
         """Return what `governed` needs where the reader's right transforms events."""
-        from maia.config.constitutions import read_constitutions
         from maia.keystore.lookup_tables import TransformationKeyFile
 
         named: dict[str, Any] = {}

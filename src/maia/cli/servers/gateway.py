@@ -16,6 +16,7 @@ from maia.cli.output import Answer, row, rows
 from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked, run_server
 from maia.cli.trust.grants import right
 from maia.cli.trust.key import KeyFile, open_key
+from maia.clock import system_now
 from maia.config.settings import Defaults
 
 if TYPE_CHECKING:
@@ -117,7 +118,6 @@ def http(
 def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool) -> Answer | None:
     from functools import partial
 
-    from maia.clock import system_now
     from maia.gateway.server.config import prepare
     from maia.gateway.server.process import serve
 
@@ -215,7 +215,6 @@ def sign(
     import msgspec
 
     from maia.api.problems import SCHEME
-    from maia.clock import system_now
     from maia.wire.api_requests import (
         INSTANCE_BYTES,
         ApiCall,

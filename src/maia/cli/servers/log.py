@@ -13,6 +13,7 @@ from maia.cli.command import flag
 from maia.cli.inputs import BadFile, command_group
 from maia.cli.output import Answer, row, several
 from maia.cli.progress import counted
+from maia.clock import system_now
 
 if TYPE_CHECKING:
     from maia.log import Segment
@@ -78,7 +79,6 @@ def roll(folder: Folder, compact: bool = flag("Also join small segments.")) -> A
         maia log roll events
         maia log roll events --compact --json
     """
-    from maia.clock import system_now
     from maia.log.disk.event_log import EventLog
 
     _opened(folder)  # what is no log yet does not become one by rolling it

@@ -16,6 +16,7 @@ from maia.cli.inputs import (
     command_group,
     moment,
     read_certificates,
+    read_constitutions,
     read_owner,
     read_principal,
     write_new,
@@ -268,7 +269,6 @@ def verify(files: Files, root: Root, subject: To, at: At = None) -> Answer:
     Examples:
         maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub
     """
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import verify_chain
 
     chain = verify_chain(
@@ -316,7 +316,6 @@ def find(
         maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe --type
           uk.gov.pito.Numberplate
     """
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName, TypeName, find_chain
 
     owner = read_owner(root)
