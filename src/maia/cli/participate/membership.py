@@ -11,9 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import (
@@ -25,7 +23,7 @@ from maia.cli.inputs import (
     read_principal,
 )
 from maia.cli.output import note
-from maia.cli.trust.key import KeyFile, open_key
+from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
 from maia.errors import BadInput
 
@@ -39,12 +37,7 @@ if TYPE_CHECKING:
     from maia.types import SignedDefinition, VerifiedType
 
 
-Network: TypeAlias = Annotated[
-    str, typer.Option("--network", envvar="MAIA_NETWORK", help="The network's name.")
-]
-WaitS: TypeAlias = Annotated[
-    float, typer.Option("--wait", min=0.1, max=3600.0, help="Seconds to wait for a broker and for answers.")
-]
+WAIT_S = opt("Seconds to wait for a broker and for answers.", "--wait", default=30.0, min=0.1, max=3600.0)
 
 
 class NoTypeNamed(BadInput):
@@ -112,11 +105,11 @@ class Membership:
 class Participant:
     """The options by which a command connects to a network."""
 
-    key: KeyFile
+    key: Path = KEY_FILE
     credentials: list[Path] = need(
         "Files, or folders of *.cert and *.quorum. May be repeated.", "--credentials", "-c"
     )
-    network: Network
+    network: str = need("The network's name.", envvar="MAIA_NETWORK")
     coordinator: str = need("The network's owner: key, .pub file or quorum:….", envvar="MAIA_COORDINATOR")
     broker: list[str] = need(
         "A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
@@ -133,7 +126,7 @@ class Participant:
     provider: list[str] | None = opt(
         "A provider that is trusted: key or .pub file. Repeat.", envvar="MAIA_PROVIDERS"
     )
-    wait_s: WaitS = 30.0
+    wait_s: float = WAIT_S
 
     def membership(self) -> Membership:
         """Open the key, the certificates and the statement that the options name."""

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from maia.types import VerifiedType
 
 
-From: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="PATH", help="Events: a folder of Parquet files, or one of them."),
-]
+FROM = opt("Events: a folder of Parquet files, or one of them.", "--from", metavar="PATH")
 TypeOf: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -52,14 +49,6 @@ KeyOf: TypeAlias = Annotated[
 ]
 CredentialsOf: TypeAlias = Annotated[
     list[Path] | None, typer.Option("--credentials", "-c", help="With --log: the reader's certificates.")
-]
-Signers: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--signers",
-        help="With --log of a sealed type: certificates of brokers that sealed it, beside those that the "
-        "key server knows.",
-    ),
 ]
 
 
@@ -82,7 +71,10 @@ class LogOptions:
     definition: TypeOf = None
     key: KeyOf = None
     credentials: CredentialsOf = None
-    signers: Signers = None
+    signers: list[Path] | None = opt(
+        "With --log of a sealed type: certificates of brokers that sealed it, beside those that the "
+        "key server knows."
+    )
     network: str | None = opt(
         "With --log of a sealed type: its network, unless a certificate of the reader names it.",
         envvar="MAIA_NETWORK",
@@ -188,7 +180,7 @@ class LogOptions:
 class EventOptions(LogOptions):
     """The options about the source of events of an application: files, or a log."""
 
-    source: From = None
+    source: Path | None = FROM
     identity: list[Path] | None = opt(
         "With --log: the reader's identity statements, past ones too, for what publishers require."
     )
@@ -297,10 +289,8 @@ def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
     return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}
 
 
-Cores: TypeAlias = Annotated[int, typer.Option(min=1, max=1024, help="How many cores Spark may use.")]
-MemoryMib: TypeAlias = Annotated[
-    int, typer.Option("--memory", min=512, metavar="MIB", help="How much memory Spark may use.")
-]
+CORES = opt("How many cores Spark may use.", default=2, min=1, max=1024)
+MEMORY_MIB = opt("How much memory Spark may use.", "--memory", default=2048, min=512, metavar="MIB")
 
 
 @contextmanager
