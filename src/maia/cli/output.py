@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,6 +119,9 @@ def read_owner(word: str) -> Owner:
     return owner_in(word) if is_quorum else read_principal(word)
 
 
+_COLUMNS: Final = 80
+_LEAST: Final = 4
+"""The width of a terminal, and of the narrowest column that is cut to fit it."""
 ANSWER_NO: Final = 1
 """The command worked and its answer is no: does not cover, differs, is not permitted."""
 
@@ -171,6 +174,19 @@ def several(
     made.lines = made.lines[:-1] if apart else made.lines
     made.lines = made.lines or ([] if none is None else [none])
     return made
+
+
+def table(head: Sequence[str], cells: Iterable[Sequence[str]]) -> list[str]:
+    """Return columns below each other, in lines that fit a terminal: the widest are cut first."""
+    lines = [list(head), *map(list, cells)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > _COLUMNS and max(widths) > _LEAST:
+        widths[widths.index(max(widths))] -= 1
+    cut = [
+        [one if len(one) <= at else f"{one[: at - 1]}…" for one, at in zip(line, widths, strict=True)]
+        for line in lines
+    ]
+    return ["  ".join(f"{one:<{at}}" for one, at in zip(line, widths, strict=True)).rstrip() for line in cut]
 
 
 def show(found: Answer) -> int:

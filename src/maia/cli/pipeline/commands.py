@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from maia.cli.command import arg, flag, opt
 from maia.cli.inputs import command_group
-from maia.cli.output import Answer, row, several, wants_json
+from maia.cli.output import Answer, row, several, table, wants_json
 from maia.cli.pipeline import closure, disclosures, match
 from maia.cli.pipeline.source import CORES, MEMORY_MIB, EventOptions, spark_for, spark_steps
 from maia.cli.progress import counted
@@ -316,12 +316,7 @@ def _term(value: object) -> str:
 def _first_rows(application: Application[Any], rows: DataFrame) -> list[str]:
     """Return the first rows as people read them, columns below each other."""
     found = rows.orderBy(*application.keys).limit(_ROWS_SHOWN).collect()
-    cells = [rows.columns, *([_shown(value) for value in row] for row in found)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(rows.columns))]
-    table = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells
-    ]
-    return [*(line.rstrip() for line in table), ""]
+    return [*table(rows.columns, [[_shown(value) for value in row] for row in found]), ""]
 
 
 def _draw(name: str, rows: DataFrame, path: Path) -> None:
