@@ -19,12 +19,10 @@ from statistics import mean
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 from harness import Benchmark, Case, Figure, Race, Ratio, Side, at_least, at_most
-from maia.sealing.tree.key_tree import KeyTree
-from maia.sealing.tree.rekey import Scheme
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from reference.tree_store import member_from_bytes, new_tree
+from reference.tree_store import Scheme, Tree, member_from_bytes, new_tree
 
 GROUP = bytes(range(32)) + b"/numberplate"
 SIZES = (16, 256, 4_096, 65_536)
@@ -60,7 +58,7 @@ def people(count: int) -> list[bytes]:
     return [number.to_bytes(32, "big") for number in range(count)]
 
 
-def founded(scheme: Scheme, members: list[bytes]) -> KeyTree:
+def founded(scheme: Scheme, members: list[bytes]) -> Tree:
     """Return a full tree in which somebody follows one leave and one join."""
     tree = new_tree(group=GROUP, random=os.urandom, scheme=scheme)
     tree.rekey(joins=members)
@@ -70,7 +68,7 @@ def founded(scheme: Scheme, members: list[bytes]) -> KeyTree:
     return tree
 
 
-def sizes_of(tree: KeyTree, members: list[bytes]) -> tuple[float, float]:
+def sizes_of(tree: Tree, members: list[bytes]) -> tuple[float, float]:
     """Return the mean bytes of a leave and of a join, over members all over the tree."""
     leaves, joins = [], []
     for turn in range(CHANGES):
@@ -80,7 +78,7 @@ def sizes_of(tree: KeyTree, members: list[bytes]) -> tuple[float, float]:
     return mean(leaves), mean(joins)
 
 
-def changing(manager: KeyTree | Unicasts, members: list[bytes]) -> Callable[[], None]:
+def changing(manager: Tree | Unicasts, members: list[bytes]) -> Callable[[], None]:
     """Return one leave and one join, of another member every time."""
     turn = 0
 

@@ -222,8 +222,7 @@ def _chain(
 
 def key_groups(quick: bool) -> Iterator[Curve]:
     """Take members out and in: of groups of many sizes, and of many groups."""
-    from b17_rekey import changing, founded, people, sizes_of
-    from maia.sealing.tree.rekey import Scheme
+    from b17_rekey import Scheme, changing, founded, people, sizes_of
 
     taken, sent = [], []
     for size in (16, 64) if quick else (16, 64, 256, 1_024, 4_096, 16_384, 65_536):

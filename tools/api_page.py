@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from maia.domain.http.application import ENDPOINTS
-from maia.domain.http.pages import Endpoint
+from maia.api.endpoints import ENDPOINTS, Endpoint
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "domain-api.md"
 
@@ -74,9 +74,9 @@ def page() -> str:
     return HEAD + "\n".join(rows) + "\n"
 
 
-def _row(one: Endpoint) -> str:
-    if one.act is not None:
-        needs = f"{one.act.action.value} `{one.act.topic}`"
-    else:
-        needs = "nothing: public" if one.is_public else "a signature"
+def _row(one: Endpoint[Any, Any]) -> str:
+    needs = "nothing: public" if one.is_public else "a signature"
+    if one.right:
+        action, topic = one.right.split()
+        needs = f"{action} `{topic}`"
     return f"| `{one.method} {one.path}` | {one.summary} | {needs} |"

@@ -17,9 +17,9 @@ import pytest
 from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.client import DomainClient
+from maia.api.endpoints import BODY_BYTES_MAX
 from maia.clock import system_now
 from maia.credentials import Action, SigningKey
-from maia.domain.http.authentication import BODY_BYTES_MAX
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import MaiaError, Refusal
 from maia.events import Instant

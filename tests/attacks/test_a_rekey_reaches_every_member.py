@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.rekey import PathNeeded, Scheme, read_rekey
-from reference.tree_store import new_tree, tree_from_bytes, tree_to_bytes
+from maia.sealing.tree.rekey import PathNeeded, read_rekey
+from reference.tree_store import Scheme, new_tree, tree_from_bytes, tree_to_bytes
 from support.key_trees import CHANGES, GROUP, PEOPLE, SCHEMES, Group, counted_bytes, member_of, tree_of
 
 ANN, BOB, CEM, DEE = PEOPLE[:4]
@@ -167,7 +167,7 @@ def test_a_message_of_another_group_opens_nothing(scheme):
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
     other = tree_from_bytes(tree_to_bytes(tree), group=b"another group", random=counted_bytes(b"x"))
     member = member_of(tree, ANN)
-    other._confirmation = tree.confirmation  # so that nothing but the binding can notice
+    other.confirmation = tree.confirmation  # so that nothing but the binding can notice
     with pytest.raises(PathNeeded, match="cannot be opened"):
         member.apply(other.leave(CEM).broadcast)
 

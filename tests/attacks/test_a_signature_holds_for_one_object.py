@@ -29,7 +29,7 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.encoding.certificates import certificate_of_known_parts, read_certificate_in_full
+from maia.credentials.encoding.certificates import CERTIFICATE as FORM
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import AllOf, Comparison, Exists, Operator
 from support.certificates import KEYS
@@ -190,10 +190,10 @@ def test_a_second_encoding_is_refused_even_when_it_is_signed(what, body):
     assert body != SIGNED.body, what
     signature = KEY.sign(SignedKind.CERTIFICATE, body)
     data = b"(6:signed%b(9:signature7:ed2551964:%b))" % (body, signature)
-    for read in (certificate_from_bytes, read_certificate_in_full):
+    for read in (certificate_from_bytes, FORM.read_in_full):
         with pytest.raises(BadCertificate):
             read(data)
-    assert certificate_of_known_parts(data) is None
+    assert FORM.from_known_parts(data) is None
 
 
 def test_fields_in_any_other_order_are_refused():

@@ -82,7 +82,7 @@ def test_the_old_key_is_destroyed_everywhere_when_the_drift_is_over(after_an_evi
     """A50: then nothing opens with it any more, because no peer has it, on disk or in memory."""
     net, camera, _ = after_an_eviction
     old = net.ring(camera).secret(net.group(PLATE), 1)
-    managers = net.server.groups_of(net.type_id)._groups.get(net.group(PLATE)).issued[0].secret
+    managers = net.server.groups_of(net.type_id)._groups.by_id[net.group(PLATE)].issued[0].secret
     net.run_to(at(101 + TERMS.drift_s))
     assert old.wiped
     assert managers.wiped
@@ -126,7 +126,7 @@ def test_a_leaver_that_goes_on_listening_cannot_follow_into_the_next_epoch():
     net.member("camera", grant(key_of("camera"), actions=WRITE))
     leaver = net.member("leaver", grant(key_of("leaver"), since=-1))
     net.run_to(at(TERMS.refresh_s))  # every peer has a place in the key trees
-    keys = leaver.node._types.get(net.type_id).keys
+    keys = leaver.node._types[net.type_id]
     net.cut_off(leaver)
     net.run(5)
     net.member("guest", grant(key_of("guest"), since=TERMS.refresh_s + 1))
@@ -198,7 +198,7 @@ def test_an_epoch_by_any_peer_but_the_manager_is_refused():
     camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
     head = net.server.groups_of(net.type_id).head
     forged = sign_epoch(EpochStatement(net.type_id, 2, at(1), {}, head.digest), key_of("mallory"))
-    keys = TypeKeys(net.type_id, MANAGER.principal, head)
+    keys = TypeKeys(net.type_id, MANAGER.principal, epoch_to_bytes(head))
     with pytest.raises(Exception, match="does not run the key groups"):
         keys.follow(Rekey(net.type_id, epoch_to_bytes(forged), []))
     rival = sign_epoch(EpochStatement(net.type_id, 2, at(1), {}, bytes(32)), MANAGER)

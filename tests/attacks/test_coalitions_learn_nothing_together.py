@@ -14,7 +14,6 @@ from itertools import combinations, permutations
 import pytest
 
 from maia.sealing.tree.node_secrets import ancestor
-from maia.sealing.tree.rekey import Scheme
 from reference import oft
 from reference.coalitions import (
     GROUP,
@@ -29,7 +28,7 @@ from reference.coalitions import (
     told,
 )
 from reference.deferral import DeferringGroup
-from reference.tree_store import new_tree
+from reference.tree_store import Scheme, new_tree
 
 LONG = bool(os.environ.get("MAIA_LAWS"))
 ANN, BOB, CEM, DEE, EVA = MEMBERS

@@ -31,9 +31,10 @@ from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys import epochs
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, check_meant, commitment
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.rekey import BadPath, PathNeeded, Scheme
+from maia.sealing.tree.rekey import BadPath, PathNeeded
 from maia.spark.keys import key_server as desk_module
 from maia.spark.keys.key_server import DeskUnreachable, NotFromTheDesk, job_desk
+from reference.tree_store import Scheme
 from support.key_trees import GROUP, member_of, tree_of
 from support.sealed_filters import random_from, ring, sealed
 

@@ -21,10 +21,10 @@ from itertools import count
 from unittest.mock import patch
 
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.key_tree import KeyTree, Rekeyed
-from maia.sealing.tree.rekey import Scheme, read_path, read_rekey
+from maia.sealing.tree.key_tree import Rekeyed
+from maia.sealing.tree.rekey import read_path, read_rekey
 from reference import oft
-from reference.tree_store import new_tree, tree_from_bytes, tree_to_bytes
+from reference.tree_store import Scheme, Tree, new_tree, tree_from_bytes, tree_to_bytes
 
 GROUP = b"a group"
 
@@ -129,7 +129,7 @@ class Stay:
 class WatchedGroup:
     """A group under a real tree, with all that anybody was handed or could hear."""
 
-    tree: KeyTree
+    tree: Tree
     rules: Rules
     roots: list[int] = field(default_factory=list)
     """The group's secret, version by version, beginning with 1."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from maia.sealing.tree.rekey import Scheme
 from reference.coalitions import WatchedGroup
+from reference.tree_store import Scheme
 
 
 @dataclass

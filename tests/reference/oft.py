@@ -11,13 +11,13 @@ docs/decisions/key-trees.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from maia.sealing.tree.key_tree import KeyTree, SlotChange, TreeMember
+from maia.sealing.tree.key_tree import KeyTree, TreeMember
 from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES, ROOT, ancestor, level_of, stands_above
-from maia.sealing.tree.rekey import BadPath, Rekey, RekeyEntry, RekeyWriter, Scheme
+from maia.sealing.tree.rekey import BadPath, Rekey, RekeyEntry, RekeyWriter
 
 __all__ = ["DERIVATIONS", "OftMember", "OftTree"]
 
@@ -55,36 +55,38 @@ class OftTree(KeyTree):
 
     __slots__ = ()
 
-    scheme = Scheme.OFT
-
-    def _renew(self, change: SlotChange, message: RekeyWriter, gone: list[int]) -> bytes:
-        for slot in change.vacated:
+    def _renew(self, vacated: Sequence[int], placed: Sequence[int], message: RekeyWriter) -> bytes:
+        for slot in vacated:
             del self._secrets[slot]
-        for slot in change.placed:
+        for slot in placed:
             self._secrets[slot] = self._random(NODE_SECRET_BYTES)
-        renewed = set(change.placed)
-        self._renew_neighbours(change, renewed, message)
-        touched, told = renewed | set(change.vacated), set(change.placed)
+        renewed = set(placed)
+        leaves = self._renew_neighbours(vacated, placed, renewed)
+        touched, told = renewed | set(vacated), set(placed)
         for level in range(1, self._slots.height + 1):
             above = sorted({index >> 1 for index in touched})
             for index in above:
-                self._refold(level, index, (renewed, told), message, gone)
+                self._refold(level, index, (renewed, told), message)
             told = {index for index in above if self._all_told(level, index, told)}
             touched, renewed = set(above), {index >> 1 for index in renewed}
+        for slot, old in leaves.items():
+            # A leaf is renewed for its own member, in an entry of the root: this tree has no other.
+            message.add(ROOT, slot, wrapping_key(old), self._secrets[slot])
         if not len(self._slots):
             return self._random(NODE_SECRET_BYTES)
         return group_secret(self._secrets[self._slots.top(self._slots.height, 0)])
 
-    def _renew_neighbours(self, change: SlotChange, renewed: set[int], message: RekeyWriter) -> None:
+    def _renew_neighbours(
+        self, vacated: Sequence[int], placed: Sequence[int], renewed: set[int]
+    ) -> dict[int, bytes]:
         """Give a new secret to one leaf beside every change, unless one there has it already.
 
         Where somebody left, what stands beside moves up, and its blinded secret is
         known to the leaver. Where somebody joins, it moves down, and its former
         neighbour knows its blinded secret.
         """
-        joined = frozenset(change.placed)
-        beside = [self._beside(slot) for slot in (*change.vacated, *change.placed)]
-        if not change.vacated and not change.placed:
+        beside = [self._beside(slot) for slot in (*vacated, *placed)]
+        if not vacated and not placed:
             beside = [(self._slots.height, 0)]
         covered = {place for slot in renewed for place in self._places_above(slot)}
         for place in sorted(place for place in beside if place is not None):
@@ -92,15 +94,15 @@ class OftTree(KeyTree):
                 slot = self._first_slot(*place)
                 renewed.add(slot)
                 covered.update(self._places_above(slot))
-        for slot in sorted(renewed - joined):
-            old, self._secrets[slot] = self._secrets[slot], self._random(NODE_SECRET_BYTES)
-            key = wrapping_key(old)
-            message.add(slot, slot, key, self._secrets[slot])
+        old = {slot: self._secrets[slot] for slot in sorted(renewed - set(placed))}
+        for slot in old:
+            self._secrets[slot] = self._random(NODE_SECRET_BYTES)
+        return old
 
     def _first_slot(self, level: int, index: int) -> int:
         """Return the lowest slot below this place with a member."""
         for lower in range(level - 1, -1, -1):
-            index = 2 * index if self._slots.taken(lower, 2 * index) else 2 * index + 1
+            index = 2 * index if self._slots.counts[lower][2 * index] else 2 * index + 1
         return index
 
     def _places_above(self, slot: int) -> Iterator[tuple[int, int]]:
@@ -111,7 +113,7 @@ class OftTree(KeyTree):
         """Return the place nearest to `slot` on whose own side of the tree somebody sits, or None."""
         for level in range(self._slots.height):
             index = (slot >> level) ^ 1
-            if self._slots.taken(level, index):
+            if self._slots.counts[level][index]:
                 return level, index
         return None
 
@@ -121,14 +123,13 @@ class OftTree(KeyTree):
         index: int,
         state: tuple[set[int], set[int]],
         message: RekeyWriter,
-        gone: list[int],
     ) -> None:
         """Work one node out again, and tell each side of it what is new on the other."""
         node, slots, (renewed, told) = ancestor(index << level, level), self._slots, state
         children = 2 * index, 2 * index + 1
-        if not all(slots.taken(level - 1, child) for child in children):
+        if not all(slots.counts[level - 1][child] for child in children):
             if self._secrets.pop(node, None) is not None:
-                gone.append(node)
+                message.gone.append(node)
             return
         tops = [slots.top(level - 1, child) for child in children]
         left, right = (blinded(self._secrets[top]) for top in tops)
@@ -145,7 +146,7 @@ class OftTree(KeyTree):
     def _all_told(self, level: int, index: int, told: set[int]) -> bool:
         """Say whether everybody here joins right now, and is handed a path anyway."""
         children = 2 * index, 2 * index + 1
-        taken = [child for child in children if self._slots.taken(level - 1, child)]
+        taken = [child for child in children if self._slots.counts[level - 1][child]]
         return bool(taken) and all(child in told for child in taken)
 
     def _held_at(self, slot: int) -> tuple[tuple[int, bytes], ...]:
@@ -162,25 +163,21 @@ class OftMember(TreeMember):
 
     __slots__ = ()
 
-    scheme = Scheme.OFT
-
-    def _followed(self, rekey: Rekey) -> tuple[dict[int, bytes], bytes]:
+    def _followed(self, rekey: Rekey) -> dict[int, bytes]:
         gone = frozenset(rekey.gone)
         secrets = {node: held for node, held in self._secrets.items() if node not in gone}
-        news = {
-            entry.node: entry for entry in self._entries_here(rekey) if stands_above(entry.under, self._slot)
-        }
-        if self._slot in news:
-            secrets[self._slot] = self._learned(news.pop(self._slot), secrets[self._slot], rekey)
+        news = {entry.node: entry for entry in rekey.entries if stands_above(entry.under, self._slot)}
+        if ROOT in news:
+            secrets[self._slot] = self._learned(news.pop(ROOT), secrets[self._slot], rekey)
         secret = secrets[self._slot]
         for node in sorted({*secrets, *news} - {self._slot}):
             if node in news:
                 secrets[node] = self._learned(news[node], secret, rekey)
             secret = _folded(self._slot, node, secret, beside=secrets[node])
-        return secrets, group_secret(secret)
+        return secrets
 
     def _learned(self, entry: RekeyEntry, secret: bytes, rekey: Rekey) -> bytes:
-        return self._opened(entry, wrapping_key(secret), rekey)
+        return rekey.opened(entry, wrapping_key(secret), self._group)
 
     def _root_of(self, secrets: dict[int, bytes]) -> bytes:
         if ROOT in secrets:

@@ -9,49 +9,78 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from enum import IntEnum
 from typing import Final
 
-from maia.sealing.tree.key_tree import KeyTree, Slots, TreeMember
-from maia.sealing.tree.lkh import LkhMember, LkhTree
-from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES
-from maia.sealing.tree.rekey import FORMAT, LINEAGE_BYTES, Scheme, read_path
+from maia.sealing.tree.key_tree import KeyTree, Rekeyed, Slots, TreeMember
+from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES, ROOT
+from maia.sealing.tree.rekey import LINEAGE_BYTES, read_path
 from reference.oft import OftMember, OftTree
 
-__all__ = ["member_from_bytes", "new_tree", "seated", "tree_from_bytes", "tree_to_bytes"]
+__all__ = ["Scheme", "Tree", "member_from_bytes", "new_tree", "seated", "tree_from_bytes", "tree_to_bytes"]
 
-_TREES: Final[Mapping[int, type[KeyTree]]] = MappingProxyType({Scheme.LKH: LkhTree, Scheme.OFT: OftTree})
-_MEMBERS: Final[Mapping[Scheme, type[TreeMember]]] = MappingProxyType(
-    {Scheme.LKH: LkhMember, Scheme.OFT: OftMember}
-)
+
+class Scheme(IntEnum):
+    """Which kind of tree: the one of key groups, or the papers'."""
+
+    LKH = 1
+    OFT = 2
+
+
+class Tree(KeyTree):
+    """A tree that one member joins or leaves at a time."""
+
+    __slots__ = ()
+
+    @property
+    def members(self) -> frozenset[bytes]:
+        return frozenset(self._slots.members)
+
+    def join(self, member: bytes) -> Rekeyed:
+        return self.rekey(joins=(member,))
+
+    def leave(self, member: bytes) -> Rekeyed:
+        return self.rekey(leaves=(member,))
+
+    def refresh(self) -> Rekeyed:
+        """Give the same members a new secret."""
+        return self.rekey()
+
+
+class OneWayTree(OftTree, Tree):
+    """The papers' tree, the same way."""
+
+    __slots__ = ()
+
+
 _HEAD: Final = struct.Struct(f"!BB{LINEAGE_BYTES}sQ{NODE_SECRET_BYTES}sII")
 _SEAT: Final = struct.Struct("!IB")
 _SECRET: Final = struct.Struct(f"!I{NODE_SECRET_BYTES}s")
 
 
-def new_tree(*, group: bytes, random: Callable[[int], bytes], scheme: Scheme = Scheme.LKH) -> KeyTree:
+def new_tree(*, group: bytes, random: Callable[[int], bytes], scheme: Scheme = Scheme.LKH) -> Tree:
     """Return a tree of nobody. LKH unless the caller wants to compare."""
-    return _TREES[scheme](group=group, random=random)
+    return (Tree if scheme is Scheme.LKH else OneWayTree)(group=group, random=random)
 
 
 def member_from_bytes(data: bytes, *, group: bytes) -> TreeMember:
     """Return the member that holds this path: a welcome, a recovered path, or what a member wrote."""
     path = read_path(data)
-    return _MEMBERS[path.scheme](group=group, path=path)
+    kind = TreeMember if any(node == ROOT for node, _ in path.secrets) else OftMember
+    return kind(group=group, path=path)
 
 
-def tree_to_bytes(tree: KeyTree) -> bytes:
+def tree_to_bytes(tree: Tree) -> bytes:
     """Write `tree` with all its secrets."""
     seats = {slot: member for member, slot in tree._slots.members.items()}
-    head = _HEAD.pack(
-        FORMAT, tree.scheme, tree._lineage, tree.version, tree._root, len(seats), len(tree._secrets)
-    )
+    scheme = Scheme.OFT if isinstance(tree, OftTree) else Scheme.LKH
+    head = _HEAD.pack(1, scheme, tree._lineage, tree.version, tree._root, len(seats), len(tree._secrets))
     members = [_SEAT.pack(slot, len(member)) + member for slot, member in sorted(seats.items())]
     nodes = [_SECRET.pack(node, secret) for node, secret in sorted(tree._secrets.items())]
     return b"".join([head, *members, *nodes])
 
 
-def tree_from_bytes(data: bytes, *, group: bytes, random: Callable[[int], bytes]) -> KeyTree:
+def tree_from_bytes(data: bytes, *, group: bytes, random: Callable[[int], bytes]) -> Tree:
     """Read what `tree_to_bytes` wrote."""
     _, scheme, lineage, version, root, count, _ = _HEAD.unpack_from(data)
     seats: dict[int, bytes] = {}

@@ -203,9 +203,7 @@ async def test_a_reader_of_old_frames_is_confirmed_when_it_asks_for_keys(tmp_pat
         heard = Monitor()
         for one in wallet.statements:
             heard.receive(one, system_now())
-        asking = partial(
-            fetch_reading_keys, READER, settings, versions, credentials=wallet.chains, standing=heard
-        )
+        asking = partial(fetch_reading_keys, READER, settings, versions, standing=heard)
         found = await asking()
         wanted = frozenset({None, *versions[0].kinds})
         held = found.source.held(1, wanted)

@@ -28,7 +28,7 @@ from maia.credentials import (
     issue,
     keys,
 )
-from maia.credentials.encoding import certificates as encoding
+from maia.credentials.documents import Document
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Comparison, Operator
 
@@ -49,7 +49,7 @@ class Costs:
 def counted() -> Iterator[Costs]:
     """Count what is done with certificates while the body runs, in every thread."""
     costs = Costs()
-    verifier, reader, spend = keys._verifier, encoding.certificate_of_known_parts, Budget._count
+    verifier, reader, spend = keys._verifier, Document.from_known_parts, Budget._count
 
     class Checked:
         def __init__(self, key: bytes) -> None:
@@ -59,9 +59,9 @@ def counted() -> Iterator[Costs]:
             costs.checks += 1
             self._key.verify(signature, data)
 
-    def read(data: bytes) -> SignedCertificate | None:
+    def read(kind: Document[Any, Any], data: bytes) -> Any:
         costs.read += 1
-        return reader(data)
+        return reader(kind, data)
 
     def count(self: Budget, price: int) -> None:
         costs.steps += price
@@ -69,7 +69,7 @@ def counted() -> Iterator[Costs]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "_verifier", Checked)
-        patch.setattr(encoding, "certificate_of_known_parts", read)
+        patch.setattr(Document, "from_known_parts", read)
         patch.setattr(Budget, "_count", count)
         yield costs
 

@@ -22,14 +22,14 @@ import msgspec
 from maia.api import requests as api_bodies
 from maia.api.http_calls import signed_request_in
 from maia.api.problems import credentials_from_header
-from maia.broker.durable.cursors import cursor_from_bytes
-from maia.broker.durable.progress import progress_from_bytes
+from maia.broker.links.cursors import cursor_from_bytes
+from maia.broker.log.progress import progress_from_bytes
 from maia.canonical import read_advanced, read_canonical
 from maia.credentials import SigningKey, TypeName
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.attestation import attestation_key_from_bytes, verify_endorsement, verify_quote
 from maia.credentials.chains.quorum import evidence_from_bytes
-from maia.credentials.encoding.certificates import certificate_from_bytes, read_certificate_in_full
+from maia.credentials.encoding.certificates import CERTIFICATE
 from maia.credentials.identity import identity_from_bytes, unpack_identity
 from maia.credentials.requirements import parse_requirement, requirement_from_bytes
 from maia.credentials.statements import statement_from_bytes
@@ -56,9 +56,9 @@ from maia.predicates import parse_predicate
 from maia.roles import parse_policy
 from maia.sealing.filters.sealed_filters import part_from_bytes
 from maia.sealing.frames.authorship import AuthorProof
-from maia.sealing.groups.welcome import unpack as unpack_welcome
 from maia.sealing.keys.epochs import epoch_from_bytes
-from maia.sealing.keys.history import unpack_past
+from maia.sealing.keys.parcels import unpack as unpack_welcome
+from maia.sealing.keys.parcels import unpack_past
 from maia.sealing.tree.rekey import read_path, read_rekey
 from maia.types import TypeDefinition, definition_from_bytes, sign_definition, verify_definition
 from maia.types.foreign_schemas import schema_from_text
@@ -209,8 +209,8 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
     ),
     "certificates": (
         _each(
-            certificate_from_bytes,
-            read_certificate_in_full,
+            CERTIFICATE.from_bytes,
+            CERTIFICATE.read_in_full,
             statement_from_bytes,
             identity_from_bytes,
             unpack_identity,
@@ -265,7 +265,7 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
             unpack_past,
             epoch_from_bytes,
             AuthorProof.from_bytes,
-            partial(unpack_welcome, type_id=b"t" * 32),
+            unpack_welcome,
         ),
         ("sealing",),
     ),

@@ -8,9 +8,9 @@ from itertools import count
 
 from hypothesis import strategies as st
 
-from maia.sealing.tree.key_tree import KeyTree, Rekeyed, TreeMember
-from maia.sealing.tree.rekey import PathNeeded, Scheme
-from reference.tree_store import member_from_bytes, new_tree
+from maia.sealing.tree.key_tree import Rekeyed, TreeMember
+from maia.sealing.tree.rekey import PathNeeded
+from reference.tree_store import Scheme, Tree, member_from_bytes, new_tree
 
 GROUP = b"a group"
 PEOPLE = tuple(b"member %d" % number for number in range(9))
@@ -25,7 +25,7 @@ def counted_bytes(seed: bytes = b""):
     return lambda size: blake2b(seed + next(numbers).to_bytes(8, "big"), digest_size=size).digest()
 
 
-def tree_of(*members: bytes, scheme: Scheme = Scheme.LKH) -> KeyTree:
+def tree_of(*members: bytes, scheme: Scheme = Scheme.LKH) -> Tree:
     """Return a tree with these members."""
     tree = new_tree(group=GROUP, random=counted_bytes(), scheme=scheme)
     if members:
@@ -33,7 +33,7 @@ def tree_of(*members: bytes, scheme: Scheme = Scheme.LKH) -> KeyTree:
     return tree
 
 
-def member_of(tree: KeyTree, member: bytes) -> TreeMember:
+def member_of(tree: Tree, member: bytes) -> TreeMember:
     """Return a member as it stands after its path of this moment was handed to it."""
     return member_from_bytes(tree.path(member).to_bytes(), group=GROUP)
 
@@ -42,7 +42,7 @@ def member_of(tree: KeyTree, member: bytes) -> TreeMember:
 class Group:
     """A manager and everybody who ever was a member, each with what it heard."""
 
-    tree: KeyTree
+    tree: Tree
     inside: dict[bytes, TreeMember] = field(default_factory=dict)
     outside: dict[bytes, TreeMember] = field(default_factory=dict)
     sent: list[bytes] = field(default_factory=list)

@@ -17,7 +17,8 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.settings import Challenged, MemberSettings
+from maia.sealing.member.settings import MemberSettings
+from maia.sessions.challenges import Challenged
 from maia.validity import Monitor, OneTimeQuestion, answer_question
 from maia.wire.codec import decode
 from maia.wire.effects import Effect

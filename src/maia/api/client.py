@@ -1,7 +1,7 @@
 """How does a program talk to a domain's HTTP interface?
 
     with DomainClient("127.0.0.1:7600", domain=met, key=key, credentials=certificates) as client:
-        client.call("POST", "/v1/login", LoginBody(shown), answer=WalletAnswer)
+        wallet = client.ask(endpoints.LOGIN, LoginBody(shown))
 
 The domain is known by its key: a server that answers with another one is not talked
 to. Every call is signed for this domain and its present run. What the domain
@@ -14,15 +14,17 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 from urllib.parse import urlencode
 
 import httpx
 import msgspec
 
+from maia.api import endpoints
+from maia.api.endpoints import Asked, Endpoint
 from maia.api.problems import (
     CREDENTIALS_HEADER,
     ONCE_HEADER,
@@ -58,11 +60,23 @@ __all__ = [
 ]
 
 ANSWER_BYTES_MAX: Final = 64 << 20
+PAGES_MAX: Final = 10_000
+"""Pages of one long answer that are fetched."""
 _DETAIL_MAX: Final = 8000
 _WHOLE: Final = 4.0
 """How many times as long as one wait an answer may take as a whole."""
 _CODE: Final = re.compile(r"[A-Z][A-Z0-9-]{1,63}")
 _Answer = TypeVar("_Answer")
+_Item_co = TypeVar("_Item_co", covariant=True)
+
+
+class Paged(Protocol[_Item_co]):
+    """One page of a long answer."""
+
+    @property
+    def items(self) -> Sequence[_Item_co]: ...
+    @property
+    def next(self) -> str | int | None: ...
 
 
 class DomainUnavailable(Unavailable):
@@ -134,6 +148,50 @@ class DomainClient:
 
     # ------------------------------------------------------------ calls
 
+    def ask(
+        self,
+        endpoint: Endpoint[Asked, _Answer],
+        asked: Asked | None = None,
+        *,
+        once: str | None = None,
+        **path: object,
+    ) -> _Answer:
+        """Make a call of the table and return its answer; raise what the domain refuses.
+
+        The domain does once what counts once, however often it arrives: `once` is the call's idempotency
+        key, a new one if none is given.
+        """
+        target = endpoint.path.format(**path)
+        query = msgspec.to_builtins(asked) if endpoint.has_query else None
+        if endpoint.is_public:
+            return self.public(target, answer=endpoint.answer, query=query)
+        return self.call(
+            endpoint.method,
+            target,
+            asked if endpoint.has_body else None,
+            answer=endpoint.answer,
+            query=query,
+            once=(new_once() if endpoint.is_once else "") if once is None else once,
+        )
+
+    # Any: a question is of whatever class the table says.
+    def every(
+        self,
+        endpoint: Endpoint[Any, Paged[_Item_co]],
+        asked: Any = None,
+        *,
+        pages_max: int = PAGES_MAX,
+        **path: object,
+    ) -> Iterator[_Item_co]:
+        """Yield the items of a long answer, page by page."""
+        question = endpoint.takes() if asked is None else asked
+        for _ in range(pages_max):
+            page = self.ask(endpoint, question, once="", **path)
+            yield from page.items
+            if page.next is None:
+                return
+            question = msgspec.structs.replace(question, after=page.next)
+
     def call(
         self,
         method: str,
@@ -172,7 +230,7 @@ class DomainClient:
 
     def about(self) -> DomainAnswer:
         """Return which domain this is, and its present run."""
-        found = self.public("/v1/domain", answer=DomainAnswer)
+        found = self.ask(endpoints.DOMAIN)
         if found.principal != str(self.domain):
             raise NotThisDomain(f"`{self.address}` says that it is `{found.principal[:80]}`")
         return found

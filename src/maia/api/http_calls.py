@@ -13,10 +13,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
-from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, BadCall, TooLarge, problem_of
+from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, BadCall, NoSuchPage, TooLarge, problem_of
 from maia.errors import BadInput, MaiaError, Refusal
 from maia.net.observer import Records
 from maia.wire.api_requests import API_REQUEST_BYTES_MAX
@@ -43,6 +46,31 @@ class RequestUnsigned(Refusal):
     """A page that is not public was asked for without a signed request."""
 
     code = "REQUEST-UNSIGNED"
+
+
+def http_interface(routes: Iterable[Route], document: bytes, records: Records) -> Starlette:
+    """Serve these routes, the OpenAPI document that describes them, and whether the server is well."""
+
+    async def openapi(_request: Request) -> Response:
+        return json_response(200, document)
+
+    async def health(_request: Request) -> Response:
+        return json_response(200, b'{"is_well":true}')
+
+    async def unknown(_request: Request, problem: Exception) -> Response:
+        if isinstance(problem, HTTPException) and problem.status_code == 405:
+            return problem_response(WrongMethod("this page has no such method"), records)
+        return problem_response(NoSuchPage("there is no such page; /openapi.json lists them"), records)
+
+    async def failed(_request: Request, problem: Exception) -> Response:
+        return unforeseen(problem, records)
+
+    app = Starlette(
+        routes=[*routes, Route("/openapi.json", openapi), Route("/health", health)],
+        exception_handlers={404: unknown, 405: unknown, Exception: failed},
+    )
+    app.router.redirect_slashes = False  # a signed call is for one path, and for no other
+    return app
 
 
 # ------------------------------------------------------------ reading

@@ -9,17 +9,10 @@ declares.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
-
-from maia.api.problems import BadCall
-from maia.credentials import Principal, Validity, principal_from_text
-from maia.credentials.appointments import Argument, Given, Word
-from maia.events import Instant
 
 LIMIT: Final = 100
 LIMIT_MAX: Final = 500
@@ -38,6 +31,10 @@ _Id: TypeAlias = Annotated[
 ]
 _Moment: TypeAlias = Annotated[str, Meta(max_length=40, description="such as 2026-11-15T08:30:00Z")]
 _ReasonText: TypeAlias = Annotated[str, Meta(max_length=200)]
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """For a call that takes neither a body nor a query."""
 
 
 class TypedArgument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -291,55 +288,3 @@ class AuditQuestion(Question, frozen=True):
 
     after: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     limit: _Limit = LIMIT
-
-
-# ------------------------------------------------------------ from JSON to values, and back
-
-
-def argument(value: ApiArgument) -> Given:
-    """Return what an argument means."""
-    match value:
-        case TypedArgument(timestamp=str(text), principal=None, word=None):
-            return moment(text)
-        case TypedArgument(timestamp=None, principal=str(text), word=None):
-            return principal_from_text(text)
-        case TypedArgument(timestamp=None, principal=None, word=str(text)):
-            return Word(text)
-        case TypedArgument():
-            raise BadCall("an argument is a `timestamp`, a `principal` or a `word`, one of them")
-        case float() if not math.isfinite(value):
-            raise BadCall("a number is neither infinite nor undefined")
-        case plain:
-            return plain
-
-
-def arguments(values: Sequence[ApiArgument]) -> tuple[Given, ...]:
-    """Return what arguments mean."""
-    return tuple(argument(value) for value in values)
-
-
-def written(value: Argument) -> ApiArgument:
-    """Return an argument as JSON has it."""
-    match value:
-        case Instant():
-            return TypedArgument(timestamp=str(value))
-        case Principal():
-            return TypedArgument(principal=str(value))
-        case plain:
-            return plain
-
-
-def moment(text: str) -> Instant:
-    """Read a moment."""
-    return Instant.parse(text)
-
-
-def validity(period: Period) -> Validity:
-    """Read a period; both bounds are stated, none is left to a default."""
-    start, end = (
-        None if bound == "unbounded" else moment(bound) for bound in (period.not_before, period.not_after)
-    )
-    found = Validity(start, end)
-    if found.is_empty:
-        raise BadCall("a period ends before it begins")
-    return found

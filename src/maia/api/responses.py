@@ -1,4 +1,4 @@
-"""What comes out of the pages of a domain's HTTP interface? Structs; `http/responses.py` fills them.
+"""What comes out of the pages of a domain's HTTP interface? Structs; `maia.domain.http.answers` fills them.
 
 Certificates and statements are given as their bytes (base64 in JSON), beside
 what a person or a script wants to read of them.

@@ -15,18 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
 
-import typer
-
+from maia.cli.command import arg, flag
 from maia.cli.output import ANSWER_NO, answer
-
-EXAMPLES: Final = (
-    "Examples: maia demo; maia demo --details; maia demo --keep   (the network stays, until Ctrl-C); "
-    "maia demo --spark; maia demo consortium   (three organisations); "
-    "maia demo coalition   (three nations, attested routers); "
-    "maia demo city --spark"
-)
 
 
 class StoryName(Enum):
@@ -41,30 +32,29 @@ class StoryName(Enum):
 
 
 def demo(
-    story: Annotated[
-        StoryName,
-        typer.Argument(
-            help="numberplate: police and cameras. consortium: three organisations, two owners. "
-            "coalition: identity, requirements, routers. "
-            "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
-            "homecare: prescriptions, with PostgreSQL."
-        ),
-    ] = StoryName.NUMBERPLATE,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Let Spark read what was recorded, under the same rights.")
-    ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the network running, with commands to try, until Ctrl-C.")
-    ] = False,
-    details: Annotated[
-        bool,
-        typer.Option("--details", help="Show the commands that set it up, policies and each close-up."),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
-    ] = False,
+    story: StoryName = arg(
+        "numberplate: police and cameras. consortium: three organisations, two owners. "
+        "coalition: identity, requirements, routers. "
+        "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
+        "homecare: prescriptions, with PostgreSQL.",
+        default=StoryName.NUMBERPLATE,
+    ),
+    spark: bool = flag("Let Spark read what was recorded, under the same rights."),
+    keep: bool = flag("Leave the network running, with commands to try, until Ctrl-C."),
+    details: bool = flag("Show the commands that set it up, policies and each close-up."),
+    as_json: bool = flag("One JSON object at the end, and nothing else.", "--json"),
 ) -> int:
-    """Play a story on a real network: with a crash, a revocation, roles, Spark or attested routers."""
+    """Play a story on a real network: with a crash, a revocation, roles, Spark or attested routers.
+
+    Examples:
+        maia demo
+        maia demo --details
+        maia demo --keep (the network stays, until Ctrl-C)
+        maia demo --spark
+        maia demo consortium (three organisations)
+        maia demo coalition (three nations, attested routers)
+        maia demo city --spark
+    """
     from maia.demo.report import Showing, after, play_story, started_at, story_named
 
     if spark:

@@ -7,14 +7,14 @@ file that is not what it should be is named in the error.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.output import read_owner, read_principal
+from maia.cli.output import Answer, read_owner, read_principal, row
+from maia.clock import system_now
 from maia.config.input_files import (
     BadFile,
     kind_of_file,
@@ -25,16 +25,20 @@ from maia.config.input_files import (
 )
 from maia.events import Attribute, BadAttribute, Instant, Kind, Vocabulary, attribute_uid
 
+if TYPE_CHECKING:
+    from maia.credentials import NetworkName, VerifiedConstitution
+
 __all__ = [
     "At",
     "AsJson",
     "BadFile",
-    "Described",
     "attribute_from_words",
     "command_group",
     "moment",
+    "network_named",
     "read_appointments",
     "read_certificates",
+    "read_constitutions",
     "read_definition",
     "read_owner",
     "read_principal",
@@ -58,6 +62,20 @@ def command_group(about: str) -> typer.Typer:
     return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
+def read_constitutions(paths: Iterable[Path]) -> tuple[VerifiedConstitution, ...]:
+    """Return the constitutions of quorums in files and folders."""
+    from maia.config.constitutions import read_constitutions as read
+
+    return read(paths)
+
+
+def network_named(owner: str, name: str) -> NetworkName:
+    """Return a network by its owner, as a user names it, and its own name."""
+    from maia.credentials import NetworkName
+
+    return NetworkName(read_owner(owner), name)
+
+
 def write_new(path: Path, text: str, *, overwrite: bool) -> None:
     """Write a file; an existing one is kept unless `force` is set."""
     try:
@@ -74,17 +92,11 @@ def vocabulary_from(definition: Path | None) -> Vocabulary | None:
     return None if definition is None else read_definition(definition).definition.vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What a schema or a sample describes: attributes as `name:kind`, and what to answer about them."""
+def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) -> tuple[list[str], Answer]:
+    """Read the attributes that a schema or a sample describes, but for those left out or given by hand.
 
-    attributes: list[str]
-    lines: list[str]
-    record: dict[str, object]
-
-
-def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) -> Described:
-    """Read the attributes that a schema or a sample describes, but for those left out or given by hand."""
+    Return them as `name:kind`, and what to answer about them.
+    """
     from maia.types.foreign_schemas import schema_from_text
 
     text = read_text(path)
@@ -92,34 +104,24 @@ def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) ->
     if found is not None:  # it may be a secret, and a header that is none would be quoted
         raise BadFile(f"`{path}` is {found}; a schema or a sample was expected")
     schema = schema_from_text(text, file_name=path.name, skip=skip, given=given)
-    rows = "" if schema.rows is None else f", {schema.rows} row{'' if schema.rows == 1 else 's'}"
+    count = "" if schema.rows is None else f", {schema.rows} row{'' if schema.rows == 1 else 's'}"
     reasons = {one.name: one.reason for one in schema.attributes if one.reason}
     kinds = {one.name: one.kind.value for one in schema.attributes}
-    return Described(
-        [f"{name}:{kind}" for name, kind in kinds.items()],
-        [
-            f"from         {path}, {schema.form.value}{rows}",
-            *(f"kind         {name}: {kinds[name]} ({reason})" for name, reason in reasons.items()),
-            *(f"left out     {name}" for name in schema.skipped),
-            *([f"not checked  {', '.join(schema.not_carried)}"] if schema.not_carried else []),
-        ],
-        {
-            "from": {
-                "file": str(path),
-                "form": schema.form.name.lower().replace("_", "-"),
-                "rows": schema.rows,
-                "reasons": reasons,
-                "left_out": list(schema.skipped),
-                "not_checked": list(schema.not_carried),
-            }
-        },
+    said = {
+        "file": path, "form": schema.form.name.lower().replace("_", "-"), "rows": schema.rows,
+        "reasons": reasons, "left_out": schema.skipped, "not_checked": schema.not_carried,
+    }  # fmt: skip
+    about = Answer(
+        row("from", f"{path}, {schema.form.value}{count}", **{"from": said}),
+        row("kind", [f"{name}: {kinds[name]} ({reason})" for name, reason in reasons.items()]),
+        row("left out", list(schema.skipped)),
+        row("not checked", ", ".join(schema.not_carried) or None),
     )
+    return [f"{name}:{kind}" for name, kind in kinds.items()], about
 
 
 def moment(text: str | None) -> Instant:
     """Return the time in the option, or now."""
-    from maia.clock import system_now
-
     return system_now() if text is None else Instant.parse(text)
 
 

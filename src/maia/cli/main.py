@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.output import begin, fail
+from maia.cli.table import COMMANDS
 from maia.errors import BadInput, ExtraMissing, MaiaError
 
 if TYPE_CHECKING:
@@ -26,39 +27,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
-
-COMMANDS: Final[Mapping[str, str]] = {
-    "org": "organisation.org_app",
-    "network": "network.app",
-    "member": "organisation.member_app",
-    "grant": "organisation.grant",
-    "revoke": "organisation.revoke",
-    "up": "organisation.up",
-    "profile": "organisation.profile_app",
-    "login": "participate.login.login",
-    "explain": "participate.explain.explain",
-    "broker": "servers.broker.broker",
-    "publish": "participate.publish.publish",
-    "subscribe": "participate.subscribe.subscribe",
-    "status": "servers.status.status",
-    "gateway": "servers.gateway.app",
-    "console": "console.app",
-    "demo": "demo.demo",
-    "bench": "benchmarks.bench",
-    "key": "trust.key.app",
-    "cert": "trust.cert.app",
-    "quorum": "trust.quorum.app",
-    "type": "event_types.types.app",
-    "topic": "event_types.topics.app",
-    "filter": "event_types.filters.app",
-    "domain": "domain.commands.app",
-    "tpm": "trust.tpm.app",
-    "pipeline": "pipeline.commands.app",
-    "postgres": "postgres.app",
-    "log": "servers.log.app",
-    "ledger": "pipeline.ledger.app",
-}
-"""Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
 
 BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "google": ("spark",),
@@ -144,17 +112,17 @@ def _print_version(is_wanted: bool) -> None:
 def _add(app: typer.Typer, name: str) -> None:
     import typer
 
-    from maia.cli.help import expand_groups, with_options
+    from maia.cli.command import Command, complete, described
 
     file, _, found = COMMANDS[name].rpartition(".")
     module = import_module(f"maia.cli.{file}")
     command = getattr(module, found)
     if isinstance(command, typer.Typer):
-        expand_groups(command)
+        complete(command, name)
         app.add_typer(command, name=name)
     else:
-        epilog = module.EXAMPLES if isinstance(module.EXAMPLES, str) else module.EXAMPLES[name]
-        app.command(name=name, epilog=epilog)(with_options(command))
+        about = described(command, name)
+        app.command(name=name, cls=Command, help=about["help"], epilog=about["epilog"])(about["callback"])
 
 
 def _run(words: list[str]) -> object:
@@ -163,13 +131,8 @@ def _run(words: list[str]) -> object:
 
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise _no_command(words[0])
-    from maia.cli.help import show_examples
-    from maia.cli.profile_option import offer_profiles
-
     try:
         command = typer.main.get_command(commands_for(_typed(words)))
-        offer_profiles(command, words)
-        show_examples(command)
         status: object = command.main(args=words, prog_name="maia", standalone_mode=False)
     except BaseExceptionGroup as group:
         raise _one_of(group) from group

@@ -92,8 +92,8 @@ from maia.credentials.chains.root_handover import (
     reasons_against_handover,
     root_handover_certificate,
 )
+from maia.credentials.documents import NotTheIssuer
 from maia.credentials.encoding.certificates import (
-    NotTheIssuer,
     authority_from_expression,
     authority_to_expression,
     certificate_from_bytes,

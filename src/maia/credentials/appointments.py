@@ -22,26 +22,25 @@ import re
 from collections.abc import Iterable
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
+from functools import partial
 from hashlib import sha256
 from typing import Final, TypeAlias, final
 
-from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.canonical import Limits, SExpression, write_canonical
+from maia.canonical.fields import Part, bare, choice, each, many, octets, one, record
 from maia.credentials.certificate import Validity
-from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.parts import validity_from_expression, validity_to_expression
+from maia.credentials.documents import KEY, LABEL, Document
+from maia.credentials.encoding.parts import VALIDITY
 from maia.credentials.keys import (
     BadCertificate,
     Principal,
     SignedKind,
     SigningKey,
-    document_from_expression,
-    document_to_bytes,
     principal_from_expression,
     principal_from_text,
     principal_to_expression,
     verify_signature,
 )
-from maia.credentials.names import checked_label, text_from_atom
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential
 from maia.events import BadValue, Instant, Kind, PresentValue, checked_value, kind_of
@@ -205,8 +204,6 @@ APPOINTMENT_BYTES_MAX: Final = 1 << 14
 PARAMETERS_MAX: Final = 16
 SERIAL_BYTES_MAX: Final = 32
 
-_LIMITS: Final = Limits(size_max=APPOINTMENT_BYTES_MAX, depth_max=8, atom_max=4096)
-_VERSION: Final = (b"version", b"1")
 _SEAL: Final = object()
 
 
@@ -279,116 +276,55 @@ class VerifiedAppointment(Proof):
         return self.signed.id
 
 
+_WRONG: Final = (BadAppointment, "a field of the certificate is missing, unknown, repeated or out of order")
+_PARAMETERS: Final = each(
+    Part(argument_to_expression, argument_from_expression),
+    PARAMETERS_MAX,
+    (BadAppointment, f"a certificate has at most {PARAMETERS_MAX} parameters"),
+)
+_SERIAL: Final = octets(
+    0, SERIAL_BYTES_MAX, (BadAppointment, f"a serial has at most {SERIAL_BYTES_MAX} bytes")
+)
+APPOINTMENT: Final = Document[Appointment, SignedAppointment](
+    choice(
+        _WRONG,
+        {
+            kind: record(
+                kind.value.encode(),
+                partial(Appointment, kind=kind),
+                _WRONG,
+                version_of="certificate format",
+                issuer=one(KEY),
+                holder=one(KEY),
+                name=one(LABEL),
+                parameters=many(_PARAMETERS),
+                serial=one(_SERIAL),
+                validity=bare(VALIDITY),
+            )
+            for kind in AppointmentKind
+        },
+        by=lambda appointment: appointment.kind,
+    ),
+    "certificate",
+    BadAppointment,
+    Limits(size_max=APPOINTMENT_BYTES_MAX, depth_max=8, atom_max=4096),
+    lambda _: SignedKind.APPOINTMENT,
+    lambda said, body, signature: SignedAppointment(said, body, signature, sha256(body).digest()),
+)
+
+appointment_to_bytes = APPOINTMENT.to_bytes
+appointment_from_bytes = APPOINTMENT.from_bytes
+appointment_to_text = APPOINTMENT.to_text
+appointment_from_text = APPOINTMENT.from_text
+
+
 def issue_appointment(appointment: Appointment, key: SigningKey) -> SignedAppointment:
     """Sign a certificate with its issuer's key; refuse one that could not be read back."""
-    if key.principal != appointment.issuer:
-        raise NotTheIssuer(
-            f"the certificate is issued by `{appointment.issuer}`, and the key is `{key.principal}`"
-        )
-    try:
-        body = write_canonical(_to_expression(appointment))
-        understood = _from_expression(read_canonical(body, _LIMITS))
-    except (BadInput, BadCertificate) as problem:
-        raise BadAppointment(f"the certificate cannot be written: {problem.message}") from problem
-    if understood != appointment:
-        raise BadAppointment("the certificate would not be read back as it was meant")
-    signed = SignedAppointment(
-        appointment, body, key.sign(SignedKind.APPOINTMENT, body), sha256(body).digest()
-    )
-    appointment_from_bytes(appointment_to_bytes(signed))  # within the size that others read
-    return signed
+    return APPOINTMENT.sign(appointment, key, by=appointment.issuer)
 
 
 def verify_appointment(signed: SignedAppointment) -> VerifiedAppointment:
-    """Return the proof that the issuer signed exactly this, or raise `BadSignature`.
-
-    The bytes are read again, so that a copy with another `certificate` or `id` proves nothing.
-    """
-    understood = appointment_from_bytes(appointment_to_bytes(signed))
-    if understood != signed:
-        raise BadAppointment("the parts of the certificate do not belong together")
+    """Return the proof that the issuer signed exactly this, or raise `BadSignature`."""
+    understood = APPOINTMENT.read_again(signed)
     verify_signature(signed.certificate.issuer, SignedKind.APPOINTMENT, understood.body, understood.signature)
     return VerifiedAppointment(understood, _SEAL)
-
-
-def appointment_to_bytes(signed: SignedAppointment) -> bytes:
-    """Return the bytes in which a signed certificate travels."""
-    return document_to_bytes(signed.body, signed.signature)
-
-
-def appointment_from_bytes(data: bytes) -> SignedAppointment:
-    """Read a signed certificate, strictly. Its signature is not verified here."""
-    try:
-        content, body, signature = document_from_expression(read_canonical(data, _LIMITS))
-        appointment = _from_expression(content)
-    except (BadInput, BadCertificate) as problem:
-        raise BadAppointment(f"the certificate cannot be read: {problem.message}") from problem
-    # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-    if write_canonical(_to_expression(appointment)) != body:
-        raise BadAppointment("the certificate is not written in its one canonical form")
-    return SignedAppointment(appointment, body, signature, sha256(body).digest())
-
-
-def appointment_to_text(signed: SignedAppointment) -> str:
-    """Return a signed certificate as people read it in a file; the signature is over the canonical form."""
-    return write_advanced(read_canonical(appointment_to_bytes(signed), _LIMITS)) + "\n"
-
-
-def appointment_from_text(text: str) -> SignedAppointment:
-    """Read a signed certificate from a file for people, as strictly as from bytes."""
-    try:
-        return appointment_from_bytes(write_canonical(read_advanced(text, _LIMITS)))
-    except BadInput as problem:
-        raise BadAppointment(f"the certificate cannot be read: {problem.message}") from problem
-
-
-def _to_expression(appointment: Appointment) -> SExpression:
-    return (
-        appointment.kind.value.encode(),
-        _VERSION,
-        (b"issuer", principal_to_expression(appointment.issuer)),
-        (b"holder", principal_to_expression(appointment.holder)),
-        (b"name", checked_label(appointment.name).encode()),
-        (b"parameters", *map(argument_to_expression, appointment.parameters)),
-        (b"serial", appointment.serial),
-        validity_to_expression(appointment.validity),
-    )
-
-
-def _from_expression(expression: SExpression) -> Appointment:
-    match expression:
-        case (
-            b"appointment" | b"role-membership" as kind,
-            (b"version", b"1"),
-            (b"issuer", issuer),
-            (b"holder", holder),
-            (b"name", name),
-            (b"parameters", *parameters),
-            (b"serial", bytes(serial)),
-            validity,
-        ):
-            return Appointment(
-                principal_from_expression(issuer),
-                principal_from_expression(holder),
-                checked_label(text_from_atom(name)),
-                _parameters(parameters),
-                validity_from_expression(validity),
-                AppointmentKind(kind.decode()),
-                _serial(serial),
-            )
-        case (b"appointment" | b"role-membership", (b"version", bytes(version)), *_) if version != b"1":
-            shown = version[:64].decode("ascii", "backslashreplace")
-            raise BadAppointment(f"version `{shown}` of the certificate format is unknown")
-    raise BadAppointment("a field of the certificate is missing, unknown, repeated or out of order")
-
-
-def _parameters(expressions: list[SExpression]) -> tuple[Argument, ...]:
-    if len(expressions) > PARAMETERS_MAX:
-        raise BadAppointment(f"a certificate has at most {PARAMETERS_MAX} parameters")
-    return tuple(map(argument_from_expression, expressions))
-
-
-def _serial(serial: bytes) -> bytes:
-    if len(serial) > SERIAL_BYTES_MAX:
-        raise BadAppointment(f"a serial has at most {SERIAL_BYTES_MAX} bytes")
-    return serial

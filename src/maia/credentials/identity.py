@@ -27,21 +27,18 @@ from dataclasses import InitVar, dataclass, field, replace
 from hashlib import sha256
 from typing import Final, final
 
-from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.canonical import Limits, read_canonical, write_canonical
+from maia.canonical.fields import Items, Part, many, one, record, tagged
 from maia.credentials.appointments import Argument, argument_from_expression, argument_to_expression
-from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.encoding.parts import instant_from_bytes, instant_to_bytes
+from maia.credentials.documents import KEY, LABEL, Document
+from maia.credentials.encoding.parts import DATE
 from maia.credentials.keys import (
     KEY_BYTES,
     BadCertificate,
     Principal,
     SignedKind,
     SigningKey,
-    document_from_expression,
-    document_to_bytes,
     principal_from_bytes,
-    principal_from_expression,
-    principal_to_expression,
     verify_signature,
 )
 from maia.credentials.names import checked_label, text_from_atom
@@ -61,7 +58,6 @@ RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
 _LIMITS: Final = Limits(size_max=IDENTITY_BYTES_MAX, depth_max=8, atom_max=4096)
 _PACKED: Final = struct.Struct(">32s32s64sqq?BH")
 """Issuer, subject, signature, beginning, end, whether a home follows, and the lengths of two texts."""
-_VERSION: Final = (b"version", b"1")
 _SEAL: Final = object()
 
 
@@ -152,20 +148,7 @@ class VerifiedIdentity(Proof):
 
 def issue_identity(identity: Identity, key: SigningKey) -> SignedIdentity:
     """Sign a statement with its issuer's key; refuse one that could not be read back."""
-    if key.principal != identity.issuer:
-        raise NotTheIssuer(
-            f"the statement is issued by `{identity.issuer}`, and the key is `{key.principal}`"
-        )
-    try:
-        body = write_canonical(_to_expression(identity))
-        understood = _from_expression(read_canonical(body, _LIMITS))
-    except (BadInput, BadCertificate) as problem:
-        raise BadIdentity(f"the statement cannot be written: {problem.message}") from problem
-    if understood != identity:
-        raise BadIdentity("the statement would not be read back as it was meant")
-    signed = SignedIdentity(identity, body, key.sign(SignedKind.IDENTITY, body), sha256(body).digest())
-    identity_from_bytes(identity_to_bytes(signed))  # within the size that others read
-    return signed
+    return IDENTITY.sign(identity, key, by=identity.issuer)
 
 
 def verify_identity(
@@ -182,9 +165,7 @@ def verify_identity(
     about another key says nothing. A guest statement is believed like any other
     of its issuer, because the issuer is the provider that is trusted here.
     """
-    understood = identity_from_bytes(identity_to_bytes(signed))
-    if understood != signed:
-        raise BadIdentity("the parts of the statement do not belong together")
+    understood = IDENTITY.read_again(signed)
     statement = understood.statement
     if statement.subject != subject:
         raise BadIdentity(f"the statement is about `{statement.subject}`, and the key is `{subject}`")
@@ -264,21 +245,96 @@ def identity_values(statement: Identity) -> dict[AttributeUid, PresentValue]:
     }
 
 
-def identity_to_bytes(signed: SignedIdentity) -> bytes:
-    """Return the bytes in which a signed statement travels."""
-    return document_to_bytes(signed.body, signed.signature)
+# ---------------------------------------------------------------- the fields
 
 
-def identity_from_bytes(data: bytes) -> SignedIdentity:
-    """Read a signed statement, strictly. Its signature is not verified here."""
+def _attributes_to_items(attributes: Mapping[AttributeUid, Argument]) -> Items:
+    return tuple(
+        (attribute_uid(uid).encode(), argument_to_expression(value))
+        for uid, value in sorted(attributes.items())
+    )
+
+
+def _attributes_from_items(items: Items) -> dict[AttributeUid, Argument]:
+    if len(items) > IDENTITY_ATTRIBUTES_MAX:
+        raise BadIdentity(f"an identity statement has at most {IDENTITY_ATTRIBUTES_MAX} attributes")
+    found: dict[AttributeUid, Argument] = {}
+    for item in items:
+        match item:
+            case (bytes(name), value):
+                uid = attribute_uid(text_from_atom(name))
+                if uid in found:
+                    raise BadIdentity(f"attribute `{uid}` is given twice")
+                found[uid] = argument_from_expression(value)
+            case _:
+                raise BadIdentity("an attribute must be written `(NAME (KIND VALUE))`")
+    return found
+
+
+def _checked_identifier(text: str) -> str:
+    if not text or not text.isprintable() or len(text.encode()) > IDENTIFIER_BYTES_MAX:
+        raise BadIdentity(f"an identifier has 1 to {IDENTIFIER_BYTES_MAX} bytes of printable text")
+    return text
+
+
+def _checked_period(identity: Identity) -> Identity:
+    starts: Instant | None = identity.not_before
+    ends: Instant | None = identity.not_after
+    # Bytes may say `unbounded`, which no identity can say.
+    if starts is None or ends is None or ends < starts:
+        raise BadIdentity("an identity statement states when it begins and ends, in this order")
+    return identity
+
+
+_WRONG: Final = (
+    BadIdentity,
+    "a field of the identity statement is missing, unknown, repeated or out of order",
+)
+_IDENTIFIER: Final[Part[str]] = Part(
+    lambda text: _checked_identifier(text).encode(), lambda atom: _checked_identifier(text_from_atom(atom))
+)
+_ATTRIBUTES: Final[Part[Mapping[AttributeUid, Argument]]] = Part(_attributes_to_items, _attributes_from_items)
+_ALL_ATTRIBUTES: Final = tagged(b"attributes", _ATTRIBUTES, _WRONG)
+IDENTITY: Final = Document[Identity, SignedIdentity](
+    record(
+        b"identity",
+        Identity,
+        _WRONG,
+        version_of="identity statement",
+        check=_checked_period,
+        issuer=one(KEY),
+        home=one(KEY),
+        community=one(LABEL),
+        subject=one(KEY),
+        identifier=one(_IDENTIFIER),
+        attributes=many(_ATTRIBUTES),
+        not_before=one(DATE),
+        not_after=one(DATE),
+    ),
+    "statement",
+    BadIdentity,
+    _LIMITS,
+    lambda _: SignedKind.IDENTITY,
+    lambda said, body, signature: SignedIdentity(said, body, signature, sha256(body).digest()),
+)
+
+identity_to_bytes = IDENTITY.to_bytes
+identity_from_bytes = IDENTITY.from_bytes
+identity_to_text = IDENTITY.to_text
+identity_from_text = IDENTITY.from_text
+
+
+def attributes_to_bytes(attributes: Mapping[AttributeUid, Argument]) -> bytes:
+    """Return attributes in the canonical form in which a provider keeps them."""
+    return write_canonical(_ALL_ATTRIBUTES.write(attributes))
+
+
+def attributes_from_bytes(data: bytes) -> dict[AttributeUid, Argument]:
+    """Read attributes as a provider keeps them, as strictly as in a statement."""
     try:
-        content, body, signature = document_from_expression(read_canonical(data, _LIMITS))
-        identity = _from_expression(content)
+        return dict(_ALL_ATTRIBUTES.read(read_canonical(data, _LIMITS)))
     except (BadInput, BadCertificate) as problem:
-        raise BadIdentity(f"the statement cannot be read: {problem.message}") from problem
-    if write_canonical(_to_expression(identity)) != body:
-        raise BadIdentity("the statement is not written in its one canonical form")
-    return SignedIdentity(identity, body, signature, sha256(body).digest())
+        raise BadIdentity(f"the attributes cannot be read: {problem.message}") from problem
 
 
 def pack_identity(signed: SignedIdentity) -> bytes:
@@ -295,12 +351,7 @@ def pack_identity(signed: SignedIdentity) -> bytes:
         len(said.identifier.encode()),
     )
     texts = said.community.encode() + said.identifier.encode()
-    return (
-        head
-        + (said.home.key if said.is_guest else b"")
-        + texts
-        + write_canonical(_attributes_expression(said.attributes))
-    )
+    return head + (said.home.key if said.is_guest else b"") + texts + attributes_to_bytes(said.attributes)
 
 
 def unpack_identity(data: bytes) -> SignedIdentity:
@@ -314,12 +365,12 @@ def unpack_identity(data: bytes) -> SignedIdentity:
             checked_label(text_from_atom(data[at : at + community])),
             principal_from_bytes(subject),
             _checked_identifier(text_from_atom(data[at + community : texts_end])),
-            _attributes_from(read_canonical(data[texts_end:], _LIMITS)),
+            _ALL_ATTRIBUTES.read(read_canonical(data[texts_end:], _LIMITS)),
             Instant(starts),
             Instant(ends),
             principal_from_bytes(data[_PACKED.size : at] if is_guest else issuer),
         )
-        body = write_canonical(_to_expression(identity))
+        body = IDENTITY.body(identity)
     except (struct.error, BadInput, BrokenCredential) as problem:
         reason = problem.message if isinstance(problem, MaiaError) else "it is cut off"
         raise BadIdentity(f"the short form of a statement cannot be read: {reason}") from problem
@@ -327,114 +378,3 @@ def unpack_identity(data: bytes) -> SignedIdentity:
     if pack_identity(signed) != data:
         raise BadIdentity("the short form of a statement is not written in its one way")
     return signed
-
-
-def identity_to_text(signed: SignedIdentity) -> str:
-    """Return a signed statement as people read it in a file; the signature is over the canonical form."""
-    return write_advanced(read_canonical(identity_to_bytes(signed), _LIMITS)) + "\n"
-
-
-def identity_from_text(text: str) -> SignedIdentity:
-    """Read a signed statement from a file for people, as strictly as from bytes."""
-    try:
-        return identity_from_bytes(write_canonical(read_advanced(text, _LIMITS)))
-    except BadInput as problem:
-        raise BadIdentity(f"the statement cannot be read: {problem.message}") from problem
-
-
-def attributes_to_bytes(attributes: Mapping[AttributeUid, Argument]) -> bytes:
-    """Return attributes in the canonical form in which a provider keeps them."""
-    return write_canonical(_attributes_expression(attributes))
-
-
-def attributes_from_bytes(data: bytes) -> dict[AttributeUid, Argument]:
-    """Read attributes as a provider keeps them, as strictly as in a statement."""
-    try:
-        return _attributes_from(read_canonical(data, _LIMITS))
-    except (BadInput, BadCertificate) as problem:
-        raise BadIdentity(f"the attributes cannot be read: {problem.message}") from problem
-
-
-def _attributes_expression(attributes: Mapping[AttributeUid, Argument]) -> SExpression:
-    return (
-        b"attributes",
-        *(
-            (attribute_uid(uid).encode(), argument_to_expression(value))
-            for uid, value in sorted(attributes.items())
-        ),
-    )
-
-
-def _to_expression(identity: Identity) -> SExpression:
-    return (
-        b"identity",
-        _VERSION,
-        (b"issuer", principal_to_expression(identity.issuer)),
-        (b"home", principal_to_expression(identity.home)),
-        (b"community", checked_label(identity.community).encode()),
-        (b"subject", principal_to_expression(identity.subject)),
-        (b"identifier", _checked_identifier(identity.identifier).encode()),
-        _attributes_expression(identity.attributes),
-        (b"not-before", instant_to_bytes(identity.not_before)),
-        (b"not-after", instant_to_bytes(identity.not_after)),
-    )
-
-
-def _from_expression(expression: SExpression) -> Identity:
-    match expression:
-        case (
-            b"identity",
-            (b"version", b"1"),
-            (b"issuer", issuer),
-            (b"home", home),
-            (b"community", community),
-            (b"subject", subject),
-            (b"identifier", identifier),
-            attributes,
-            (b"not-before", bytes(not_before)),
-            (b"not-after", bytes(not_after)),
-        ):
-            starts, ends = instant_from_bytes(not_before), instant_from_bytes(not_after)
-            if starts is None or ends is None or ends < starts:
-                raise BadIdentity("an identity statement states when it begins and ends, in this order")
-            return Identity(
-                principal_from_expression(issuer),
-                checked_label(text_from_atom(community)),
-                principal_from_expression(subject),
-                _checked_identifier(text_from_atom(identifier)),
-                _attributes_from(attributes),
-                starts,
-                ends,
-                principal_from_expression(home),
-            )
-        case (b"identity", (b"version", bytes(version)), *_) if version != b"1":
-            shown = version[:64].decode("ascii", "backslashreplace")
-            raise BadIdentity(f"version `{shown}` of the identity statement is unknown")
-    raise BadIdentity("a field of the identity statement is missing, unknown, repeated or out of order")
-
-
-def _attributes_from(written: SExpression) -> dict[AttributeUid, Argument]:
-    match written:
-        case (b"attributes", *expressions):
-            pass
-        case _:
-            raise BadIdentity("a field of the identity statement is missing, unknown or out of order")
-    if len(expressions) > IDENTITY_ATTRIBUTES_MAX:
-        raise BadIdentity(f"an identity statement has at most {IDENTITY_ATTRIBUTES_MAX} attributes")
-    found: dict[AttributeUid, Argument] = {}
-    for expression in expressions:
-        match expression:
-            case (bytes(name), value):
-                uid = attribute_uid(text_from_atom(name))
-                if uid in found:
-                    raise BadIdentity(f"attribute `{uid}` is given twice")
-                found[uid] = argument_from_expression(value)
-            case _:
-                raise BadIdentity("an attribute must be written `(NAME (KIND VALUE))`")
-    return found
-
-
-def _checked_identifier(text: str) -> str:
-    if not text or len(text.encode()) > IDENTIFIER_BYTES_MAX or not text.isprintable():
-        raise BadIdentity(f"an identifier has 1 to {IDENTIFIER_BYTES_MAX} bytes of printable text")
-    return text

@@ -29,30 +29,31 @@ refused. Reading checks the form only; `check_statement` checks the signature.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.canonical import Limits, SExpression
+from maia.canonical.fields import (
+    Field,
+    Part,
+    bare,
+    choice,
+    each,
+    fields,
+    many,
+    number,
+    octets,
+    one,
+    record,
+    rest,
+)
 from maia.credentials.certificate import Validity
 from maia.credentials.chains.reduction import BrokenChain
-from maia.credentials.encoding.certificates import NotTheIssuer
-from maia.credentials.keys import (
-    SIGNATURE_BYTES,
-    BadSignature,
-    Principal,
-    SignedKind,
-    SigningKey,
-    document_from_expression,
-    document_to_bytes,
-    principal_from_expression,
-    principal_to_expression,
-    verify_signature,
-)
+from maia.credentials.documents import KEY, Document, dates
+from maia.credentials.keys import BadSignature, Principal, SignedKind, SigningKey, verify_signature
 from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import (
     AttributeUid,
@@ -300,77 +301,6 @@ def _checked_fact(name: str, value: PresentValue) -> PresentValue:
 STATEMENT_BYTES_MAX: Final = 1 << 20
 """No more than one attribute of an event can carry."""
 
-_LIMITS: Final = Limits(size_max=STATEMENT_BYTES_MAX, depth_max=8, atom_max=IDS_MAX * ID_BYTES)
-_VERSION: Final = (b"version", b"1")
-_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
-_MOMENT: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{6})")
-
-
-def sign_statement(statement: Statement, key: SigningKey) -> SignedStatement:
-    """Sign a statement with the key of whom it is by; refuse one that could not be read back."""
-    if key.principal != statement.by:
-        raise NotTheIssuer(f"the statement is by `{statement.by}`, and the key is `{key.principal}`")
-    body = _body(statement)
-    if len(document_to_bytes(body, bytes(SIGNATURE_BYTES))) > STATEMENT_BYTES_MAX:
-        raise BadStatement(f"a statement has at most {STATEMENT_BYTES_MAX} bytes")
-    if _body(_from_expression(read_canonical(body, _LIMITS))) != body:
-        raise BadStatement("the statement would not be read back as it was meant")
-    return _as_signed(statement, body, key.sign(_kind(statement), body))
-
-
-def statement_to_bytes(signed: SignedStatement) -> bytes:
-    """Return the bytes in which a signed statement travels."""
-    return document_to_bytes(signed.body, signed.signature)
-
-
-def statement_from_bytes(data: bytes) -> SignedStatement:
-    """Read a signed statement, strictly. Its signature is not verified here."""
-    try:
-        content, body, signature = document_from_expression(read_canonical(data, _LIMITS))
-        statement = _from_expression(content)
-    except BadStatement:
-        raise
-    except (BadInput, BrokenCredential) as problem:
-        raise BadStatement(f"the statement cannot be read: {problem.message}") from problem
-    if _body(statement) != body:
-        raise BadStatement("the statement is not written in its one canonical form")
-    return _as_signed(statement, body, signature)
-
-
-def check_statement(signed: SignedStatement) -> None:
-    """Return if whom the statement is by signed the very bytes that say what `statement` says."""
-    statement = signed.statement
-    if not signed.is_as_signed and (
-        _body(statement) != signed.body or sha256(signed.body).digest() != signed.id
-    ):
-        raise BadSignature("the statement does not say what was signed")
-    verify_signature(statement.by, _kind(statement), signed.body, signed.signature)
-
-
-def moment_to_bytes(moment: Instant) -> bytes:
-    """Write an instant as a date with microseconds."""
-    date = moment.to_datetime().replace(tzinfo=None)
-    return date.isoformat(sep="_", timespec="microseconds").encode("ascii")
-
-
-def moment_from_bytes(date: bytes) -> Instant:
-    """Read a date in exactly that form."""
-    found = _MOMENT.fullmatch(date)
-    shown = date[:64].decode("ascii", "backslashreplace")
-    if not found:
-        raise BadStatement(f"`{shown}` is not a moment such as `2026-11-15_08:30:00.000000`")
-    try:
-        year, month, day, hour, minute, second, fraction = map(int, found.groups())
-        return Instant.from_datetime(datetime(year, month, day, hour, minute, second, fraction, tzinfo=UTC))
-    except ValueError:
-        raise BadStatement(f"`{shown}` is a moment that does not exist") from None
-
-
-def _kind(statement: Statement) -> SignedKind:
-    if isinstance(statement, OneTimeAnswer):
-        return SignedKind.ONE_TIME_ANSWER
-    return SignedKind.VALIDITY_STATEMENT
-
 
 def _as_signed(statement: Statement, body: bytes, signature: bytes) -> SignedStatement:
     signed = SignedStatement(statement, body, signature, sha256(body).digest())
@@ -378,117 +308,107 @@ def _as_signed(statement: Statement, body: bytes, signature: bytes) -> SignedSta
     return signed
 
 
-# ---------------------------------------------------------------- writing
-
-
-def _body(statement: Statement) -> bytes:
-    return write_canonical(_to_expression(statement))
-
-
-def _to_expression(statement: Statement) -> SExpression:
-    by = (b"by", principal_to_expression(statement.by))
-    if isinstance(statement, OneTimeAnswer):
-        certificate, request = (b"certificate", statement.certificate), (b"request", statement.request)
-        return (b"one-time-answer", _VERSION, by, certificate, request, (b"nonce", statement.nonce))
-    sequence = (b"sequence", b"%d" % statement.sequence)
-    period = () if statement.period is None else (_period_to_expression(statement.period),)
-    match statement:
-        case RevocationList(revoked=revoked, audit=audit):
-            ids = (b"revoked", b"".join(sorted(revoked)))
-            head = () if audit is None else ((b"audit", b"%d" % audit.length, audit.digest),)
-            return (b"revocation-list", _VERSION, by, sequence, *period, ids, *head)
-        case Revalidation(valid=valid):
-            ids = (b"valid", b"".join(sorted(valid)))
-            return (b"revalidation", _VERSION, by, sequence, *period, ids)
-        case FactList(facts=facts):
-            listed = (_fact_to_expression(about, name, facts[about, name]) for about, name in sorted(facts))
-            return (b"fact-list", _VERSION, by, sequence, *period, *listed)
-
-
-def _period_to_expression(period: Validity) -> SExpression:
-    assert period.not_before is not None  # noqa: S101 - no statement exists without both
-    assert period.not_after is not None  # noqa: S101 - no statement exists without both
-    return (
-        b"period",
-        (b"not-before", moment_to_bytes(period.not_before)),
-        (b"not-after", moment_to_bytes(period.not_after)),
-    )
-
-
-def _fact_to_expression(about: Principal, name: str, value: PresentValue) -> SExpression:
-    said = predicate_to_expression(Comparison(AttributeUid(name), Operator.EQ, value))
-    return (b"fact", principal_to_expression(about), said)
-
-
-# ---------------------------------------------------------------- reading
-
-
-def _from_expression(expression: SExpression) -> Statement:
-    match expression:
-        case (bytes(kind), (b"version", b"1"), (b"by", by), *fields):
-            return _statement(kind, principal_from_expression(by), fields)
-        case (bytes(), (b"version", bytes(version)), *_) if version != b"1":
-            shown = version[:64].decode("ascii", "backslashreplace")
-            raise BadStatement(f"version `{shown}` of the statement format is unknown")
-    raise BadStatement("a statement must begin `(KIND (version 1) (by KEY)`")
-
-
-def _statement(kind: bytes, by: Principal, fields: list[SExpression]) -> Statement:
-    match (kind, *fields):
-        case (b"revocation-list", (b"sequence", number), (b"revoked", ids), *rest):
-            return RevocationList(by, _number(number), None, _ids(ids), _audit(rest))
-        case (b"revocation-list", (b"sequence", number), (b"period", *bounds), (b"revoked", ids), *rest):
-            return RevocationList(by, _number(number), _period(bounds), _ids(ids), _audit(rest))
-        case (b"revalidation", (b"sequence", number), (b"period", *bounds), (b"valid", ids)):
-            return Revalidation(by, _number(number), _period(bounds), _ids(ids))
-        case (b"fact-list", (b"sequence", number), (b"period", *bounds), *listed):
-            if len(listed) > FACTS_MAX:
-                raise BadStatement(f"a statement has at most {FACTS_MAX} facts")
-            return FactList(by, _number(number), _period(bounds), dict(map(_fact, listed)))
-        case (
-            b"one-time-answer",
-            (b"certificate", bytes(certificate)),
-            (b"request", bytes(request)),
-            (b"nonce", bytes(nonce)),
-        ):
-            return OneTimeAnswer(by, certificate, request, nonce)
-    raise BadStatement("a field of the statement is missing, unknown, repeated or out of order")
-
-
-def _number(expression: SExpression) -> int:
-    if not isinstance(expression, bytes) or not _NUMBER.fullmatch(expression):
-        raise BadStatement("a number must be decimal, without leading zeros, and of at most 19 digits")
-    return int(expression)
-
-
-def _period(bounds: list[SExpression]) -> Validity:
-    match bounds:
-        case [(b"not-before", bytes(start)), (b"not-after", bytes(end))]:
-            return Validity(moment_from_bytes(start), moment_from_bytes(end))
-    raise BadStatement("a period must be written `(period (not-before …) (not-after …))`")
-
-
-def _ids(expression: SExpression) -> frozenset[bytes]:
-    if not isinstance(expression, bytes) or len(expression) % ID_BYTES:
+def _read_ids(string: SExpression) -> frozenset[bytes]:
+    if not isinstance(string, bytes) or len(string) % ID_BYTES:
         raise BadStatement(f"certificates are named by {ID_BYTES} bytes each, in one string")
-    listed = [expression[at : at + ID_BYTES] for at in range(0, len(expression), ID_BYTES)]
     # In any other order, or with one of them twice, the body would not be written again as it was read.
-    return frozenset(listed)
+    return frozenset(string[at : at + ID_BYTES] for at in range(0, len(string), ID_BYTES))
 
 
-def _audit(fields: list[SExpression]) -> AuditHead | None:
-    match fields:
-        case []:
-            return None
-        case [(b"audit", length, bytes(digest))]:
-            return AuditHead(_number(length), digest)
-    raise BadStatement("after the certificates a list has one `audit` or nothing")
+_Fact: TypeAlias = tuple[tuple[Principal, str], PresentValue]
 
 
-def _fact(expression: SExpression) -> tuple[tuple[Principal, str], PresentValue]:
+def _write_fact(fact: _Fact) -> SExpression:
+    (about, name), value = fact
+    said = predicate_to_expression(Comparison(AttributeUid(name), Operator.EQ, value))
+    return (b"fact", KEY.write(about), said)
+
+
+def _read_fact(expression: SExpression) -> _Fact:
     match expression:
         case (b"fact", about, said):
             comparison = predicate_from_expression(said)
             if isinstance(comparison, Comparison) and comparison.operator is Operator.EQ:
-                return (principal_from_expression(about), comparison.uid), comparison.literal
+                return (KEY.read(about), comparison.uid), comparison.literal
     raise BadStatement("a fact must be written `(fact KEY (== NAME (KIND LITERAL)))`")
+
+
+_WRONG: Final = (BadStatement, "a field of the statement is missing, unknown, repeated or out of order")
+_COUNTED: Final = number(
+    0,
+    10**19 - 1,
+    (BadStatement, "a number must be decimal, without leading zeros, and of at most 19 digits"),
+)
+_OCTETS: Final = one(octets(0, STATEMENT_BYTES_MAX, _WRONG))
+_IDS: Final = one(Part[frozenset[bytes]](lambda ids: b"".join(sorted(ids)), _read_ids))
+_BOUND: Final = one(dates(BadStatement, "a moment such as `2026-11-15_08:30:00.000000`", is_fine=True))
+_PERIOD: Final = fields(
+    Validity,
+    (BadStatement, "a period must be written `(period (not-before …) (not-after …))`"),
+    not_before=_BOUND,
+    not_after=_BOUND,
+)
+_AUDIT: Final = fields(AuditHead, _WRONG, length=bare(_COUNTED), digest=bare(_OCTETS.part))
+_FACTS: Final = each(
+    Part(_write_fact, _read_fact), FACTS_MAX, (BadStatement, f"a statement has at most {FACTS_MAX} facts")
+)
+_ALL_FACTS: Final = Part[StatedFacts](
+    lambda facts: _FACTS.write(tuple((key, facts[key]) for key in sorted(facts))),
+    lambda items: dict(_FACTS.read(items)),
+)
+
+
+def _statement(word: bytes, make: Callable[..., Statement], **declared: Field) -> Part[Statement]:
+    return record(word, make, _WRONG, version_of="statement format", by=one(KEY), **declared)
+
+
+STATEMENT: Final = Document[Statement, SignedStatement](
+    choice(
+        (BadStatement, "a statement must begin `(KIND (version 1) (by KEY)`"),
+        {
+            RevocationList: _statement(
+                b"revocation-list",
+                RevocationList,
+                sequence=one(_COUNTED),
+                period=many(_PERIOD, left_out=None),
+                revoked=_IDS,
+                audit=many(_AUDIT, left_out=None),
+            ),
+            Revalidation: _statement(
+                b"revalidation", Revalidation, sequence=one(_COUNTED), period=many(_PERIOD), valid=_IDS
+            ),
+            FactList: _statement(
+                b"fact-list", FactList, sequence=one(_COUNTED), period=many(_PERIOD), facts=rest(_ALL_FACTS)
+            ),
+            OneTimeAnswer: _statement(
+                b"one-time-answer", OneTimeAnswer, certificate=_OCTETS, request=_OCTETS, nonce=_OCTETS
+            ),
+        },
+    ),
+    "statement",
+    BadStatement,
+    Limits(size_max=STATEMENT_BYTES_MAX, depth_max=8, atom_max=IDS_MAX * ID_BYTES),
+    lambda said: (
+        SignedKind.ONE_TIME_ANSWER if isinstance(said, OneTimeAnswer) else SignedKind.VALIDITY_STATEMENT
+    ),
+    _as_signed,
+    wraps=(BadInput, BrokenCredential),
+)
+
+statement_to_bytes = STATEMENT.to_bytes
+statement_from_bytes = STATEMENT.from_bytes
+
+
+def sign_statement(statement: Statement, key: SigningKey) -> SignedStatement:
+    """Sign a statement with the key of whom it is by; refuse one that could not be read back."""
+    return STATEMENT.sign(statement, key, by=statement.by)
+
+
+def check_statement(signed: SignedStatement) -> None:
+    """Return if whom the statement is by signed the very bytes that say what `statement` says."""
+    statement = signed.statement
+    if not signed.is_as_signed and (
+        STATEMENT.body(statement) != signed.body or sha256(signed.body).digest() != signed.id
+    ):
+        raise BadSignature("the statement does not say what was signed")
+    verify_signature(statement.by, STATEMENT.kind(statement), signed.body, signed.signature)

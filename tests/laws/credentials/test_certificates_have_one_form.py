@@ -26,9 +26,8 @@ from maia.credentials import (
     verify_signature,
 )
 from maia.credentials.encoding.certificates import (
-    certificate_of_known_parts,
+    CERTIFICATE,
     pack,
-    read_certificate_in_full,
 )
 from maia.errors import BrokenCredential
 from support.certificates import CERTIFICATES, KEY_OF
@@ -49,7 +48,7 @@ def read(data: bytes) -> SignedCertificate | None:
 
 def read_in_full(data: bytes) -> SignedCertificate | None:
     try:
-        return read_certificate_in_full(data)
+        return CERTIFICATE.read_in_full(data)
     except BrokenCredential:
         return None
 
@@ -91,8 +90,8 @@ def test_a_packed_certificate_is_the_same_in_every_respect(certificate, other):
 @given(CERTIFICATES)
 def test_remembered_parts_and_the_full_reader_agree(certificate):
     data = certificate_to_bytes(signed_by_issuer(certificate))
-    quick = certificate_of_known_parts(data)
-    assert quick is None or quick == read_certificate_in_full(data)
+    quick = CERTIFICATE.from_known_parts(data)
+    assert quick is None or quick == CERTIFICATE.read_in_full(data)
 
 
 @given(CERTIFICATES, CERTIFICATES, st.data())

@@ -225,7 +225,7 @@ def test_what_a_window_shows_is_what_it_says_it_shows(random: Random) -> None:
 
 
 def test_a_blanket_resource_takes_no_transformation() -> None:
-    from maia.credentials.encoding.parts import BadAuthority, authority_to_expression
+    from maia.credentials import BadAuthority, authority_to_expression
 
     steps = (random_transformation(Random(1)),)  # noqa: S311 - a test case
     actions = frozenset({Action.SUBSCRIBE})

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.sealing.tree.rekey import BadPath, BadRekey, PathNeeded, Scheme, read_path, read_rekey
+from maia.sealing.tree.rekey import BadPath, BadRekey, PathNeeded, read_path, read_rekey
 from reference.coalitions import WatchedGroup, breaches, left_in_the_dark, read_alone
 from reference.deferral import DeferringGroup
-from reference.tree_store import member_from_bytes, tree_from_bytes, tree_to_bytes
+from reference.tree_store import Scheme, member_from_bytes, tree_from_bytes, tree_to_bytes
 from support.key_trees import CHANGES, GROUP, PEOPLE, SCHEMES, Group, counted_bytes, member_of, tree_of
 
 pytestmark = pytest.mark.laws

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.routing.entries import received_of
+from maia.broker.interests.entries import received_of
 from maia.credentials import Action
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key

@@ -21,8 +21,7 @@ from maia.credentials import (
 from maia.credentials.encoding.parts import (
     LOCATIONS_MAX,
     TESTS_MAX,
-    validity_from_expression,
-    validity_to_expression,
+    VALIDITY,
 )
 from maia.events import Instant
 from support.certificates import KEYS
@@ -42,7 +41,7 @@ BY_FIELD = (b"by", (b"ed25519", BY.key))
 
 
 def test_a_validity_without_tests_is_written_as_ever():
-    assert write_canonical(validity_to_expression(UNBOUNDED)) == (
+    assert write_canonical(VALIDITY.write(UNBOUNDED)) == (
         b"(5:valid(10:not-before9:unbounded)(9:not-after9:unbounded))"
     )
 
@@ -50,16 +49,16 @@ def test_a_validity_without_tests_is_written_as_ever():
 def test_every_kind_of_test_is_read_back():
     for kind in TestKind:
         validity = UNBOUNDED.with_tests(OnlineTest(kind, BY, ("https://met.example/statements", "maia:x")))
-        assert validity_from_expression(validity_to_expression(validity)) == validity
+        assert VALIDITY.read(VALIDITY.write(validity)) == validity
 
 
 def test_tests_stand_in_one_order_each_once():
     assert UNBOUNDED.with_tests(TIMED, PLAIN, TIMED) == UNBOUNDED.with_tests(PLAIN, TIMED)
     with pytest.raises(BadValidity, match="in order"):
-        validity_to_expression(Validity(None, None, (TIMED, PLAIN)))
+        VALIDITY.write(Validity(None, None, (TIMED, PLAIN)))
     twice = (b"online", b"crl", BY_FIELD)
     with pytest.raises(BadValidity, match="each once"):
-        validity_from_expression(online(twice, twice))
+        VALIDITY.read(online(twice, twice))
 
 
 @pytest.mark.parametrize(
@@ -83,19 +82,19 @@ def test_tests_stand_in_one_order_each_once():
 )
 def test_a_test_that_is_not_fully_understood_is_refused(field):
     with pytest.raises(BadValidity):
-        validity_from_expression(online(field))
+        VALIDITY.read(online(field))
 
 
 def test_a_certificate_demands_a_bounded_number_of_tests():
     tests = [OnlineTest(TestKind.CRL, BY, (f"at:{n}",)) for n in range(TESTS_MAX + 1)]
-    assert validity_to_expression(UNBOUNDED.with_tests(*tests[:-1]))
+    assert VALIDITY.write(UNBOUNDED.with_tests(*tests[:-1]))
     with pytest.raises(BadValidity, match="at most"):
-        validity_to_expression(UNBOUNDED.with_tests(*tests))
+        VALIDITY.write(UNBOUNDED.with_tests(*tests))
 
 
 def test_a_location_that_cannot_be_written_is_refused():
     with pytest.raises(BadValidity, match="ASCII"):
-        validity_to_expression(UNBOUNDED.with_tests(OnlineTest(TestKind.CRL, BY, ("café",))))
+        VALIDITY.write(UNBOUNDED.with_tests(OnlineTest(TestKind.CRL, BY, ("café",))))
 
 
 def test_two_validities_together_demand_the_tests_of_both():

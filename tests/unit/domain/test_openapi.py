@@ -23,8 +23,7 @@ from referencing.jsonschema import DRAFT202012
 
 from maia.api.client import DomainClient
 from maia.clock import system_now
-from maia.domain.http.application import ENDPOINTS
-from maia.domain.http.pages import openapi_document
+from maia.domain.http.openapi import openapi_document
 from maia.domain.server.access_config import AccessConfig
 from maia.net.tls import pinning_context
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
@@ -35,7 +34,7 @@ from support.tested_rights import POLICY, logged_in, make_known
 EXAMPLES = usually(4, laws=10)
 
 
-DOCUMENT = openapi_document(ENDPOINTS)
+DOCUMENT = openapi_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 PLACE = "urn:maia:schemas"
 DEFINED = (

@@ -173,15 +173,37 @@ def test_a_member_receives_what_has_become_of_its_keys(net):
 def test_writers_are_asked_for_once_and_told_once(net):
     reader = net.member("reader", grant(key_of("reader")))
     camera, nobody = key_of("camera").principal, key_of("nobody").principal
-    assert reader.node.writer(net.type_id, camera) is None
-    net.ask(reader, reader.node.ask_writer(net.type_id, camera, net.now))
+    asked = reader.node.ask_writer(net.type_id, camera, net.now)
+    assert not sent(reader.node.ask_writer(net.type_id, camera, net.now))
+    net.ask(reader, asked)
     net.ask(reader, reader.node.ask_writer(net.type_id, nobody, net.now))
     net.run(1)
-    assert WriterReceived(net.type_id, camera) in reader.notices
-    assert [one.certificate.subject for one in reader.node.writer(net.type_id, camera)] == [camera]
-    assert reader.node.writer(net.type_id, nobody) == ()
-    net.say_to(reader, encode(Writer(9, net.type_id, key_of("mallory").principal.key, [])))
-    assert reader.node.writer(net.type_id, key_of("mallory").principal) is None  # no member asked
+    mallory = key_of("mallory").principal
+    for one in (camera, mallory):  # one was answered already, and the other was never asked about
+        net.say_to(reader, encode(Writer(9, net.type_id, one.key, [])))
+    told = [one for one in reader.notices if isinstance(one, WriterReceived)]
+    assert [(one.principal, [shown.certificate.subject for shown in one.certificates]) for one in told] == [
+        (camera, [camera]),
+        (nobody, []),
+    ]
+
+
+def test_an_answer_about_a_writer_counts_for_one_link_and_questions_fill_no_memory(net, monkeypatch):
+    monkeypatch.setattr("maia.sealing.member.member._WRITERS_ASKED_MAX", 2)
+    net.weather = lambda message, _name, _up: 0 if isinstance(message, Writer) else 1
+    reader = net.member("reader", grant(key_of("reader")))
+    people = [key_of(name).principal for name in ("one", "two", "three")]
+    for who in people:
+        net.ask(reader, reader.node.ask_writer(net.type_id, who, net.now))
+    assert [bool(sent(reader.node.ask_writer(net.type_id, who, net.now))) for who in people[1:]] == [
+        False
+    ] * 2
+    assert sent(reader.node.ask_writer(net.type_id, people[0], net.now))  # forgotten, and asked again
+    net.kill_server()
+    net.start_server()
+    net.run(5)
+    net.say_to(reader, encode(Writer(9, net.type_id, people[2].key, [])))
+    assert not [one for one in reader.notices if isinstance(one, WriterReceived)]
 
 
 def test_a_member_answers_when_it_is_asked_whether_it_is_there(net):

@@ -6,39 +6,30 @@ from hashlib import sha256
 
 import pytest
 
-from maia.errors import ProtocolViolation
 from maia.events import AttributeUid
-from maia.sealing.keys.delivery import EncryptionKey
-from maia.sealing.keys.history import EpochSpan, PastAnswer, PastEpoch
+from maia.sealing.keys.parcels import PastAnswer, PastEpoch
 from maia.sealing.keys.secrets import Secret
-from maia.sealing.member.past_keys import MemberPast
+from maia.sealing.member.past import HistoryRefused, MemberPast, PastReading
 from maia.wire.messages import HistoryKeysReply, KeyTermsRecord
 from support.key_groups import at, sealed_type
 
 TYPE = sealed_type()
 TERMS = KeyTermsRecord(1000, 3600, 30, 10)
-SHOWN = EncryptionKey(bytes(32), bytes(64))
 PLATE = AttributeUid("plate")
 
 
 def epoch(number: int) -> PastEpoch:
-    span = EpochSpan(number, at(1000 * number), at(1000 * number + 1000))
-    return PastEpoch(span, {PLATE: Secret.from_bytes(sha256(b"%d" % number).digest())})
-
-
-def reply(number: int, type_id: bytes = TYPE.type_id) -> HistoryKeysReply:
-    return HistoryKeysReply(number, type_id, TERMS, b"", None)
+    key = Secret.from_bytes(sha256(b"%d" % number).digest())
+    return PastEpoch(number, at(1000 * number), at(1000 * number + 1000), [(PLATE, key)])
 
 
 @pytest.fixture
 def past() -> MemberPast:
     """Epochs 2 and 3 were handed out; of 1 there is nothing."""
-    made = MemberPast()
-    question = made.ask(7, 1, [TYPE], (), SHOWN)
-    assert (question.id, question.after) == (7, 0)
-    assert made.is_asking(TYPE.type_id)
-    made.receive(reply(7), PastAnswer((epoch(2), epoch(3))))
-    assert not made.is_asking(TYPE.type_id)
+    made, reading = MemberPast(), PastReading(TYPE.type_id, epoch=1)
+    reading.receive(HistoryKeysReply(7, TYPE.type_id, TERMS, b"", 3), PastAnswer([epoch(2), epoch(3)]))
+    assert reading.is_done  # one page is enough
+    made.learn(reading)
     return made
 
 
@@ -47,9 +38,7 @@ def test_what_a_manager_has_not_is_remembered_too(past):
     assert past.opening(TYPE.type_id, 1) is None
     assert past.opening(TYPE.type_id, 2) is not None
     assert not past.is_answered(TYPE.type_id, 4)
-    past.ask(8, 4, [TYPE], (), SHOWN)
-    assert past.refused(8)
-    assert not past.refused(8)
+    past.learn(PastReading(TYPE.type_id, epoch=4, problem=HistoryRefused("no")))
     assert past.is_answered(TYPE.type_id, 4)
     past.link_lost()
     assert not past.is_answered(TYPE.type_id, 4)
@@ -78,11 +67,3 @@ def test_keys_are_destroyed_when_no_member_needs_them(past):
     assert all(key.wiped for key in keys)
     assert past.opening(TYPE.type_id, 2) is None
     assert not past.is_answered(TYPE.type_id, 2)
-
-
-def test_an_answer_to_no_question_is_refused(past):
-    with pytest.raises(ProtocolViolation):
-        past.receive(reply(7), PastAnswer(()))
-    past.ask(9, 4, [TYPE], (), SHOWN)
-    with pytest.raises(ProtocolViolation):
-        past.receive(reply(9, bytes(32)), PastAnswer(()))

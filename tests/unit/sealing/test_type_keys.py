@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
-from maia.sealing.tree.lkh import LkhTree
+from maia.sealing.tree.key_tree import KeyTree
 from maia.wire.messages import GroupKeys, KeyTermsRecord, Rekey, RekeyPart
 from support.key_groups import MANAGER, NOON, at, random_from
 
@@ -20,7 +20,7 @@ OTHER = Secret.fresh(random_from(b"another secret"))
 
 @pytest.fixture
 def tree():
-    found = LkhTree(group=group_name(GROUP), random=random_from(b"tree"))
+    found = KeyTree(group=group_name(GROUP), random=random_from(b"tree"))
     found.rekey(joins=[b"me", b"you"])
     return found
 
@@ -36,8 +36,8 @@ def delivery(*epochs):
 
 
 def parcel(secret, path=b""):
-    paths = (HeldPath(GROUP, path),) if path else ()
-    return GroupWelcome(frozenset({GROUP}), (Handed(GROUP, 1, None, secret),), paths)
+    paths = [HeldPath(None, path)] if path else []
+    return GroupWelcome([None], [Handed(None, 1, None, secret)], paths)
 
 
 def test_a_secret_that_was_handed_over_is_compared_with_the_signed_epoch(tree):
@@ -55,7 +55,7 @@ def test_a_secret_that_was_found_in_the_tree_is_compared_with_the_signed_epoch(t
     keys = TypeKeys(TYPE, MANAGER.principal)
     first = epoch(1, tree.secret)
     keys.take(delivery(first), parcel(tree.secret, tree.path(b"me").to_bytes()), was_asked=True)
-    change = tree.refresh()
+    change = tree.rekey()
     forged = epoch(2, OTHER, first.digest)
     with pytest.raises(SecretNotMeant):
         keys.follow(Rekey(TYPE, epoch_to_bytes(forged), [RekeyPart(None, change.broadcast)]))
@@ -66,7 +66,7 @@ def test_the_next_epoch_is_followed_through_the_tree(tree):
     keys = TypeKeys(TYPE, MANAGER.principal)
     first = epoch(1, tree.secret)
     keys.take(delivery(first), parcel(tree.secret, tree.path(b"me").to_bytes()), was_asked=True)
-    change = tree.refresh()
+    change = tree.rekey()
     second = epoch(2, change.secret, first.digest)
     told = Rekey(TYPE, epoch_to_bytes(second), [RekeyPart(None, change.broadcast)])
     assert keys.follow(told)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from maia.sealing.tree.rekey import Scheme
 from reference.tree_store import member_from_bytes, new_tree, tree_from_bytes, tree_to_bytes
 from support.key_trees import counted_bytes
 
@@ -44,9 +43,7 @@ def test_a_manager_reads_what_was_kept_this_year(history):
 
 @BY_SCHEME
 def test_a_manager_with_the_same_luck_writes_the_same_bytes(history):
-    tree = new_tree(
-        group=history["group"].encode(), random=counted_bytes(b"vector"), scheme=Scheme[history["scheme"]]
-    )
+    tree = new_tree(group=history["group"].encode(), random=counted_bytes(b"vector"))
     for change in history["changes"]:
         rekeyed = tree.rekey(
             joins=[name.encode() for name in change["joins"]],

@@ -136,7 +136,8 @@ def _source(
 
 def _subjects(cells: Sequence[Sequence[object]], names: Mapping[str, ParameterKind]) -> dict[str, _Wanted]:
     """Return the subjects of a source by their keys; an attribute without a value is left out."""
-    from maia.api.requests import ROWS_MAX, written
+    from maia.api.arguments import written
+    from maia.api.requests import ROWS_MAX
     from maia.config.row_sources import row_of
     from maia.credentials.appointments import ParameterKind
 
@@ -441,7 +442,7 @@ def _provider_line(one: ProviderAnswer) -> str:
 
 
 def _identity_lines(signed: SignedIdentity) -> list[str]:
-    from maia.api.requests import written
+    from maia.api.arguments import written
 
     said = signed.statement
     return [
@@ -461,7 +462,7 @@ def _identity_lines(signed: SignedIdentity) -> list[str]:
 def _identity_record(signed: SignedIdentity) -> dict[str, object]:
     import msgspec
 
-    from maia.api.requests import written
+    from maia.api.arguments import written
 
     said = signed.statement
     return {

@@ -22,18 +22,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
-from typing import Final, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.canonical.fields import Part, bare, each, number, octets, one, record, rest
 from maia.credentials.chains.reduction import QuorumNotReached, shown_id
-from maia.credentials.encoding.parts import (
-    MEMBERS_MAX,
-    THRESHOLD_DEPTH_MAX,
-    subject_from_expression,
-    subject_to_expression,
-)
+from maia.credentials.documents import KEY
+from maia.credentials.encoding.parts import MEMBERS_MAX, SUBJECT, THRESHOLD_DEPTH_MAX
 from maia.credentials.keys import (
     SIGNATURE_BYTES,
+    BadCertificate,
     BadKey,
     LocalName,
     Principal,
@@ -42,8 +40,6 @@ from maia.credentials.keys import (
     SigningKey,
     Subject,
     Threshold,
-    principal_from_bytes,
-    principal_to_expression,
     verify_signature,
 )
 from maia.credentials.proof import Proof
@@ -175,7 +171,6 @@ SALT_BYTES_MAX: Final = 32
 SEQUENCE_MAX: Final = 2**31 - 1
 
 _LIMITS: Final = Limits(size_max=1 << 22, depth_max=32, atom_max=1 << 16)
-_VERSION: Final = (b"version", b"1")
 _SEAL: Final = object()
 
 
@@ -236,11 +231,7 @@ def found_quorum(threshold: Threshold, *, salt: bytes) -> QuorumEvidence:
     Fresh random bytes as `salt` give the same members a second quorum whose
     changes cannot be mistaken for those of the first.
     """
-    _checked_members(threshold)
-    if len(salt) > SALT_BYTES_MAX:
-        raise BadQuorum(f"the salt of a constitution has at most {SALT_BYTES_MAX} bytes")
-    expression = (b"quorum", _VERSION, subject_to_expression(threshold), (b"salt", salt))
-    return QuorumEvidence(write_canonical(expression))
+    return QuorumEvidence(write_canonical(_FOUNDING.write(_Founding(threshold, salt))))
 
 
 def propose_change(current: VerifiedConstitution, threshold: Threshold) -> QuorumChange:
@@ -250,16 +241,7 @@ def propose_change(current: VerifiedConstitution, threshold: Threshold) -> Quoru
 
 def change_body(change: QuorumChange) -> bytes:
     """Return the bytes that members sign when they agree to a change."""
-    return write_canonical(
-        (
-            b"quorum-change",
-            _VERSION,
-            (b"quorum", change.quorum.digest),
-            (b"sequence", b"%d" % change.sequence),
-            (b"replaces", change.replaces),
-            subject_to_expression(change.threshold),
-        )
-    )
+    return write_canonical(_CHANGE.write(change))
 
 
 def sign_change(change: QuorumChange, keys: Iterable[SigningKey]) -> SignedChange:
@@ -305,11 +287,11 @@ def verify_constitution(
         raise BadQuorum(f"the constitution shown is not the one that founded `{quorum}`")
     if len(evidence.changes) > CHANGES_MAX:
         raise BadQuorum(f"a quorum is followed through at most {CHANGES_MAX} changes")
-    threshold = _threshold_of_founding(evidence.founding)
+    threshold = _read(_FOUNDING, evidence.founding).threshold
     digest, sequence = quorum.digest, 0
     _check_not_forked(sequence, digest, not_below_sequence, remembered_digest)
     for signed in evidence.changes:
-        change = _change_from_bytes(signed.body)
+        change = _read(_CHANGE, signed.body)
         _check_follows(change, quorum, sequence=sequence, digest=digest)
         _check_agreed(signed, threshold)
         threshold, sequence, digest = change.threshold, change.sequence, sha256(signed.body).digest()
@@ -361,15 +343,106 @@ def _check_not_forked(sequence: int, digest: bytes, remembered: int, remembered_
 # ---------------------------------------------------------------- reading and writing
 
 
+def _checked_members(threshold: Threshold) -> Threshold:
+    checked_threshold(threshold)
+    if any(isinstance(member, LocalName) for member in leaves(threshold)):
+        raise BadQuorum("a member of a quorum must be a key or a threshold, not a local name")
+    return threshold
+
+
+def _read_members(expression: SExpression) -> Threshold:
+    try:
+        subject = SUBJECT.read(expression)
+        if isinstance(subject, Threshold):
+            return _checked_members(subject)
+    except (BadInput, BrokenCredential) as problem:
+        raise BadQuorum(f"the members of a quorum cannot be read: {problem.message}") from problem
+    raise BadQuorum("a constitution must name its members with `k-of-n`")
+
+
+def _read_signature(expression: SExpression) -> tuple[Principal, bytes]:
+    match expression:
+        case (b"signature", signer, bytes(made)) if len(made) == SIGNATURE_BYTES:
+            return KEY.read(signer), made
+    raise BadQuorum(f"a signature must be written `(signature KEY BYTES)`, with {SIGNATURE_BYTES} bytes")
+
+
+class _Founding(NamedTuple):
+    threshold: Threshold
+    salt: bytes
+
+
+_ENTRY: Final = (BadQuorum, "a change must be written `(change BODY SIGNATURE …)`")
+_WRONG_EVIDENCE: Final = (BadQuorum, "the evidence of a quorum is not written as it must be")
+_WRONG_CHANGE: Final = (BadQuorum, "a change of constitution is not written as it must be")
+_OCTETS: Final = octets(0, _LIMITS.atom_max, _WRONG_EVIDENCE)
+_MEMBERS: Final = bare(Part(lambda members: SUBJECT.write(_checked_members(members)), _read_members))
+_SIGNATURES: Final = each(
+    Part(lambda signature: (b"signature", KEY.write(signature[0]), signature[1]), _read_signature),
+    MEMBERS_MAX,
+    (BadQuorum, f"a change has at most {MEMBERS_MAX} signatures"),
+)
+_SALT: Final = octets(
+    0, SALT_BYTES_MAX, (BadQuorum, f"the salt of a constitution has at most {SALT_BYTES_MAX} bytes")
+)
+_FOUNDING: Final = record(
+    b"quorum",
+    _Founding,
+    (BadQuorum, "a constitution must be written `(quorum (version 1) (k-of-n …) (salt …))`"),
+    version_of="constitution",
+    threshold=_MEMBERS,
+    salt=one(_SALT),
+)
+_CHANGE: Final = record(
+    b"quorum-change",
+    QuorumChange,
+    _WRONG_CHANGE,
+    version_of="constitution",
+    quorum=one(Part[QuorumId](lambda quorum: quorum.digest, lambda digest: QuorumId(_OCTETS.read(digest)))),
+    sequence=one(number(0, SEQUENCE_MAX, (BadQuorum, "a sequence number is not written as it must be"))),
+    replaces=one(_OCTETS),
+    threshold=_MEMBERS,
+)
+_EVIDENCE: Final = record(
+    b"quorum-evidence",
+    QuorumEvidence,
+    _WRONG_EVIDENCE,
+    version_of="evidence",
+    founding=one(_OCTETS),
+    changes=rest(
+        each(
+            record(b"change", SignedChange, _ENTRY, body=bare(_OCTETS), signatures=rest(_SIGNATURES)),
+            CHANGES_MAX,
+            _WRONG_EVIDENCE,
+        )
+    ),
+)
+
+
+def _read(part: Part[_Offer], data: bytes) -> _Offer:
+    """Read bytes, strictly. What they claim is not verified here."""
+    try:
+        said = part.read(read_canonical(data, _LIMITS))
+        if write_canonical(part.write(said)) == data:
+            return said
+    except (BadInput, BadCertificate, BadKey) as problem:
+        raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
+    raise BadQuorum("a constitution is not written in its one canonical form")
+
+
+def evidence_from_bytes(data: bytes) -> QuorumEvidence:
+    """Read evidence, strictly. What it claims is not verified here."""
+    return _read(_EVIDENCE, data)
+
+
 def evidence_to_bytes(evidence: QuorumEvidence) -> bytes:
     """Return evidence as it travels."""
-    changes = tuple(_change_to_expression(signed) for signed in evidence.changes)
-    return write_canonical((b"quorum-evidence", _VERSION, (b"founding", evidence.founding), *changes))
+    return write_canonical(_EVIDENCE.write(evidence))
 
 
 def evidence_to_text(evidence: QuorumEvidence) -> str:
     """Return evidence in its file form."""
-    return write_advanced(read_canonical(evidence_to_bytes(evidence), _LIMITS)) + "\n"
+    return write_advanced(_EVIDENCE.write(evidence)) + "\n"
 
 
 def evidence_from_text(text: str) -> QuorumEvidence:
@@ -379,96 +452,3 @@ def evidence_from_text(text: str) -> QuorumEvidence:
     except BadInput as problem:
         raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem
     return evidence_from_bytes(write_canonical(expression))
-
-
-def _change_to_expression(signed: SignedChange) -> SExpression:
-    signatures: list[SExpression] = [
-        (b"signature", principal_to_expression(principal), made) for principal, made in signed.signatures
-    ]
-    return (b"change", signed.body, *signatures)
-
-
-def evidence_from_bytes(data: bytes) -> QuorumEvidence:
-    """Read evidence, strictly. What it claims is not verified here."""
-    match _read(data):
-        case (b"quorum-evidence", (b"version", b"1"), (b"founding", bytes(founding)), *changes) if (
-            len(changes) <= CHANGES_MAX
-        ):
-            return QuorumEvidence(founding, tuple(_signed_change(change) for change in changes))
-    raise BadQuorum("the evidence of a quorum is not written as it must be")
-
-
-def _signed_change(expression: SExpression) -> SignedChange:
-    match expression:
-        case (b"change", bytes(body), *signatures):
-            return SignedChange(body, tuple(_signature(signature) for signature in signatures))
-    raise BadQuorum("a change must be written `(change BODY SIGNATURE …)`")
-
-
-def _signature(expression: SExpression) -> tuple[Principal, bytes]:
-    match expression:
-        case (b"signature", (b"ed25519", bytes(key)), bytes(made)) if len(made) == SIGNATURE_BYTES:
-            return _signer(key), made
-    raise BadQuorum(f"a signature must be written `(signature KEY BYTES)`, with {SIGNATURE_BYTES} bytes")
-
-
-def _signer(key: bytes) -> Principal:
-    try:
-        return principal_from_bytes(key)
-    except BadKey as problem:
-        raise BadQuorum(f"a signer of a change cannot be read: {problem.message}") from problem
-
-
-def _threshold_of_founding(data: bytes) -> Threshold:
-    match _read(data):
-        case (b"quorum", (b"version", b"1"), threshold, (b"salt", bytes(salt))) if (
-            len(salt) <= SALT_BYTES_MAX
-        ):
-            return _threshold(threshold)
-    raise BadQuorum("a constitution must be written `(quorum (version 1) (k-of-n …) (salt …))`")
-
-
-def _change_from_bytes(data: bytes) -> QuorumChange:
-    match _read(data):
-        case (
-            b"quorum-change",
-            (b"version", b"1"),
-            (b"quorum", bytes(quorum)),
-            (b"sequence", bytes(sequence)),
-            (b"replaces", bytes(replaces)),
-            threshold,
-        ):
-            change = QuorumChange(QuorumId(quorum), _number(sequence), replaces, _threshold(threshold))
-            if change_body(change) == data:
-                return change
-    raise BadQuorum("a change of constitution is not written as it must be")
-
-
-def _threshold(expression: SExpression) -> Threshold:
-    try:
-        subject = subject_from_expression(expression)
-        if isinstance(subject, Threshold):
-            return _checked_members(subject)
-    except (BadInput, BrokenCredential) as problem:
-        raise BadQuorum(f"the members of a quorum cannot be read: {problem.message}") from problem
-    raise BadQuorum("a constitution must name its members with `k-of-n`")
-
-
-def _checked_members(threshold: Threshold) -> Threshold:
-    checked_threshold(threshold)
-    if any(isinstance(member, LocalName) for member in leaves(threshold)):
-        raise BadQuorum("a member of a quorum must be a key or a threshold, not a local name")
-    return threshold
-
-
-def _number(digits: bytes) -> int:
-    if digits.isdigit() and len(digits) <= len(str(SEQUENCE_MAX)) and int(digits) <= SEQUENCE_MAX:
-        return int(digits)
-    raise BadQuorum("a sequence number is not written as it must be")
-
-
-def _read(data: bytes) -> SExpression:
-    try:
-        return read_canonical(data, _LIMITS)
-    except BadInput as problem:
-        raise BadQuorum(f"a constitution cannot be read: {problem.message}") from problem

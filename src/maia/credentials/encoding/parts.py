@@ -29,13 +29,28 @@ of test that is not known is refused, for it could not be made.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Any, Final
 
 from maia.canonical import SExpression
+from maia.canonical.fields import (
+    Items,
+    Part,
+    alone,
+    bare,
+    choice,
+    each,
+    either,
+    fields,
+    many,
+    one,
+    record,
+    rest,
+    tagged,
+    word_of,
+)
 from maia.credentials.authority import (
     ALL_ACTIONS,
     ALL_ATTRIBUTES,
@@ -43,7 +58,6 @@ from maia.credentials.authority import (
     FITTING_ACTIONS,
     Action,
     AnyResource,
-    AttributeSet,
     Authority,
     NetworkPattern,
     ResourcePattern,
@@ -52,30 +66,17 @@ from maia.credentials.authority import (
     TypePattern,
 )
 from maia.credentials.certificate import OnlineTest, TestKind, Validity, united_tests
-from maia.credentials.keys import (
-    BadCertificate,
-    LocalName,
-    Owner,
-    Principal,
-    Subject,
-    Threshold,
-    owner_from_expression,
-    owner_to_expression,
-    principal_from_bytes,
-    principal_from_expression,
-    principal_to_expression,
-)
+from maia.credentials.documents import KEY, LABEL, OWNER, TYPE_NAME, VERSION, dates
+from maia.credentials.keys import BadCertificate, LocalName, Principal, Subject, Threshold
 from maia.credentials.names import (
     NAME_MAX,
     NamePattern,
-    TypeName,
     checked_label,
     checked_topic_path,
-    checked_version,
     pattern_of_parts,
     text_from_atom,
 )
-from maia.events import ATTRIBUTES_MAX, SECOND, AttributeUid, Instant, attribute_uid
+from maia.events import ATTRIBUTES_MAX, attribute_uid
 from maia.expressions.encoding import rules_from_expressions, rules_to_expressions
 from maia.expressions.summary_text import summary_from_expression, summary_to_expression
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
@@ -88,7 +89,13 @@ class BadAuthority(BadCertificate):
     code = "CREDENTIAL-AUTHORITY"
 
 
-# Which S-expression names a key, an owner or a subject?
+class BadValidity(BadCertificate):
+    """A certificate does not say clearly from when to when it holds."""
+
+    code = "CREDENTIAL-VALIDITY"
+
+
+# ---------------------------------------------------------------- to whom
 
 
 MEMBERS_MAX: Final = 64
@@ -96,49 +103,28 @@ THRESHOLD_DEPTH_MAX: Final = 4
 LINKED_NAMES_MAX: Final = 16
 
 _COUNT: Final = re.compile(rb"[1-9][0-9]?")
+_SUBJECT: Final = (BadCertificate, "a subject must be a key, a `name` or a `k-of-n`")
 
 
-def subject_to_expression(subject: Subject, depth: int = 0) -> SExpression:
-    """Return the expression of a key, a local name or a threshold."""
-    match subject:
-        case Principal():
-            return principal_to_expression(subject)
-        case LocalName(space, names):
-            return (
-                b"name",
-                principal_to_expression(space),
-                *(checked_label(name).encode() for name in names),
-            )
-        case Threshold(needed, members):
-            if depth >= THRESHOLD_DEPTH_MAX:
-                raise BadCertificate(f"thresholds nest deeper than {THRESHOLD_DEPTH_MAX} levels")
-            inner = (subject_to_expression(member, depth + 1) for member in members)
-            return (b"k-of-n", b"%d" % needed, b"%d" % len(members), *inner)
+def _write_threshold(threshold: Threshold) -> Items:
+    """Refuse what nests too deeply before anything recursive runs on it."""
+    inside: list[Subject] = [threshold]
+    for _ in range(THRESHOLD_DEPTH_MAX + 1):
+        inside = [member for one in inside if isinstance(one, Threshold) for member in one.members]
+    if inside:
+        raise BadCertificate(f"thresholds nest deeper than {THRESHOLD_DEPTH_MAX} levels")
+    members = map(SUBJECT.write, threshold.members)
+    return (b"%d" % threshold.needed, b"%d" % len(threshold.members), *members)
 
 
-def subject_from_expression(expression: SExpression, depth: int = 0) -> Subject:
-    """Read a key, a local name or a threshold, strictly."""
-    match expression:
-        case (b"ed25519", bytes(key)):
-            return principal_from_bytes(key)
-        case (b"name", space, *words):
-            return _local_name(principal_from_expression(space), words)
-        case (b"k-of-n", bytes(needed), bytes(count), *members):
-            if depth >= THRESHOLD_DEPTH_MAX:
-                raise BadCertificate(f"thresholds nest deeper than {THRESHOLD_DEPTH_MAX} levels")
-            return _threshold(needed, count, members, depth)
-    raise BadCertificate("a subject must be a key, a `name` or a `k-of-n`")
-
-
-def _local_name(space: Principal, words: list[SExpression]) -> LocalName:
-    if not 1 <= len(words) <= LINKED_NAMES_MAX:
-        raise BadCertificate(f"a local name links 1 to {LINKED_NAMES_MAX} names, and {len(words)} were given")
-    return LocalName(space, tuple(checked_label(text_from_atom(word)) for word in words))
-
-
-def _threshold(needed: bytes, count: bytes, members: list[SExpression], depth: int) -> Threshold:
-    if not _COUNT.fullmatch(needed) or not _COUNT.fullmatch(count):
-        raise BadCertificate("the numbers of a `k-of-n` must be decimal, without leading zeros")
+def _read_threshold(items: Items) -> Threshold:
+    match items:
+        case (bytes(needed), bytes(count), *members) if _COUNT.fullmatch(needed) and _COUNT.fullmatch(count):
+            pass
+        case (bytes(), bytes(), *_):
+            raise BadCertificate("the numbers of a `k-of-n` must be decimal, without leading zeros")
+        case _:
+            raise BadCertificate(_SUBJECT[1])
     if int(count) != len(members) or not 1 <= int(needed) <= len(members) <= MEMBERS_MAX:
         raise BadCertificate(
             f"`{int(needed)}` of `{int(count)}` is impossible with {len(members)} subjects "
@@ -147,39 +133,149 @@ def _threshold(needed: bytes, count: bytes, members: list[SExpression], depth: i
     # One key listed twice would let one principal count for two.
     if len(set(members)) != len(members):
         raise BadCertificate("a subject is twice in one `k-of-n`")
-    inner = tuple(subject_from_expression(member, depth + 1) for member in members)
-    return Threshold(int(needed), inner)
+    return Threshold(int(needed), tuple(map(SUBJECT.read, members)))
 
 
-_ANY: Final = b"*"
+_NAMES: Final = (BadCertificate, f"a local name links 1 to {LINKED_NAMES_MAX} names, and {{}} were given")
+_LOCAL_NAME: Final = fields(
+    LocalName, _SUBJECT, space=bare(KEY), names=rest(each(LABEL, LINKED_NAMES_MAX, _NAMES, least=1))
+)
+SUBJECT: Final[Part[Subject]] = choice(
+    _SUBJECT,
+    {
+        Principal: KEY,
+        LocalName: tagged(b"name", _LOCAL_NAME, _SUBJECT),
+        Threshold: tagged(b"k-of-n", Part(_write_threshold, _read_threshold), _SUBJECT),
+    },
+)
+
+
+# ---------------------------------------------------------------- what
+
+
 _REMEMBERED_PATTERNS: Final = 1024
-_ACTIONS: Final = {action.value.encode(): action for action in Action}
+_RESOURCE: Final = (
+    BadAuthority,
+    "a resource must be `any`, a `network`, a `type` or a `topic`, with all its fields in order",
+)
 
 
-def authority_to_expression(authority: Authority) -> SExpression:
-    """Return the one expression of an authority."""
-    checked_sense(authority)
-    return (
-        b"tag",
-        resource_to_expression(authority.resources),
-        actions_to_expression(authority.actions),
-        attributes_to_expression(authority.attributes),
-        *terms_to_expressions((authority.restriction, authority.condition, authority.transformations)),
-    )
+def _pattern(checked_exact: Callable[[str], str], foreign: str) -> Part[NamePattern]:
+    """Return how patterns of one kind of names are written; refuse those that no such name could match."""
+
+    def checked(pattern: NamePattern) -> NamePattern:
+        if pattern.exact is not None:
+            checked_exact(pattern.exact)
+        if any(foreign in part for part in pattern.parts()):
+            raise BadAuthority(f"`{pattern}` matches no name of this kind, because of `{foreign}`")
+        return pattern
+
+    # The same few names are below many owners, in certificate after certificate.
+    @lru_cache(maxsize=_REMEMBERED_PATTERNS)
+    def write(pattern: NamePattern) -> Items:
+        return tuple(part.encode("ascii") for part in checked(pattern).parts())
+
+    @lru_cache(maxsize=_REMEMBERED_PATTERNS)
+    def read(texts: tuple[str, ...]) -> NamePattern:
+        return checked(pattern_of_parts(texts))
+
+    # Only strings of a bounded length are remembered.
+    return Part(write, lambda items: read(tuple(text_from_atom(item, NAME_MAX) for item in items)))
 
 
-def authority_from_expression(expression: SExpression) -> Authority:
-    """Read an authority strictly: whatever `authority_to_expression` would not write is refused."""
-    match expression:
-        case (b"tag", resource, actions, attributes, *terms):
-            authority = Authority(
-                resource_from_expression(resource),
-                actions_from_expression(actions),
-                attributes_from_expression(attributes),
-                *terms_from_expressions(terms),
-            )
-            return checked_sense(authority)
-    raise BadAuthority("a `tag` must state a resource, `actions` and `attributes`, in this order")
+_NAME_PATTERN: Final = _pattern(checked_label, "/")
+_ANY_OWNER: Final = either(b"*", None, OWNER)
+
+RESOURCE: Final[Part[ResourcePattern]] = choice(
+    _RESOURCE,
+    {
+        AnyResource: record(b"any", AnyResource, _RESOURCE, owner=one(_ANY_OWNER, left_out=None)),
+        NetworkPattern: record(
+            b"network", NetworkPattern, _RESOURCE, owner=one(_ANY_OWNER), name=many(_NAME_PATTERN)
+        ),
+        TypePattern: record(
+            b"type",
+            TypePattern,
+            _RESOURCE,
+            owner=one(_ANY_OWNER),
+            name=many(_NAME_PATTERN),
+            version=one(either(b"*", None, VERSION)),
+        ),
+        TopicPattern: record(
+            b"topic",
+            TopicPattern,
+            _RESOURCE,
+            owner=one(_ANY_OWNER),
+            path=many(_pattern(checked_topic_path, ".")),
+        ),
+    },
+)
+
+
+resource_to_expression: Callable[[ResourcePattern], SExpression] = RESOURCE.write
+resource_from_expression: Callable[[SExpression], ResourcePattern] = RESOURCE.read
+
+
+def _set(everything: Any, part: Part[Any], most: int, sentence: str) -> Part[Any]:
+    """Return how a set is written: `*` for everything, or its elements in the order of their bytes."""
+
+    def write(chosen: Any) -> Items:
+        if chosen == everything:
+            return (b"*",)
+        return checked(tuple(sorted(map(part.write, chosen))))
+
+    def read(items: Items) -> Any:
+        return everything if items == (b"*",) else frozenset(map(part.read, checked(items)))
+
+    def checked(items: Items) -> Items:
+        if len(items) > most:
+            raise BadAuthority(sentence)
+        strings = [item for item in items if isinstance(item, bytes)]
+        if len(strings) != len(items) or any(first >= second for first, second in pairwise(strings)):
+            raise BadAuthority("the elements of a set must be strings in the order of their bytes, each once")
+        return items
+
+    return Part(write, read)
+
+
+_ACTIONS: Final = _set(
+    ALL_ACTIONS,
+    word_of(Action, BadAuthority, "`{}` is no action"),
+    len(ALL_ACTIONS) - 1,
+    "`(actions …)` was expected, and all of them together as `*`",
+)
+_ATTRIBUTES: Final = _set(
+    ALL_ATTRIBUTES,
+    Part(lambda uid: attribute_uid(uid).encode(), lambda atom: attribute_uid(text_from_atom(atom))),
+    ATTRIBUTES_MAX,
+    f"`(attributes …)` was expected, with at most {ATTRIBUTES_MAX} of them, or `*`",
+)
+
+
+def _read_term(expression: SExpression) -> Predicate:
+    predicate = predicate_from_expression(expression)
+    if predicate == ALWAYS:
+        raise BadAuthority("a term that is always true must be left out")
+    return predicate
+
+
+_TERM: Final = Part(predicate_to_expression, _read_term)
+_TRANSFORMATION: Final = fields(
+    Transformation,
+    (BadAuthority, "a `transform` has `by`, `rules` and `attributes`, and nothing that is not known here"),
+    by=one(KEY),
+    result=many(TYPE_NAME, b"as", left_out=None),
+    rules=many(Part(rules_to_expressions, rules_from_expressions)),
+    attributes=many(_ATTRIBUTES),
+    restriction=one(_TERM, left_out=ALWAYS),
+    summary=bare(Part(summary_to_expression, summary_from_expression), left_out=None),
+)
+
+
+def _write_only(steps: tuple[Transformation, ...]) -> Items:
+    if len(steps) > 1:
+        raise BadAuthority("a certificate has one transformation at most")
+    return _TRANSFORMATION.write(steps[0])  # type: ignore[no-any-return]  # items, as `fields` writes them
 
 
 def checked_sense(authority: Authority) -> Authority:
@@ -188,8 +284,9 @@ def checked_sense(authority: Authority) -> Authority:
     if not actions:
         raise BadAuthority("a certificate without actions grants nothing")
     if actions != ALL_ACTIONS and not actions <= fitting:
+        called = type(authority.resources).__name__.removesuffix("Pattern").lower()
         odd = ", ".join(sorted(f"`{action.value}`" for action in actions - fitting))
-        raise BadAuthority(f"{odd} cannot be done with a {_called(authority.resources)}")
+        raise BadAuthority(f"{odd} cannot be done with a {called}")
     if not authority.attributes and actions & EVENT_ACTIONS:
         raise BadAuthority("publishing or subscribing without any attribute grants nothing")
     if isinstance(authority.resources, NetworkPattern) and (
@@ -208,236 +305,29 @@ def checked_sense(authority: Authority) -> Authority:
     return authority
 
 
-def _called(resources: ResourcePattern) -> str:
-    return type(resources).__name__.removesuffix("Pattern").lower()
-
-
-def resource_to_expression(resources: ResourcePattern) -> SExpression:
-    """Return the one expression of a resource pattern."""
-    match resources:
-        case AnyResource(owner):
-            return (b"any",) if owner is None else (b"any", _owner_field(owner))
-        case NetworkPattern(owner, name):
-            return (b"network", _owner_field(owner), _pattern_field(b"name", name, checked_label))
-        case TypePattern(owner, name, version):
-            written = _ANY if version is None else checked_version(version).encode()
-            return (
-                b"type",
-                _owner_field(owner),
-                _pattern_field(b"name", name, checked_label),
-                (b"version", written),
-            )
-        case TopicPattern(owner, path):
-            return (b"topic", _owner_field(owner), _pattern_field(b"path", path, checked_topic_path))
-
-
-def resource_from_expression(expression: SExpression) -> ResourcePattern:
-    """Read a resource pattern, strictly."""
-    match expression:
-        case (b"type", (b"owner", owner), (b"name", *parts), (b"version", version)):
-            wanted = None if version == _ANY else checked_version(text_from_atom(version))
-            return TypePattern(_owner(owner), _pattern(parts, checked_label), wanted)
-        case (b"network", (b"owner", owner), (b"name", *parts)):
-            return NetworkPattern(_owner(owner), _pattern(parts, checked_label))
-        case (b"topic", (b"owner", owner), (b"path", *parts)):
-            return TopicPattern(_owner(owner), _pattern(parts, checked_topic_path))
-        case (b"any",):
-            return AnyResource()
-        case (b"any", (b"owner", owner)) if owner != _ANY:
-            return AnyResource(_owner(owner))
-    raise BadAuthority(
-        "a resource must be `any`, a `network`, a `type` or a `topic`, with all its fields in order"
-    )
-
-
-def _owner_field(owner: Owner | None) -> SExpression:
-    return (b"owner", _ANY if owner is None else owner_to_expression(owner))
-
-
-def _owner(expression: SExpression) -> Owner | None:
-    return None if expression == _ANY else owner_from_expression(expression)
-
-
-# The same few names are below many owners, in certificate after certificate.
-@lru_cache(maxsize=_REMEMBERED_PATTERNS)
-def _pattern_field(field: bytes, pattern: NamePattern, checked_exact: Callable[[str], str]) -> SExpression:
-    checked = _checked_pattern(pattern, checked_exact)
-    return (field, *(part.encode("ascii") for part in checked.parts()))
-
-
-def _pattern(parts: list[SExpression], checked_exact: Callable[[str], str]) -> NamePattern:
-    # Only strings of a bounded length are remembered.
-    return _pattern_of_texts(tuple(text_from_atom(part, NAME_MAX) for part in parts), checked_exact)
-
-
-@lru_cache(maxsize=_REMEMBERED_PATTERNS)
-def _pattern_of_texts(texts: tuple[str, ...], checked_exact: Callable[[str], str]) -> NamePattern:
-    return _checked_pattern(pattern_of_parts(texts), checked_exact)
-
-
-def _checked_pattern(pattern: NamePattern, checked_exact: Callable[[str], str]) -> NamePattern:
-    """Refuse a pattern that no name of its kind could match."""
-    if pattern.exact is not None:
-        checked_exact(pattern.exact)
-    foreign = "/" if checked_exact is checked_label else "."
-    if any(foreign in part for part in pattern.parts()):
-        raise BadAuthority(f"`{pattern}` matches no name of this kind, because of `{foreign}`")
-    return pattern
-
-
-def actions_to_expression(actions: frozenset[Action]) -> SExpression:
-    """Return `(actions …)`, sorted; all of them together are `*`."""
-    return (
-        (b"actions", _ANY)
-        if actions == ALL_ACTIONS
-        else (b"actions", *sorted(a.value.encode() for a in actions))
-    )
-
-
-def actions_from_expression(expression: SExpression) -> frozenset[Action]:
-    """Read `(actions …)`, strictly."""
-    match expression:
-        case (b"actions", b"*"):
-            return ALL_ACTIONS
-        case (b"actions", *atoms) if len(atoms) < len(ALL_ACTIONS):
-            return frozenset(map(_action, _checked_set(atoms)))
-    raise BadAuthority("`(actions …)` was expected, and all of them together as `*`")
-
-
-def attributes_to_expression(attributes: AttributeSet) -> SExpression:
-    """Return `(attributes …)`, sorted by uid, or `*`."""
-    if attributes is ALL_ATTRIBUTES:
-        return (b"attributes", _ANY)
-    if len(attributes) > ATTRIBUTES_MAX:
-        raise BadAuthority(f"more than {ATTRIBUTES_MAX} attributes are listed")
-    return (b"attributes", *sorted(attribute_uid(uid).encode() for uid in attributes))
-
-
-def attributes_from_expression(expression: SExpression) -> AttributeSet:
-    """Read `(attributes …)`, strictly."""
-    match expression:
-        case (b"attributes", b"*"):
-            return ALL_ATTRIBUTES
-        case (b"attributes", *atoms) if len(atoms) <= ATTRIBUTES_MAX:
-            return frozenset(map(_uid, _checked_set(atoms)))
-    raise BadAuthority(f"`(attributes …)` was expected, with at most {ATTRIBUTES_MAX} of them, or `*`")
-
-
-def _action(atom: bytes) -> Action:
-    if atom not in _ACTIONS:
-        raise BadAuthority(f"`{atom[:64].decode('ascii', 'backslashreplace')}` is no action")
-    return _ACTIONS[atom]
-
-
-def _uid(atom: bytes) -> AttributeUid:
-    return attribute_uid(text_from_atom(atom))
-
-
-def _checked_set(atoms: list[SExpression]) -> list[bytes]:
-    """Return the strings of a set, refused unless they are sorted and unique."""
-    strings = [atom for atom in atoms if isinstance(atom, bytes)]
-    if len(strings) != len(atoms) or any(first >= second for first, second in pairwise(strings)):
-        raise BadAuthority("the elements of a set must be strings in the order of their bytes, each once")
-    return strings
-
-
-Terms: TypeAlias = tuple[Predicate, Predicate, tuple[Transformation, ...]]
-"""Restriction, condition, and the transformation of a certificate, if it has one."""
-
-
-def terms_to_expressions(terms: Terms) -> tuple[SExpression, ...]:
-    """Return restriction, condition and transformation, each left out where it changes nothing."""
-    restriction, condition, transformations = terms
-    if len(transformations) > 1:
-        raise BadAuthority("a certificate has one transformation at most")
-    named = zip((b"restriction", b"condition"), (restriction, condition), strict=True)
-    written = tuple((name, predicate_to_expression(term)) for name, term in named if term != ALWAYS)
-    return (*written, *map(transformation_to_expression, transformations))
-
-
-def terms_from_expressions(terms: Sequence[SExpression]) -> Terms:
-    """Read restriction, condition and transformation, strictly; a term that is left out is always true."""
-    left = list(terms)
-    restriction = _take_term(left, b"restriction")
-    condition = _take_term(left, b"condition")
-    match left:
-        case []:
-            return restriction, condition, ()
-        case [(b"transform", *parts)]:
-            return restriction, condition, (_read_transformation(parts),)
-    raise BadAuthority(
-        "after `attributes` a `tag` may have one `restriction`, then one `condition`, then one `transform`"
-    )
-
-
-def _take_term(left: list[SExpression], name: bytes) -> Predicate:
-    match left:
-        case [(head, term), *_] if head == name:
-            del left[0]
-            return _term(term)
-    return ALWAYS
+_AUTHORITY: Final = (BadAuthority, "a `tag` must state a resource, `actions` and `attributes`, in this order")
+AUTHORITY: Final = record(
+    b"tag",
+    Authority,
+    _AUTHORITY,
+    check=checked_sense,
+    resources=bare(RESOURCE),
+    actions=many(_ACTIONS),
+    attributes=many(_ATTRIBUTES),
+    restriction=one(_TERM, left_out=ALWAYS),
+    condition=one(_TERM, left_out=ALWAYS),
+    transformations=many(
+        Part(_write_only, lambda items: (_TRANSFORMATION.read(items),)), b"transform", left_out=()
+    ),
+)
 
 
 def transformation_to_expression(step: Transformation) -> SExpression:
     """Return the one expression of a transformation."""
-    result: tuple[SExpression, ...] = ()
-    if step.result is not None:
-        name = step.result
-        written = (
-            (b"owner", owner_to_expression(name.owner)),
-            (b"name", checked_label(name.name).encode()),
-            (b"version", checked_version(name.version).encode()),
-        )
-        result = ((b"as", *written),)
-    ending: tuple[SExpression, ...] = ()
-    if step.restriction != ALWAYS:
-        ending = ((b"restriction", predicate_to_expression(step.restriction)),)
-    return (
-        b"transform",
-        (b"by", principal_to_expression(step.by)),
-        *result,
-        (b"rules", *rules_to_expressions(step.rules)),
-        attributes_to_expression(step.attributes),
-        *ending,
-        *(() if step.summary is None else (summary_to_expression(step.summary),)),
-    )
+    return (b"transform", *_TRANSFORMATION.write(step))
 
 
-def _read_transformation(parts: list[SExpression]) -> Transformation:
-    result: TypeName | None = None
-    match parts:
-        case [by, (b"as", (b"owner", owner), (b"name", name), (b"version", version)), *rest]:
-            result = TypeName(
-                owner_from_expression(owner),
-                checked_label(text_from_atom(name)),
-                checked_version(text_from_atom(version)),
-            )
-            parts = [by, *rest]
-        case _:
-            pass
-    match parts:
-        case [(b"by", by), (b"rules", *rules), (b"attributes", *_) as attributes, *ending]:
-            left = list(ending)
-            restriction, summary = _take_term(left, b"restriction"), None
-            if left:
-                summary = summary_from_expression(left.pop(0))
-            if not left:
-                return Transformation(
-                    principal_from_expression(by),
-                    rules_from_expressions(rules),
-                    attributes_from_expression(attributes),
-                    restriction,
-                    result,
-                    summary,
-                )
-    raise BadAuthority("a `transform` has `by`, `rules` and `attributes`, and nothing that is not known here")
-
-
-def _term(expression: SExpression) -> Predicate:
-    predicate = predicate_from_expression(expression)
-    if predicate == ALWAYS:
-        raise BadAuthority("a term that is always true must be left out")
-    return predicate
+# ---------------------------------------------------------------- from when to when
 
 
 TESTS_MAX: Final = 8
@@ -446,67 +336,15 @@ TESTS_MAX: Final = 8
 LOCATIONS_MAX: Final = 4
 LOCATION_BYTES_MAX: Final = 256
 
-_DATE: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})")
-_OPEN: Final = b"unbounded"
-_REMEMBERED_DATES: Final = 4096
-_KINDS: Final = {kind.value.encode(): kind for kind in TestKind}
 # One printable ASCII word: it is shown in terminals, and nothing in it can end a line or a field.
 _LOCATION: Final = re.compile(rb"[!-~]{1,%d}" % LOCATION_BYTES_MAX)
 
 
-class BadValidity(BadCertificate):
-    """A certificate does not say clearly from when to when it holds."""
-
-    code = "CREDENTIAL-VALIDITY"
-
-
-def validity_to_expression(validity: Validity) -> SExpression:
-    """Return `(valid (not-before …) (not-after …) (online …)*)`; refuse an empty or finer period."""
-    _checked_order(validity)
-    return (
-        b"valid",
-        (b"not-before", _bound_to_bytes(validity.not_before)),
-        (b"not-after", _bound_to_bytes(validity.not_after)),
-        *map(_test_to_expression, _checked_tests(validity.tests)),
-    )
-
-
-def validity_from_expression(expression: SExpression) -> Validity:
-    """Read both bounds and the tests, strictly."""
-    match expression:
-        case (b"valid", (b"not-before", bytes(start)), (b"not-after", bytes(end)), *online):
-            tests = _checked_tests(tuple(map(_test_from_expression, online))) if online else ()
-            return _checked_order(Validity(instant_from_bytes(start), instant_from_bytes(end), tests))
-    raise BadValidity("a validity must state both bounds: `(valid (not-before …) (not-after …))`")
-
-
-@lru_cache(maxsize=_REMEMBERED_DATES)
-def instant_to_bytes(instant: Instant) -> bytes:
-    """Write an instant in the date form of RFC 2693, which has whole seconds only."""
-    if instant % SECOND:
-        raise BadValidity(f"`{instant}` has a fraction of a second, which a certificate cannot say")
-    moment = instant.to_datetime().replace(tzinfo=None)
-    return moment.isoformat(sep="_", timespec="seconds").encode("ascii")
-
-
-@lru_cache(maxsize=_REMEMBERED_DATES)
-def instant_from_bytes(date: bytes) -> Instant | None:
-    """Read a date in exactly that form, or None for `unbounded`."""
-    if date == _OPEN:
-        return None
-    found = _DATE.fullmatch(date)
-    shown = date[:64].decode("ascii", "backslashreplace")
-    if not found:
-        raise BadValidity(f"`{shown}` is not a date such as `2026-11-15_08:30:00`, nor `unbounded`")
-    year, month, day, hour, minute, second = map(int, found.groups())
-    try:
-        return Instant.from_datetime(datetime(year, month, day, hour, minute, second, tzinfo=UTC))
-    except ValueError:
-        raise BadValidity(f"`{shown}` is a date that does not exist") from None
-
-
-def _bound_to_bytes(bound: Instant | None) -> bytes:
-    return _OPEN if bound is None else instant_to_bytes(bound)
+DATE: Final = either(
+    b"unbounded",
+    None,
+    dates(BadValidity, "a date such as `2026-11-15_08:30:00`, nor `unbounded`"),
+)
 
 
 def _checked_order(validity: Validity) -> Validity:
@@ -514,47 +352,53 @@ def _checked_order(validity: Validity) -> Validity:
         raise BadValidity(
             f"`not-after` ({validity.not_after}) is before `not-before` ({validity.not_before})"
         )
+    if validity.tests and united_tests(validity.tests, ()) != validity.tests:
+        raise BadValidity("online tests must stand in order of kind and key, each once")
     return validity
 
 
-def _checked_tests(tests: tuple[OnlineTest, ...]) -> tuple[OnlineTest, ...]:
-    if len(tests) > TESTS_MAX:
-        raise BadValidity(f"a certificate demands at most {TESTS_MAX} online tests")
-    if tests and united_tests(tests, ()) != tests:
-        raise BadValidity("online tests must stand in order of kind and key, each once")
-    return tests
+def _checked_locations(test: OnlineTest) -> OnlineTest:
+    if len(set(test.locations)) < len(test.locations):
+        raise BadValidity("an online test names a location twice")
+    return test
 
 
-def _test_to_expression(test: OnlineTest) -> SExpression:
-    places = tuple((b"at", location.encode("ascii", "replace")) for location in test.locations)
-    written: SExpression = (
-        b"online",
-        test.kind.value.encode(),
-        (b"by", principal_to_expression(test.by)),
-        *places,
-    )
-    if _test_from_expression(written) != test:
+def _checked_location(location: SExpression) -> str:
+    if not isinstance(location, bytes) or not _LOCATION.fullmatch(location):
         raise BadValidity("a location of an online test must be printable ASCII, without spaces")
-    return written
+    return location.decode("ascii")
 
 
-def _test_from_expression(expression: SExpression) -> OnlineTest:
-    match expression:
-        case (b"online", bytes(kind), (b"by", by), *places):
-            if kind not in _KINDS:
-                shown = kind[:64].decode("ascii", "backslashreplace")
-                raise BadValidity(f"the online test `{shown}` is not known, so it cannot be made")
-            if len(places) > LOCATIONS_MAX:
-                raise BadValidity(f"an online test names at most {LOCATIONS_MAX} locations")
-            locations = tuple(map(_location_from_expression, places))
-            if len(set(locations)) < len(locations):
-                raise BadValidity("an online test names a location twice")
-            return OnlineTest(_KINDS[kind], principal_from_expression(by), locations)
-    raise BadValidity("after its bounds a validity has only `(online KIND (by KEY) (at LOCATION)*)` fields")
-
-
-def _location_from_expression(expression: SExpression) -> str:
-    match expression:
-        case (b"at", bytes(location)) if _LOCATION.fullmatch(location):
-            return location.decode("ascii")
-    raise BadValidity("a location of an online test must be printable ASCII, without spaces")
+_TEST_FORM: Final = (
+    BadValidity,
+    "after its bounds a validity has only `(online KIND (by KEY) (at LOCATION)*)` fields",
+)
+_PLACE: Final[Part[str]] = Part(
+    lambda location: _checked_location(location.encode("utf-8", "surrogatepass")).encode(), _checked_location
+)
+_PLACES: Final = each(
+    tagged(b"at", alone(_PLACE, _TEST_FORM), _TEST_FORM),
+    LOCATIONS_MAX,
+    (BadValidity, f"an online test names at most {LOCATIONS_MAX} locations"),
+)
+_TEST: Final = record(
+    b"online",
+    OnlineTest,
+    _TEST_FORM,
+    check=_checked_locations,
+    kind=bare(word_of(TestKind, BadValidity, "the online test `{}` is not known, so it cannot be made")),
+    by=one(KEY),
+    locations=rest(_PLACES),
+)
+_TESTS: Final = each(
+    _TEST, TESTS_MAX, (BadValidity, f"a certificate demands at most {TESTS_MAX} online tests")
+)
+VALIDITY: Final = record(
+    b"valid",
+    Validity,
+    (BadValidity, "a validity must state both bounds: `(valid (not-before …) (not-after …))`"),
+    check=_checked_order,
+    not_before=one(DATE),
+    not_after=one(DATE),
+    tests=rest(_TESTS),
+)

@@ -56,6 +56,16 @@ class AdminAct(Enum):
     def action(self) -> Action:
         return self.value[1]
 
+    @property
+    def right(self) -> str:
+        return f"{self.action.value} {self.topic}"
+
+    @classmethod
+    def named(cls, right: str) -> AdminAct:
+        """Return the act for a right, written `ACTION TOPIC`."""
+        action, topic = right.split()
+        return cls((topic, Action(action)))
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[_Row]):

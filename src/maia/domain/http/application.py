@@ -6,91 +6,70 @@ here, with a number in the log and nothing in the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from maia.api.http_calls import WrongMethod, json_response, problem_response, query_of, read_body, unforeseen
-from maia.api.problems import BadCall, NoSuchPage
-from maia.domain.http import pages_domain, pages_identity, pages_register, pages_rights
+from maia.api.endpoints import ENDPOINTS, Endpoint
+from maia.api.http_calls import http_interface, problem_response, query_of, read_body, unforeseen
+from maia.api.problems import BadCall
+from maia.api.requests import Nothing
 from maia.domain.http.authentication import Caller, signed_body
-from maia.domain.http.pages import ENCODER, Call, Endpoint, Handler, Pages, openapi_document
+from maia.domain.http.calls import ENCODER, Call, Page, Pages
+from maia.domain.http.openapi import openapi_document
+from maia.domain.http.pages import PAGES
 from maia.errors import MaiaError
 from maia.net.http_listener import let_in
 from maia.net.observer import Records
-
-ENDPOINTS: Final[Mapping[Endpoint, Handler]] = {
-    **pages_domain.PAGES,
-    **pages_rights.PAGES,
-    **pages_register.PAGES,
-    **pages_identity.PAGES,
-}
-"""Every page, in the order in which the OpenAPI document lists them."""
 
 _Body = TypeVar("_Body")
 
 
 def application(pages: Pages, records: Records) -> Starlette:
-    document = ENCODER.encode(openapi_document(ENDPOINTS))
-    routes = [_route(endpoint, handler, pages, records) for endpoint, handler in ENDPOINTS.items()]
-
-    async def openapi(_request: Request) -> Response:
-        return json_response(200, document)
-
-    async def health(_request: Request) -> Response:
-        return json_response(200, b'{"is_well":true}')
-
-    async def unknown(_request: Request, problem: Exception) -> Response:
-        if isinstance(problem, HTTPException) and problem.status_code == 405:
-            return _refused(WrongMethod("this page has no such method"), records)
-        return _refused(NoSuchPage("there is no such page; /openapi.json lists them"), records)
-
-    async def failed(_request: Request, problem: Exception) -> Response:
-        return unforeseen(problem, records)
-
-    app = Starlette(
-        routes=[*routes, Route("/openapi.json", openapi), Route("/health", health)],
-        exception_handlers={404: unknown, 405: unknown, Exception: failed},
-    )
-    app.router.redirect_slashes = False  # a signed call is for one path, and for no other
-    return app
+    routes = [_route(PAGES[endpoint], pages, records) for endpoint in ENDPOINTS]
+    return http_interface(routes, ENCODER.encode(openapi_document()), records)
 
 
-def _route(endpoint: Endpoint, handler: Handler, pages: Pages, records: Records) -> Route:
+# Any, below: each call has structs of its own.
+def _route(page: Page[Any], pages: Pages, records: Records) -> Route:
+    endpoint = page.endpoint
+
     async def answer(request: Request) -> Response:
         caller: Caller | None = None
         try:
             caller = None if endpoint.is_public else pages.gate.admit(request)
             call = await _read(request, caller, endpoint, pages)
-            return await pages.answer(endpoint, handler, call, _address(request))
+            return await pages.answer(page, call, _address(request))
         except MaiaError as problem:
-            return _refused(problem, records, page=f"{endpoint.method} {endpoint.path}", caller=caller)
+            # Only a caller that has signed the call is named: others are not known.
+            who = {} if caller is None else {"principal": str(caller.principal)}
+            return problem_response(problem, records, page=f"{endpoint.method} {endpoint.path}", **who)
         except Exception as problem:  # noqa: BLE001 - the outermost loop of the interface
             return unforeseen(problem, records)
 
     return Route(endpoint.path, answer, methods=[endpoint.method])
 
 
-async def _read(request: Request, caller: Caller | None, endpoint: Endpoint, pages: Pages) -> Call[Any]:
+async def _read(
+    request: Request, caller: Caller | None, endpoint: Endpoint[Any, Any], pages: Pages
+) -> Call[Any]:
     if caller is None:
         body = await read_body(request, 0)
     else:
-        if endpoint.body is not None and endpoint.act is not None:
+        if endpoint.has_body and endpoint.right:
             # Asked again where the act is done. Here it keeps strangers from having large bodies read.
-            await pages.check_act(caller, endpoint.act, _address(request))
+            await pages.check_right(caller, endpoint.right, _address(request))
             let_in(request.scope)
         body = await signed_body(request, caller, endpoint.body_max)
-    asked: msgspec.Struct | None = None
-    if endpoint.body is not None:
-        asked = _decoded(body, endpoint.body)
-    elif endpoint.question is not None:
-        asked = query_of(request, endpoint.question)
+    asked: msgspec.Struct = Nothing()
+    if endpoint.has_body:
+        asked = _decoded(body, endpoint.takes)
+    elif endpoint.has_query:
+        asked = query_of(request, endpoint.takes)
     path = {name: str(request.path_params[name]) for name in endpoint.parameters}
     return Call(caller, asked, path, pages.service.clock(), pages)
 
@@ -106,11 +85,3 @@ def _decoded(body: bytes, kind: type[_Body]) -> _Body:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         shown = str(problem).encode("unicode_escape").decode()[:300]
         raise BadCall(f"the body is not what this page takes: {shown}") from None
-
-
-def _refused(
-    problem: MaiaError, records: Records, *, page: str = "", caller: Caller | None = None
-) -> Response:
-    # Only a caller that has signed the call is named: others are not known.
-    who = {} if caller is None else {"principal": str(caller.principal)}
-    return problem_response(problem, records, page=page, **who)

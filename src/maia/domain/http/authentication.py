@@ -38,8 +38,6 @@ from maia.wire.api_requests import (
 )
 from maia.wire.replays import ReplayMemory
 
-BODY_BYTES_MAX: Final = 2 << 20
-"""How much is read of a body, unless its page takes more."""
 REQUESTS_PER_PRINCIPAL_MAX: Final = 1200
 """Requests of one principal within the window of clock skew: ten a second with the usual one."""
 _OURS: Final = frozenset({"authorization", CREDENTIALS_HEADER.lower(), ONCE_HEADER.lower()})
@@ -119,7 +117,7 @@ class Gate:
         return tuple(read.values())
 
 
-async def signed_body(request: Request, caller: Caller, body_max: int = BODY_BYTES_MAX) -> bytes:
+async def signed_body(request: Request, caller: Caller, body_max: int) -> bytes:
     """Read the body of a call whose caller is known; raise if it is not the one that was signed.
 
     An unsigned call fills no memory.

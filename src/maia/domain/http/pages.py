@@ -1,305 +1,374 @@
-"""What is a page of the HTTP interface, and how does it work?
-
-A page is a handler with its method, path, body, answer and the right that it
-wants, said beside it; routes, authorisation and the OpenAPI document are all
-made from that. It asks, gives or takes away once the caller may, on the
-service's own thread. A change wants PUBLISH on an `/admin/…` topic of the
-domain's key; reading about others, SUBSCRIBE. Every principal may ask for its
-own roles and rights. Answers about a principal's rights go to that principal
-and to those who may read the register.
-"""
+"""What is done at each call of the table (`maia.api.endpoints`)? What it returns is shown as that says."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-import msgspec
-from starlette.responses import Response
-
-from maia.api.http_calls import json_response
-from maia.api.problems import (
-    CREDENTIALS_HEADER,
-    ONCE_HEADER,
-    PROBLEM_JSON,
-    PUBLISHED_HEADER,
-    SCHEME,
-    ApiProblem,
-    BadCall,
-)
-from maia.api.requests import Question
-from maia.credentials import Principal, SignedCertificate, principal_from_text
-from maia.domain.access.results import AdminAct, LoadedPolicy, Page, Revoked
+from maia.api import endpoints as api
+from maia.api import requests as bodies
+from maia.api import responses as answers
+from maia.api.arguments import argument, arguments, moment, validity
+from maia.api.endpoints import Asked, Endpoint
+from maia.api.problems import BadCall, NotFound
+from maia.credentials import TypeName, actions_from_words, certificate_from_bytes, principal_from_text
+from maia.credentials.appointments import appointment_from_bytes
+from maia.credentials.attestation import NONCE_BYTES, SECRET_BYTES, Approved, Configuration
+from maia.credentials.identity import identity_from_bytes
+from maia.credentials.statements import AuditHead, statement_from_bytes
+from maia.domain.access.results import AdminAct, LoadedPolicy, Page, Revoked, Wallet
 from maia.domain.access.service import AccessControl
-from maia.domain.http import responses as shaping
-from maia.domain.http.authentication import BODY_BYTES_MAX, Caller, Gate
-from maia.domain.http.turns import Turns
-from maia.domain.server.service import DomainService
+from maia.domain.http.answers import ability_answer, holder_answer
+from maia.domain.http.calls import Call, Handler, id_from_text
+from maia.domain.http.calls import Page as HttpPage
+from maia.domain.http.openapi import API_VERSION
+from maia.errors import Refusal
 from maia.events import Instant
+from maia.types import VerifiedType, definition_from_bytes
 
-if TYPE_CHECKING:
-    from maia.domain.server.background import PolicyFile
+_Found = TypeVar("_Found")
+_Read = TypeVar("_Read")
 
-_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
-_Asked = TypeVar("_Asked")
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[_Asked]):
-    """One call, read and let in."""
-
-    caller: Caller | None
-    asked: _Asked
-    """The body or the query, as the page says; None for neither."""
-    path: Mapping[str, str]
-    now: Instant
-    pages: Pages
-
-    @property
-    def actor(self) -> Principal:
-        """Return who calls; public pages do not ask."""
-        if self.caller is None:
-            raise TypeError("a public page has no caller")
-        return self.caller.principal
-
-    @property
-    def pool(self) -> tuple[SignedCertificate, ...]:
-        return () if self.caller is None else self.caller.credentials
-
-    @property
-    def principal(self) -> Principal:
-        """Return whom the path names."""
-        return principal_from_text(self.path["principal"])
-
-    @property
-    def id(self) -> bytes:
-        """Return the id of the certificate, appointment or membership that the path names."""
-        return id_from_text(self.path["id"])
+# Any: each call has a struct of its own.
+PAGES: Final[dict[Endpoint[Any, Any], HttpPage[Any]]] = {}
+"""Every call with what is done at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One page."""
+class LoginGrantsNothing(Refusal):
+    """Nothing that the caller showed, or is known for, gives it a role or a right here now."""
 
-    method: str
-    path: str
-    summary: str
-    answer: type
-    body: type | None = None
-    question: type[Question] | None = None
-    act: AdminAct | None = None
-    """What an administrator's certificates must allow; None where the caller needs none."""
-    is_public: bool = False
-    """Whether an unsigned call is answered."""
-    takes_key: bool = False
-    """Whether an idempotency key counts: for pages that issue something."""
-    tag: str = "domain"
-    answers_with: int = 200
-    takes_away: bool = False
-    """Whether it answers 202 where no broker has taken on yet what it took away."""
-    body_max: int = BODY_BYTES_MAX
-    may: Callable[[AccessControl, Call[Any]], None] | None = None
-    """Raises unless the caller may, where `act` does not say all that there is to check."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Return the names of the path's parameters."""
-        return tuple(_PARAMETER.findall(self.path))
+    code = "REFUSED-LOGIN"
 
 
-ENCODER: Final = msgspec.json.Encoder()
-_Row = TypeVar("_Row")
-_Struct = TypeVar("_Struct")
-# Any: each page has a struct of its own, and the encoder takes them all.
-Handler = Callable[[AccessControl, Call[Any]], Any]
-"""Answers a page on the service's thread, with the struct that the table says or what was taken away."""
+def _at(
+    endpoint: Endpoint[Asked, Any], may: Handler[Asked] | None = None
+) -> Callable[[Handler[Asked]], Handler[Asked]]:
+    """Have the function that follows answer a call."""
+
+    def entered(handler: Handler[Asked]) -> Handler[Asked]:
+        PAGES[endpoint] = HttpPage(endpoint, handler, may)
+        return handler
+
+    return entered
 
 
-class Pages:
-    """What all pages over one domain service share."""
-
-    def __init__(self, service: DomainService, gate: Gate, *, policy: PolicyFile | None = None) -> None:
-        """Answer for `service`, whose policy is in a file if there is one."""
-        self.service, self.gate, self.policy = service, gate, policy
-        self.turns = Turns()
-
-    async def check_act(self, caller: Caller, act: AdminAct, address: str | None) -> None:
-        """Raise unless the certificates of a caller allow an act; for those whose body is not read yet."""
-        now = self.service.clock()
-        async with self.turns.turn(address):
-            await self.service.ask(
-                lambda access: access.authorised(caller.principal, caller.credentials, act, now)
-            )
-
-    async def answer(
-        self, endpoint: Endpoint, handler: Handler, call: Call[Any], address: str | None
-    ) -> Response:
-        """Do what a page does, if the caller may, once for each idempotency key.
-
-        A caller that may not any more is refused, whatever it was answered before. What takes something away
-        is answered when a broker has the statement, or none is there.
-        """
-        caller, taken = call.caller, list[Revoked]()
-
-        def act(access: AccessControl) -> bytes:
-            done = handler(access, call)
-            if isinstance(done, LoadedPolicy):
-                taken.append(done.revoked)
-                done = shaping.policy_answer(done)
-            elif isinstance(done, Revoked):
-                taken.append(done)
-                done = shaping.revoked_answer(done)
-            return ENCODER.encode(done)
-
-        def job(access: AccessControl) -> bytes:
-            if endpoint.act is not None:
-                access.authorised(call.actor, call.pool, endpoint.act, call.now)
-            if endpoint.may is not None:
-                endpoint.may(access, call)
-            if caller is None or not caller.once or not endpoint.takes_key:
-                return act(access)
-            asked = sha256(caller.digest).digest()
-            return access.once(caller.once, asked, lambda: act(access), actor=call.actor, now=call.now)
-
-        async with self.turns.turn(address):
-            content = await self.service.ask(job)
-        if not endpoint.takes_away:
-            return json_response(endpoint.answers_with, content)
-        is_known = await self.service.announce(taken)
-        headers = {PUBLISHED_HEADER: "yes" if is_known else "no"}
-        return json_response(200 if is_known else 202, content, headers=headers)
-
-
-def check_own(
-    access: AccessControl, call: Call[Any], principal: Principal, act: AdminAct = AdminAct.READ_REGISTER
-) -> None:
+def _own(act: AdminAct) -> Handler[Any]:
     """Raise unless the caller asks about itself, or its certificates allow `act`."""
-    if call.actor != principal:
+    return lambda access, call: _check_own(access, call, call.actor == call.principal, act)
+
+
+def _check_own(access: AccessControl, call: Call[Any], is_own: bool, act: AdminAct) -> None:
+    if not is_own:
         access.authorised(call.actor, call.pool, act, call.now)
 
 
-def page_of(
-    kind: Callable[[list[Any], str | None], _Struct], page: Page[_Row], shape: Callable[[_Row], Any]
-) -> _Struct:
-    return kind([shape(one) for one in page.rows], page.after)
+def _there(found: _Found | None, missing: str) -> _Found:
+    if found is None:
+        raise NotFound(missing)
+    return found
 
 
-def id_from_text(text: str) -> bytes:
-    """Read an id of a certificate, appointment or membership."""
+def _each(read: Callable[[bytes], _Read], given: Sequence[bytes]) -> list[_Read]:
+    return [read(one) for one in given]
+
+
+# ------------------------------------------------------------ the domain itself
+
+
+@_at(api.DOMAIN)
+def _domain(access: AccessControl, call: Call[bodies.Nothing]) -> answers.DomainAnswer:
+    gate, has_policy = call.pages.gate, access.policy() is not None
+    run = str(gate.audience), gate.instance.hex(), str(call.now)
+    return answers.DomainAnswer(*run, gate.skew_s, API_VERSION, has_policy)
+
+
+_at(api.POLICY)(lambda access, call: _there(access.policy(), "no policy is in force; nothing is granted"))
+_at(api.LOAD_POLICY)(
+    lambda access, call: access.load_policy(
+        call.asked.text, parents=call.asked.parents, owners=call.asked.owners, **call.acting
+    )
+)
+
+
+@_at(api.RELOAD_POLICY)
+def _reload_policy(access: AccessControl, call: Call[bodies.Nothing]) -> LoadedPolicy:
+    file = _there(call.pages.policy, "this domain's policy has no file; load it with PUT /v1/policy")
+    text, parents = file.read()
+    return access.load_policy(text, parents=parents, **call.acting)
+
+
+@_at(api.TYPES)
+def _types(access: AccessControl, call: Call[bodies.PageQuestion]) -> Page[object]:
+    known = sorted(access.types(call.now).values(), key=lambda one: one.id)
+    rest = [one for one in known if call.asked.after is None or one.id.hex() > call.asked.after]
+    shown = rest[: call.asked.limit]
+    following = shown[-1].id.hex() if len(rest) > len(shown) else None
+    return Page(tuple(one.signed for one in shown), following)
+
+
+_at(api.REGISTER_TYPE)(
+    lambda access, call: (
+        access.register_type(definition_from_bytes(call.asked.definition), **call.acting).signed
+    )
+)
+_at(api.HOLD)(
+    lambda access, call: access.hold(_each(certificate_from_bytes, call.asked.certificates), **call.acting)
+)
+
+
+@_at(api.APPOINT)
+def _appoint(access: AccessControl, call: Call[bodies.Appointing]) -> object:
+    body = call.asked
+    holder, valid = principal_from_text(body.holder), validity(body.valid)
+    return access.appoint(holder, body.name, arguments(body.parameters), valid, **call.acting)
+
+
+@_at(api.APPOINTMENTS)
+def _appointments(access: AccessControl, call: Call[bodies.HolderQuestion]) -> object:
+    holder = None if call.asked.holder is None else principal_from_text(call.asked.holder)
+    return access.appointments(holder=holder, **call.page)
+
+
+_at(api.REVOKE_APPOINTMENT)(
+    lambda access, call: access.revoke_appointment(call.id, call.asked.reason, **call.acting)
+)
+_at(api.FACTS)(lambda access, call: access.facts(call.asked.name, **call.page))
+_at(api.ASSERT_FACT)(
+    lambda access, call: access.assert_fact(call.asked.name, arguments(call.asked.arguments), **call.acting)
+)
+_at(api.RETRACT_FACT)(
+    lambda access, call: access.retract_fact(call.asked.name, arguments(call.asked.arguments), **call.acting)
+)
+_at(api.REPLACE_FACTS)(
+    lambda access, call: access.replace_facts(
+        call.path["name"], [arguments(row) for row in call.asked.rows], **call.acting
+    )
+)
+
+
+# ------------------------------------------------------------ roles and rights
+
+
+@_at(api.LOGIN)
+def _login(access: AccessControl, call: Call[bodies.LoginBody]) -> Wallet:
+    wallet = access.login(call.actor, _each(appointment_from_bytes, call.asked.shown), **call.acting)
+    if not wallet.memberships and not wallet.issued:
+        raise LoginGrantsNothing("nothing gives you a role or a right here now")
+    return wallet
+
+
+@_at(api.ACTS)
+def _acts(access: AccessControl, call: Call[bodies.ActsQuestion]) -> list[str]:
+    def may(act: AdminAct) -> bool:
+        try:
+            access.authorised(call.actor, call.pool, act, call.now)
+        except Refusal:
+            return False
+        return True
+
+    topics = call.asked.topics
+    asked = [act for act in AdminAct if topics is None or act.topic in topics.split(",")]
+    return [act.right for act in asked if may(act)]
+
+
+@_at(api.ACTIVATE)
+def _activate(access: AccessControl, call: Call[bodies.Activation]) -> Page[object]:
+    body, shown = call.asked, _each(appointment_from_bytes, call.asked.shown)
+    wanted = None if body.arguments is None else arguments(body.arguments)
+    return Page(access.activate(call.actor, body.role, wanted, shown, **call.acting))
+
+
+_at(api.AUTHORISE)(lambda access, call: access.authorise(call.actor, call.id, **call.acting))
+# Also where it has ended: the caller that ended it may ask again, and gets the same answer.
+_at(
+    api.DEACTIVATE,
+    lambda access, call: _check_own(access, call, access.is_of(call.actor, call.id), AdminAct.CHANGE_RIGHTS),
+)(lambda access, call: access.deactivate(call.id, call.asked.reason, **call.acting))
+_at(api.MEMBERSHIPS, _own(AdminAct.READ_REGISTER))(
+    lambda access, call: access.memberships_of(call.principal, call.now, **call.page)
+)
+_at(api.RIGHTS, _own(AdminAct.READ_REGISTER))(
+    lambda access, call: access.rights_of(call.principal, **call.page)
+)
+
+
+def _may_register(access: AccessControl, call: Call[bodies.DelegationBody]) -> None:
+    issuer = certificate_from_bytes(call.asked.certificate).certificate.issuer
+    _check_own(access, call, call.actor == issuer, AdminAct.CHANGE_REGISTER)
+
+
+_at(api.REGISTER_DELEGATION, _may_register)(
+    lambda access, call: access.register_delegation(
+        certificate_from_bytes(call.asked.certificate), **call.acting
+    )
+)
+
+
+@_at(api.REVOKE)
+def _revoke(access: AccessControl, call: Call[bodies.Revocation]) -> Revoked:
+    ids = [id_from_text(one) for one in call.asked.ids]
+    shown = _each(certificate_from_bytes, call.asked.certificates)
+    if not ids and not shown:
+        raise BadCall("say what to revoke: `ids`, or `certificates`")
+    return access.revoke(ids, call.asked.reason, certificates=shown, **call.acting)
+
+
+# ------------------------------------------------------------ the register, statements, the audit
+
+
+@_at(api.REGISTER)
+def _register(access: AccessControl, call: Call[bodies.RegisterQuestion]) -> object:
+    at = call.asked.standing_at
+    standing = call.now if at == "now" else None if at is None else moment(at)
+    return access.register(standing_at=standing, **call.page)
+
+
+@_at(api.WHO_CAN)
+def _who_can(access: AccessControl, call: Call[bodies.WhoCanQuestion]) -> Page[object]:
+    question = call.asked
+    at = call.now if question.at is None else moment(question.at)
+    actions = actions_from_words([question.action])
+    if len(actions) != 1:
+        raise BadCall("one action is asked about at a time")
+    (action,) = actions
+    event_type = _type(access, question, call.now)
+    found = access.who_can(action, event_type.name, question.attribute, at, **call.page)
+    return Page(tuple(holder_answer(one, event_type) for one in found.rows), found.after)
+
+
+def _type(access: AccessControl, question: bodies.WhoCanQuestion, now: Instant) -> VerifiedType:
+    def fits(name: TypeName) -> bool:
+        return (
+            name.name == question.type
+            and (question.owner is None or str(name.owner) == question.owner)
+            and (question.version is None or name.version == question.version)
+        )
+
+    found = [one for name, one in access.types(now).items() if fits(name)]
+    older = {one.definition.previous for one in found} if question.version is None else set()
+    newest = [one for one in found if one.name.version not in older]
+    if len(newest) != 1:
+        raise NotFound(f"{len(newest)} types fit; say which with owner and version")
+    return newest[0]
+
+
+@_at(api.WOULD_BE_ABLE)
+def _would(access: AccessControl, call: Call[bodies.WouldBody]) -> list[answers.AbilityAnswer]:
+    known = access.types(call.now).values()
+    names = {one.uid: one.name for event_type in known for one in event_type.attributes}
+    found = access.would_be_able(call.asked.role, arguments(call.asked.arguments), call.now)
+    return [ability_answer(one, names) for one in found]
+
+
+_at(api.STATEMENTS)(lambda access, call: (access.current_stored(call.now), None, access.stream))
+_at(api.STATEMENT_HISTORY)(lambda access, call: access.stored_statements(**call.page))
+_at(api.RECEIVE_STATEMENT)(
+    lambda access, call: access.receive_statement(statement_from_bytes(call.asked.statement), **call.acting)
+)
+_at(api.REVALIDATE)(
+    lambda access, call: access.revalidate_once(
+        call.asked.certificate, call.asked.request, call.asked.nonce, now=call.now
+    )
+)
+_at(api.AUDIT)(lambda access, call: access.audit(**call.page))
+_at(api.AUDIT_HEAD)(lambda access, call: access.audit_head())
+
+
+@_at(api.LEDGER_HEAD)
+def _ledger_head(access: AccessControl, call: Call[bodies.LedgerHeadBody]) -> tuple[int, str | None]:
+    head = AuditHead(call.asked.entries, id_from_text(call.asked.head))
+    record, problem = access.state_ledger_head(head, **call.acting)
+    return record.number, problem
+
+
+# ------------------------------------------------------------ the identity provider
+
+
+_at(api.SUBJECTS)(lambda access, call: access.subjects(**call.page))
+_at(api.SUBJECT, _own(AdminAct.READ_SUBJECTS))(lambda access, call: access.subject(call.principal))
+
+
+@_at(api.REGISTER_SUBJECT)
+def _register_subject(access: AccessControl, call: Call[bodies.SubjectBody]) -> object:
+    attributes = {name: argument(value) for name, value in call.asked.attributes.items()}
+    return access.register_subject(call.principal, call.asked.identifier, attributes, **call.acting)
+
+
+@_at(api.REMOVE_SUBJECT)
+def _remove_subject(access: AccessControl, call: Call[bodies.Reason]) -> bool:
+    access.remove_subject(call.principal, call.asked.reason, **call.acting)
+    return True
+
+
+_at(api.IDENTITY)(
+    lambda access, call: access.identity(call.actor, now=call.now, lifetime_s=call.asked.lifetime_s)
+)
+_at(api.GUEST)(
+    lambda access, call: access.guest_identity(
+        call.actor, identity_from_bytes(call.asked.statement), now=call.now
+    )
+)
+_at(api.PROVIDERS)(lambda access, call: access.providers(**call.page))
+
+
+@_at(api.TRUST_PROVIDER)
+def _trust(access: AccessControl, call: Call[bodies.TrustBody]) -> object:
+    until = None if call.asked.until == "unbounded" else moment(call.asked.until)
+    return access.trust_provider(call.principal, call.asked.identifier, until, **call.acting)
+
+
+@_at(api.DISTRUST_PROVIDER)
+def _distrust(access: AccessControl, call: Call[bodies.Reason]) -> bool:
+    access.distrust_provider(call.principal, call.asked.reason, **call.acting)
+    return True
+
+
+# ------------------------------------------------------------ routers that prove their boot with a TPM
+
+
+_at(api.APPROVED_BOOTS)(
+    lambda access, call: _there(access.approved_boots(), "no boots are approved; no router has a level")
+)
+
+
+@_at(api.APPROVE_BOOTS)
+def _approve(access: AccessControl, call: Call[bodies.ApprovedBody]) -> object:
+    boots = [Configuration(one.name, one.level, _registers(one.values)) for one in call.asked.configurations]
+    approved = Approved(tuple(call.asked.pcrs), tuple(boots))
+    return access.approve_boots(approved, call.asked.roots, **call.acting)
+
+
+@_at(api.ENROL_TPM)
+def _enrol(access: AccessControl, call: Call[bodies.EnrolBody]) -> bytes:
+    body, secret, seed = call.asked, os.urandom(SECRET_BYTES), os.urandom(32)
+    shown = body.endorsement, body.intermediates, body.attestation_key
+    return access.enrol_tpm(call.actor, *shown, now=call.now, secret=secret, seed=seed)
+
+
+@_at(api.ACTIVATE_TPM)
+def _activate_tpm(access: AccessControl, call: Call[bodies.ActivationBody]) -> bool:
+    access.activate_tpm(call.actor, call.asked.secret, now=call.now)
+    return True
+
+
+@_at(api.TPM_NONCE)
+def _nonce(access: AccessControl, call: Call[bodies.Nothing]) -> tuple[bytes, tuple[int, ...], Instant]:
+    fresh = os.urandom(NONCE_BYTES)
+    return fresh, *access.expect_quote(call.actor, fresh, now=call.now)
+
+
+@_at(api.TPM_QUOTE)
+def _quote(access: AccessControl, call: Call[bodies.QuoteBody]) -> object:
+    body = call.asked
+    if bool(body.log) == bool(body.registers):
+        raise BadCall("a quote goes with the event log of the boot, or with the values of the registers")
+    boot = body.log or _registers(body.registers)
+    return access.attest(call.actor, body.quoted, body.signature, boot, now=call.now)
+
+
+def _registers(values: Mapping[str, str]) -> dict[int, bytes]:
     try:
-        found = bytes.fromhex(text)
+        return {int(pcr): bytes.fromhex(value) for pcr, value in values.items()}
     except ValueError:
-        found = b""
-    if len(found) != 32 or text != found.hex():
-        shown = text[:64].encode("unicode_escape").decode()
-        raise BadCall(f"`{shown}` is no id: one is written with 64 hexadecimal digits, 0 to 9 and a to f")
-    return found
-
-
-class PageTable(dict[Endpoint, Handler]):
-    """Pages with their handlers, in the order in which the OpenAPI document lists them."""
-
-    def serve(self, endpoint: Endpoint) -> Callable[[Handler], Handler]:
-        """Have the function below answer a page."""
-
-        def entered(handler: Handler) -> Handler:
-            self[endpoint] = handler
-            return handler
-
-        return entered
-
-
-# What can be asked of a domain, for programs? An OpenAPI 3.1 document made from the table of pages.
-
-
-API_VERSION: Final = "1"
-_REF: Final = "#/components/schemas/{name}"
-
-# Any in this file: JSON, as it will be written.
-_Json = dict[str, Any]
-
-
-def openapi_document(endpoints: Iterable[Endpoint]) -> _Json:
-    pages = list(endpoints)
-    named = (kind for page in pages for kind in (page.answer, page.body, page.question) if kind is not None)
-    kinds = list({id(kind): kind for kind in (ApiProblem, *named)}.values())
-    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-    by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
-    paths: dict[str, _Json] = {}
-    for page in pages:
-        paths.setdefault(page.path, {})[page.method.lower()] = _operation(page, by_kind)
-    security = {
-        "type": "http",
-        "scheme": SCHEME.lower(),
-        "description": "a canonical s-expression, signed by the caller's key, in base64",
-    }
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Maia domain",
-            "version": API_VERSION,
-            "description": "Who gets which right, and when it ends. Errors are problem details (RFC 9457).",
-        },
-        "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"signed": security}},
-        "security": [{"signed": []}],
-    }
-
-
-def _operation(page: Endpoint, schemas: dict[int, _Json]) -> _Json:
-    problem = {"content": {PROBLEM_JSON: {"schema": schemas[id(ApiProblem)]}}}
-    answer = {"content": {"application/json": {"schema": schemas[id(page.answer)]}}}
-    unpublished = {"202": {"description": "done, and no broker has the statement yet", **answer}}
-    operation: _Json = {
-        "operationId": re.sub(r"[^a-z0-9]+", "_", f"{page.method} {page.path}".lower()).strip("_"),
-        "summary": page.summary,
-        "tags": [page.tag],
-        "parameters": _parameters(page, schemas),
-        "responses": {
-            str(page.answers_with): {"description": "the answer", **answer},
-            **(unpublished if page.takes_away else {}),
-            "4XX": {"description": "the caller can mend it, or is refused", **problem},
-            "5XX": {"description": "not available now", **problem},
-        },
-    }
-    if page.body is not None:
-        content = {"application/json": {"schema": schemas[id(page.body)]}}
-        operation["requestBody"] = {"required": True, "content": content}
-    if page.is_public:
-        operation["security"] = []
-    if page.act is not None:
-        operation["x-maia-right"] = {"topic": page.act.topic, "action": page.act.action.value}
-    return operation
-
-
-def _parameters(page: Endpoint, schemas: dict[int, _Json]) -> list[_Json]:
-    found: list[_Json] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in page.parameters
-    ]
-    if page.question is not None:
-        described = msgspec.json.schema(page.question)
-        schema = described["$defs"][page.question.__name__]
-        wanted = schema.get("required", [])
-        found += [
-            {"name": name, "in": "query", "required": name in wanted, "schema": one}
-            for name, one in schema["properties"].items()
-        ]
-    if not page.is_public:
-        found.append(_header(CREDENTIALS_HEADER, "certificates in base64, with commas between them"))
-    if page.takes_key:
-        found.append(_header(ONCE_HEADER, "a call with the same key is done once, and answered again"))
-    return found
-
-
-def _header(name: str, description: str) -> _Json:
-    return {
-        "name": name,
-        "in": "header",
-        "required": False,
-        "description": description,
-        "schema": {"type": "string"},
-    }
+        raise BadCall("registers are given as hexadecimal digits, by the number of the register") from None

@@ -176,7 +176,7 @@ async def _interface(
 ) -> AsyncIterator[str]:
     from maia.domain.http.application import application
     from maia.domain.http.authentication import Gate
-    from maia.domain.http.pages import Pages
+    from maia.domain.http.calls import Pages
     from maia.net.http_listener import listening
     from maia.net.tls import serving_context
 

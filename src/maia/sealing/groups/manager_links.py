@@ -9,8 +9,8 @@ attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from maia.back_off import doubled
 from maia.credentials import (
@@ -20,23 +20,21 @@ from maia.credentials import (
     SignedCertificate,
     SigningKey,
     VerificationCache,
-    VerifiedConstitution,
     certificate_from_bytes,
     certificate_to_bytes,
 )
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal, Request
-from maia.sealing.groups.members import keys_digest
 from maia.sealing.keys.delivery import EncryptionKey, SessionKey
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.admission import right_to_connect, with_shown
-from maia.sessions.challenges import Challenged, OwnChallenges
+from maia.sessions.challenges import OwnChallenges
 from maia.sessions.session import Endpoint, Session, Stage, statements_for
 from maia.validity import Monitor, VouchedFor
 from maia.wire.codec import encode
 from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Send
-from maia.wire.messages import Challenge, Message, Show
+from maia.wire.messages import Message, Show
 
 
 class NotTheManager(ProtocolViolation):
@@ -112,28 +110,6 @@ class ManagerLink:
     def address(self) -> str:
         return self.addresses[self.turn % len(self.addresses)] if self.addresses else ""
 
-    def challenged(
-        self,
-        number: int,
-        message: Challenge,
-        *,
-        member: Principal,
-        type_id: bytes,
-        own: Iterable[SignedCertificate],
-        is_past: bool,
-        is_standing: bool,
-    ) -> Challenged:
-        """Return what has to be answered for keys of a type; raise if it is not about what we asked for."""
-        digest = keys_digest(
-            member=member,
-            manager=self.principal,
-            type_id=type_id,
-            session=self.secured.public,
-            is_past=is_past,
-        )
-        held = {signed.id: signed for signed in own}
-        return self.challenges.open(number, message, digest, held.get, is_standing=is_standing)
-
     def waits_at(self, address: str | None) -> bool:
         """Say whether a connection to this address is awaited."""
         return self.is_dialling and self.address == address
@@ -146,38 +122,31 @@ class ManagerLinks(Endpoint[Session]):
         self,
         settings: MemberSettings,
         *,
-        own: Callable[[], tuple[SignedCertificate, ...]],
         random: Callable[[int], bytes],
         cache: VerificationCache,
         standing: Monitor | None = None,
     ) -> None:
         """Begin with no manager; `standing` is what is known on the validity of certificates."""
         super().__init__(settings.network, instance=random(16))
-        self._settings, self._random, self._cache = settings, random, cache
-        self._own, self._standing = own, standing
+        self.settings, self._random, self._cache, self._standing = settings, random, cache, standing
         self._managers: dict[Principal, ManagerLink] = {}
         self._links: dict[LinkId, ManagerLink] = {}
-
-    def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
-        """Use these constitutions for a quorum that owns the network from now on."""
-        self._settings = replace(self._settings, constitutions=constitutions)
-
-    def all(self) -> list[ManagerLink]:
-        return list(self._managers.values())
 
     def of(self, principal: Principal) -> ManagerLink:
         """Return a manager, idle if it was not known before."""
         return self._managers.setdefault(principal, ManagerLink(principal))
 
-    def on(self, link: LinkId) -> ManagerLink | None:
-        return self._links.get(link)
+    def owns(self, link: LinkId) -> bool:
+        """Say whether what happens on a link is for this member."""
+        return link in self._links
 
-    def open_links(self) -> list[LinkId]:
-        return list(self._links)
+    def dials(self, address: str) -> bool:
+        """Say whether this member waits for a link to an address."""
+        return bool(self.waiting_at(address))
 
-    def clear(self) -> None:
-        self._links.clear()
-        self._managers.clear()
+    def reach(self) -> list[tuple[Principal, bool, int]]:
+        """Return which managers can be asked, and how often each was looked for in vain."""
+        return [(one.principal, one.is_ready, one.failures) for one in self._managers.values()]
 
     def waiting_at(self, address: str | None) -> list[ManagerLink]:
         """Return the managers that are looked for at an address."""
@@ -187,7 +156,7 @@ class ManagerLinks(Endpoint[Session]):
         """Look for a manager at the address whose turn it is."""
         if not manager.addresses:
             return []
-        manager.is_dialling, manager.due = True, seconds_after(now, self._settings.again_max_s)
+        manager.is_dialling, manager.due = True, seconds_after(now, self.settings.again_max_s)
         return [Dial(manager.address)]
 
     def opened(self, opened: LinkOpened, now: Instant) -> tuple[list[Effect], list[ManagerLink]]:
@@ -202,34 +171,34 @@ class ManagerLinks(Endpoint[Session]):
             return [Close(opened.link, NotTheManager.code), Note("refused", fields)], waiting
         found.is_dialling, stage = False, Stage.AWAITING_GREETING
         found.session = Session(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
-        found.due = seconds_after(now, self._settings.handshake_s)
+        found.due = seconds_after(now, self.settings.handshake_s)
         self._links[opened.link] = found
         return [], [one for one in waiting if one is not found]
 
-    def show(self, manager: ManagerLink, own: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
+    def show(self, manager: ManagerLink, now: Instant) -> list[Effect]:
         """Show a manager the statements by which our own certificates still count."""
-        statements = statements_for(own, self._standing, now)
+        statements = self.own_statements(now)
         return self.say(manager, Show(0, [], statements)) if statements else []
 
     def own_credentials(self, now: Instant) -> list[bytes]:
         """Return the certificates that a manager is shown, once it was admitted."""
         del now
-        return [certificate_to_bytes(signed) for signed in self._own()]
+        return [certificate_to_bytes(signed) for signed in self.settings.credentials]
 
     def own_statements(self, now: Instant) -> list[bytes]:
-        return statements_for(self._own(), self._standing, now)
+        return statements_for(self.settings.credentials, self._standing, now)
 
     def admit(self, session: Session, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
         """Verify that a manager may connect to the network."""
         del vouched
         try:
             right = right_to_connect(
-                Request(session.peer, Action.CONNECT, self._settings.network),
+                Request(session.peer, Action.CONNECT, self.settings.network),
                 tuple(certificate_from_bytes(one) for one in session.shown),
                 now,
                 tester=with_shown(self._standing, session.take_statements(lambda _: True), now),
                 cache=self._cache,
-                constitutions=self._settings.constitutions,
+                constitutions=self.settings.constitutions,
             )
         except PolicyRefusal as problem:
             raise NotTheManager("the manager may not be part of this network") from problem
@@ -247,7 +216,7 @@ class ManagerLinks(Endpoint[Session]):
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""
         manager.due, manager.problem = None, ""
-        manager.check_at, manager.awaits_check = seconds_after(now, self._settings.check_s), False
+        manager.check_at, manager.awaits_check = seconds_after(now, self.settings.check_s), False
         manager.session_key = SessionKey(self._random)
 
     def lost(self, manager: ManagerLink, now: Instant) -> None:
@@ -265,15 +234,7 @@ class ManagerLinks(Endpoint[Session]):
     def say(self, manager: ManagerLink, message: Message) -> list[Effect]:
         return [] if manager.session is None else [Send(manager.session.id, encode(message))]
 
-    def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
-        """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
-        if not manager.is_idle or manager.due is None or manager.lost_at is None:
-            return []
-        return (
-            self.dial(manager, now) if now >= seconds_after(manager.lost_at, self._settings.again_s) else []
-        )
-
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""
-        wait = doubled(self._settings.again_s, failures, most=self._settings.again_max_s)
+        wait = doubled(self.settings.again_s, failures, most=self.settings.again_max_s)
         return seconds_after(now, wait)

@@ -3,18 +3,19 @@
 A member hands every message of the type's manager to this. Keys enter the
 ring only if the manager's signed epochs commit to them, and epochs only if
 they follow from what is held. Whatever was missed ends in `KeysMissed`, and
-the member asks again.
+the member asks again. Of what was kept from before a restart only the newest
+signed epoch is believed, and only if the type's manager signed it (A82).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from maia.credentials import Principal
-from maia.errors import Unavailable
-from maia.events import AttributeUid, Instant
+from maia.errors import MaiaError, Unavailable
+from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import (
     EpochChain,
     EpochForked,
@@ -23,14 +24,21 @@ from maia.sealing.keys.epochs import (
     SignedEpoch,
     check_meant,
     epoch_from_bytes,
+    epoch_to_bytes,
     verify_epoch,
 )
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.sealing.keys.parcels import GroupWelcome
 from maia.sealing.keys.secrets import Secret
+from maia.sealing.member.past import PastReading
 from maia.sealing.tree.key_tree import TreeMember
-from maia.sealing.tree.lkh import LkhMember
 from maia.sealing.tree.rekey import PathNeeded
+from maia.types import SealingLevel, VerifiedType
+from maia.wire.effects import Keep
 from maia.wire.messages import GroupKeys, KeysHeld, Rekey
+
+KEPT_HEAD: Final = "keys/"
+"""How the names under which newest epochs are kept begin."""
 
 
 class KeysMissed(Unavailable):
@@ -42,28 +50,60 @@ class KeysMissed(Unavailable):
 class TypeKeys:
     """One type: its epochs as far as they are held, the ring, and the member's places in the key trees."""
 
-    __slots__ = ("_chain", "_statements", "_trees", "groups", "ring")
-
-    def __init__(self, type_id: bytes, manager: Principal, head: SignedEpoch | None = None) -> None:
-        """Begin with no key; `head` is the newest epoch from before a restart."""
-        self._chain = EpochChain(type_id, manager)
-        if head is not None:
-            self._chain.start_at(head)
-        self._statements: dict[int, EpochStatement] = {}
+    def __init__(self, type_id: bytes, manager: Principal, kept: bytes | None = None) -> None:
+        """Begin with no key; `kept` is the newest epoch from before a restart."""
+        self.type_id, self.manager = type_id, manager
+        self._chain, self._kept = EpochChain(type_id, manager), kept
+        if kept is not None:
+            try:
+                self._chain.start_at(epoch_from_bytes(kept))
+            except MaiaError:  # another manager's, or damaged: it proves nothing
+                self._kept = None
         self._trees: dict[GroupId, TreeMember] = {}
         self.groups: frozenset[GroupId] = frozenset()
         """The groups that the manager has let this member into."""
         self.ring = KeyRing(type_id)
+        self.versions: tuple[VerifiedType, ...] = ()
+        self.level = SealingLevel.EVENT
+        self.asked: int | None = None
+        """The number of the question that is under way."""
+        self.joined_as: int | None = None
+        """The number of the question with which we were let in, on the present link."""
+        self.reading: PastReading | None = None
+        """The question for keys of the past that is under way."""
+        self.due: Instant | None = None
+        """When to ask again, or when an answer is overdue."""
+        self.failures = 0
+        self.rights_until = self.vouched_until = Instant(INSTANT_MAX)
+        """The last moments of our right, and at which the manager takes our certificates to be fresh."""
 
     @property
     def head(self) -> SignedEpoch | None:
         """Return the newest epoch that is held."""
         return self._chain.head
 
+    def is_asked_under(self, number: int) -> bool:
+        """Say whether a question of this number is about this type, on the present link."""
+        reading = None if self.reading is None else self.reading.number
+        return number in (self.asked, self.joined_as, reading)
+
     def held(self) -> KeysHeld:
         """Return what to tell the manager so that it can say whether something was missed."""
-        head = self._chain.head
-        return KeysHeld(self._chain.type_id, self._chain.number, None if head is None else head.digest)
+        head = self.head
+        return KeysHeld(self.type_id, self._chain.number, None if head is None else head.digest)
+
+    def next_looks(self) -> list[Instant | None]:
+        """Return the moments at which there is something to do about this type."""
+        ends = None if self.rights_until >= INSTANT_MAX else Instant(self.rights_until + 1)
+        return [self.due, self.ring.next_forget(), ends]
+
+    def keep_head(self) -> list[Keep]:
+        """Have the newest epoch kept, if it is another than the one that is."""
+        data = None if self.head is None else epoch_to_bytes(self.head)
+        if data is None or data == self._kept:
+            return []
+        self._kept = data
+        return [Keep(KEPT_HEAD + self.type_id.hex(), data)]
 
     # -------------------------------------------------------- what the manager says
 
@@ -71,15 +111,20 @@ class TypeKeys:
         """Take on everything that the manager has handed over."""
         statements = self._followed([epoch_from_bytes(one) for one in message.epochs], was_asked=was_asked)
         for handed in parcel.secrets:
-            self._check(handed, statements)
-        trees = {one.group: _tree(one) for one in parcel.paths}
-        self.ring.terms = KeyTerms.from_record(message.terms)
+            statement = statements.get(handed.epoch)
+            if statement is None:
+                raise KeysMissed(f"a secret of epoch {handed.epoch} came without its epoch")
+            check_meant(handed.secret, GroupId(self.type_id, handed.uid), statement)
+        paths = {GroupId(self.type_id, one.uid): one.path for one in parcel.paths}
+        trees = {group: TreeMember.from_bytes(path, group=group_name(group)) for group, path in paths.items()}
+        self.ring.adopt(KeyTerms.from_record(message.terms))
         for number in sorted(statements):
             self.ring.learn(number, since=statements[number].since)
-        self._statements |= statements
         for handed in parcel.secrets:
-            self._hold(handed.group, handed.secret, first=handed.epoch, until=handed.until)
-        self._trees, self.groups = trees, parcel.groups
+            until = (self.ring.newest or handed.epoch) + 1 if handed.until is None else handed.until
+            for number in filter(self.ring.knows_epoch, range(handed.epoch, until)):
+                self.ring.hold(GroupId(self.type_id, handed.uid), number, handed.secret)
+        self._trees, self.groups = trees, frozenset(GroupId(self.type_id, uid) for uid in parcel.uids)
         self.ring.answers = parcel.answers
 
     def follow(self, message: Rekey) -> bool:
@@ -92,9 +137,11 @@ class TypeKeys:
             raise KeysMissed(problem.message) from problem
         if statement is None:
             return False
-        changes = {GroupId(message.type_id, _uid(part.uid)): part.change for part in message.parts}
+        changes = {
+            GroupId(self.type_id, AttributeUid(part.uid) if part.uid else None): part.change
+            for part in message.parts
+        }
         secrets = {group: self._secret(group, statement, changes, before) for group in self.groups}
-        self._statements[statement.number] = statement
         self.ring.learn(statement.number, since=statement.since)
         for group, secret in secrets.items():
             self.ring.hold(group, statement.number, secret)
@@ -102,7 +149,7 @@ class TypeKeys:
 
     def compare(self, message: KeysHeld) -> None:
         """Raise `KeysMissed` if the manager has other epochs than this member."""
-        head = self._chain.head
+        head = self.head
         if message.number == self._chain.number:
             if head is not None and message.digest != head.digest:
                 raise EpochForked(f"the manager holds another epoch {message.number} than this member")
@@ -116,19 +163,13 @@ class TypeKeys:
             self._trees.pop(group, None)
         self.groups -= frozenset(groups)
 
-    def forget_before(self, now: Instant) -> None:
-        """Destroy keys whose time is over."""
-        self.ring.forget_before(now)
-        for number in [one for one in self._statements if not self.ring.knows_epoch(one)]:
-            del self._statements[number]
-
     # -------------------------------------------------------- the parts
 
     def _followed(self, given: list[SignedEpoch], *, was_asked: bool) -> dict[int, EpochStatement]:
         """Verify epochs, oldest first, and let the chain follow; return what they state."""
         stated: dict[int, EpochStatement] = {}
         for signed in sorted(given, key=lambda one: one.statement.number):
-            statement = verify_epoch(signed, self._chain.manager)
+            statement = verify_epoch(signed, self.manager)
             try:
                 self._chain.follow(signed)
             except EpochGap as problem:
@@ -139,18 +180,6 @@ class TypeKeys:
                 self._chain.start_at(signed)
             stated[statement.number] = statement
         return stated
-
-    def _check(self, handed: Handed, statements: dict[int, EpochStatement]) -> None:
-        statement = statements.get(handed.epoch)
-        if statement is None:
-            raise KeysMissed(f"a secret of epoch {handed.epoch} came without its epoch")
-        check_meant(handed.secret, handed.group, statement)
-
-    def _hold(self, group: GroupId, secret: Secret, *, first: int, until: int | None) -> None:
-        newest = self.ring.newest or first
-        for number in range(first, (newest + 1) if until is None else until):
-            if self.ring.knows_epoch(number):
-                self.ring.hold(group, number, secret)
 
     def _secret(
         self, group: GroupId, statement: EpochStatement, changes: dict[GroupId, bytes], before: int
@@ -169,11 +198,3 @@ class TypeKeys:
             raise KeysMissed(problem.message) from problem
         check_meant(secret, group, statement)
         return secret
-
-
-def _tree(held: HeldPath) -> TreeMember:
-    return LkhMember.from_bytes(held.path, group=group_name(held.group))
-
-
-def _uid(uid: str | None) -> AttributeUid | None:
-    return None if uid is None else AttributeUid(uid)

@@ -38,8 +38,6 @@ class MemberSettings:
     """How long to wait before asking or dialling again; doubled after each failure."""
     again_max_s: int = 60
     types_max: int = 4096
-    writers_max: int = 4096
-    """Publishers whose certificates are remembered."""
 
     def __post_init__(self) -> None:
         """Refuse waits without an end."""
@@ -74,17 +72,7 @@ class WriterReceived:
 
     type_id: bytes
     principal: Principal
+    certificates: tuple[SignedCertificate, ...] = field(repr=False)
 
 
 Notice: TypeAlias = Challenged | KeysChanged | KeysRefused | WriterReceived
-
-
-__all__ = [
-    "BadMemberSettings",
-    "MemberSettings",
-    "Challenged",
-    "KeysChanged",
-    "KeysRefused",
-    "Notice",
-    "WriterReceived",
-]

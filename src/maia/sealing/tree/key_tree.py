@@ -11,142 +11,54 @@ with its path of the moment. Members that agree on `version` and
     change = tree.rekey(joins=[broker], leaves=[other])     manager: save, then send
     change.broadcast                                        the same bytes to all members
     change.welcomes[broker].to_bytes()                      to be sealed to that member
-    member = member_from_bytes(welcome, group=group)        joiner
+    member = TreeMember.from_bytes(welcome, group=group)    joiner
     member.apply(broadcast)                                 all others, and later the joiner
 
 A manager that founds the group anew, or forgets a version it has broadcast and
 gives the number to another change, is noticed and costs each member a path.
+
+The tree is a logical key hierarchy: every node has a key of its own, known to
+the members below it. A change renews the nodes above the member that comes or
+goes, from the lowest up. The secret of the next node follows from the secret of
+the one below by a one-way step, so each node needs one wrapped secret, for the
+side that did not change: as many bytes as the papers' one-way function tree
+takes. Unlike there, a renewed node depends on nothing that was known before, so
+those who left and those who joined later have nothing to put together (A53;
+docs/decisions/key-trees.md).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import ClassVar, Final, NamedTuple, NoReturn, Self
+from typing import Final, NoReturn, Self
 
 from maia.credentials import same_secret
 from maia.errors import BadInput
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.node_secrets import MEMBERS_MAX, NODE_SECRET_BYTES, NONCE_BYTES, ancestor, stands_above
+from maia.sealing.tree.node_secrets import (
+    MEMBERS_MAX,
+    NODE_SECRET_BYTES,
+    NONCE_BYTES,
+    ROOT,
+    ancestor,
+    stands_above,
+)
 from maia.sealing.tree.rekey import (
     LINEAGE_BYTES,
     BadPath,
-    BadRekey,
     MemberPath,
     PathNeeded,
     Rekey,
-    RekeyEntry,
     RekeyWriter,
-    Scheme,
     read_path,
     read_rekey,
-    rekey_binding,
 )
-
-# Which member sits where in a key tree, and which nodes does the tree have?
-
-
-class Slots:
-    """The seats of one tree. `vacate` keeps the height until `shrink`, so old nodes keep a place."""
-
-    __slots__ = ("_counts", "_free", "_slots")
-
-    def __init__(self) -> None:
-        self._counts: list[list[int]] = [[0]]  # how many members sit below each node, level by level
-        self._free = [0]  # a heap
-        self._slots: dict[bytes, int] = {}
-
-    @property
-    def capacity(self) -> int:
-        return len(self._counts[0])
-
-    @property
-    def height(self) -> int:
-        """Return how many levels are above the slots."""
-        return len(self._counts) - 1
-
-    @property
-    def members(self) -> Mapping[bytes, int]:
-        return self._slots
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def place(self, member: bytes) -> int:
-        """Give `member` the lowest free slot and return it."""
-        if not self._free:
-            self._grow()
-        slot = heappop(self._free)
-        self._seat(member, slot)
-        return slot
-
-    def vacate(self, member: bytes) -> int:
-        slot = self._slots.pop(member)
-        heappush(self._free, slot)
-        self._count(slot, -1)
-        return slot
-
-    def shrink(self) -> None:
-        """Halve the tree while its members fit a quarter of it and the upper half is empty."""
-        if len(self._slots) > self.capacity // 4:
-            return
-        halved = False
-        while self.height and not self._counts[-2][1] and len(self._slots) <= self.capacity // 4:
-            self._counts.pop()
-            for level, counts in enumerate(self._counts):
-                del counts[1 << (self.height - level) :]
-            halved = True
-        if halved:
-            self._free = [slot for slot in self._free if slot < self.capacity]
-            heapify(self._free)
-
-    @property
-    def counts(self) -> Sequence[Sequence[int]]:
-        """Return how many members sit below each place, level by level."""
-        return self._counts
-
-    def taken(self, level: int, index: int) -> bool:
-        """Return whether a member is below this place, be there a node or not."""
-        return self._counts[level][index] > 0
-
-    def top(self, level: int, index: int) -> int:
-        """Return the highest node at or below this place, where a member is."""
-        counts = self._counts
-        while level:
-            below, left = counts[level - 1], 2 * index
-            if below[left] and below[left + 1]:
-                break
-            level, index = level - 1, left if below[left] else left + 1
-        return level << 24 | index
-
-    def nodes_above(self, slot: int) -> list[int]:
-        """Return the nodes above the leaf of `slot`, from the lowest; the root is not among them."""
-        beside = enumerate(self._counts[:-1])
-        return [ancestor(slot, level + 1) for level, counts in beside if counts[slot >> level ^ 1]]
-
-    def _seat(self, member: bytes, slot: int) -> None:
-        self._slots[member] = slot
-        self._count(slot, 1)
-
-    def _count(self, slot: int, change: int) -> None:
-        for counts in self._counts:
-            counts[slot] += change
-            slot >>= 1
-
-    def _grow(self) -> None:
-        self._free.extend(range(self.capacity, 2 * self.capacity))
-        for counts in self._counts:
-            counts.extend([0] * len(counts))
-        self._counts.append([len(self._slots)])
-
 
 GROUP_BYTES_MAX: Final = 1024
 MEMBER_BYTES_MAX: Final = 255
-
-Random = Callable[[int], bytes]
 
 
 class BadMember(BadInput):
@@ -161,11 +73,83 @@ class GroupFull(BadInput):
     code = "SEALING-GROUP-FULL"
 
 
-class SlotChange(NamedTuple):
-    """Which slots of a tree were freed and filled in one change; one slot may be both."""
+class Slots:
+    """The seats of one tree. `vacate` keeps the height until `shrink`, so old nodes keep a place."""
 
-    vacated: list[int]
-    placed: list[int]
+    __slots__ = ("_free", "counts", "members")
+
+    def __init__(self) -> None:
+        self.counts: list[list[int]] = [[0]]
+        """How many members sit below each place, level by level."""
+        self.members: dict[bytes, int] = {}
+        self._free = [0]  # a heap
+
+    @property
+    def capacity(self) -> int:
+        return len(self.counts[0])
+
+    @property
+    def height(self) -> int:
+        """Return how many levels are above the slots."""
+        return len(self.counts) - 1
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def place(self, member: bytes) -> int:
+        """Give `member` the lowest free slot and return it."""
+        if not self._free:
+            self._grow()
+        slot = heappop(self._free)
+        self._seat(member, slot)
+        return slot
+
+    def vacate(self, member: bytes) -> int:
+        slot = self.members.pop(member)
+        heappush(self._free, slot)
+        self._count(slot, -1)
+        return slot
+
+    def shrink(self) -> None:
+        """Halve the tree while its members fit a quarter of it and the upper half is empty."""
+        before = self.height
+        while self.height and len(self.members) <= self.capacity // 4 and not self.counts[-2][1]:
+            self.counts.pop()
+            for level, counts in enumerate(self.counts):
+                del counts[1 << (self.height - level) :]
+        if self.height < before:
+            self._free = [slot for slot in self._free if slot < self.capacity]
+            heapify(self._free)
+
+    def top(self, level: int, index: int) -> int:
+        """Return the highest node at or below this place, where a member is."""
+        counts = self.counts
+        while level:
+            below, left = counts[level - 1], 2 * index
+            if below[left] and below[left + 1]:
+                break
+            level, index = level - 1, left if below[left] else left + 1
+        return level << 24 | index
+
+    def nodes_above(self, slot: int) -> list[int]:
+        """Return the nodes above the leaf of `slot`, from the lowest; the root is not among them."""
+        beside = enumerate(self.counts[:-1])
+        return [ancestor(slot, level + 1) for level, counts in beside if counts[slot >> level ^ 1]]
+
+    def _seat(self, member: bytes, slot: int) -> None:
+        self.members[member] = slot
+        self._count(slot, 1)
+
+    def _count(self, slot: int, change: int) -> None:
+        for counts in self.counts:
+            counts[slot] += change
+            slot >>= 1
+
+    def _grow(self) -> None:
+        self._free.extend(range(self.capacity, 2 * self.capacity))
+        for counts in self.counts:
+            counts.extend([0] * len(counts))
+        self.counts.append([len(self.members)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,34 +159,21 @@ class Rekeyed:
     version: int
     broadcast: bytes
     welcomes: Mapping[bytes, MemberPath] = field(repr=False)
-    root: bytes = field(repr=False)
-
-    @property
-    def secret(self) -> Secret:
-        """Return what the members share from this change on."""
-        return Secret.from_bytes(self.root)
+    secret: Secret = field(repr=False)
+    """What the members share from this change on."""
 
 
-class _Side(ABC):
+class _Side:
     """What manager and members have of one group."""
 
-    __slots__ = ("_confirmation", "_group", "_lineage", "_root", "_secrets", "_version")
+    __slots__ = ("_group", "_lineage", "_root", "_secrets", "confirmation", "version")
 
-    scheme: ClassVar[Scheme]
-    _confirmation: bytes
     _root: bytes
     _secrets: dict[int, bytes]
-    _version: int
-
-    @property
-    def version(self) -> int:
-        """Return the number of the last change that was made or followed."""
-        return self._version
-
-    @property
-    def confirmation(self) -> bytes:
-        """Return the public mark of the group's secret: members compare it, and learn nothing from it."""
-        return self._confirmation
+    version: int
+    """The number of the last change that was made or followed."""
+    confirmation: bytes
+    """The public mark of the group's secret: members compare it, and learn nothing from it."""
 
     @property
     def secret(self) -> Secret:
@@ -214,12 +185,24 @@ class _Side(ABC):
         raise TypeError("a key tree, or a member of one, cannot be pickled or copied")
 
 
+# What happened below one place in a change, and the path secret that leads to the next node above it.
+# JOINING: all members there join right now, and receive a path, so no entry is needed.
+_Below = tuple[int, bytes]
+_UNTOUCHED: Final = 0
+_RENEWED: Final = 1
+_JOINING: Final = 2
+_SAME: Final[_Below] = (_UNTOUCHED, b"")
+
+
 class KeyTree(_Side):
-    """The manager's side of one group. It changes by `rekey` alone, which does all or nothing."""
+    """The manager's side of one group: a key for every node, the root's being the group's secret.
+
+    It changes by `rekey` alone, which does all or nothing.
+    """
 
     __slots__ = ("_random", "_slots")
 
-    def __init__(self, *, group: bytes, random: Random) -> None:
+    def __init__(self, *, group: bytes, random: Callable[[int], bytes]) -> None:
         if len(group) > GROUP_BYTES_MAX:
             raise BadMember(f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
         self._group, self._random = group, random
@@ -234,69 +217,82 @@ class KeyTree(_Side):
     def __contains__(self, member: bytes) -> bool:
         return member in self._slots.members
 
-    @property
-    def members(self) -> frozenset[bytes]:
-        return frozenset(self._slots.members)
-
-    def join(self, member: bytes) -> Rekeyed:
-        return self.rekey(joins=(member,))
-
-    def leave(self, member: bytes) -> Rekeyed:
-        return self.rekey(leaves=(member,))
-
-    def refresh(self) -> Rekeyed:
-        """Give the same members a new secret."""
-        return self.rekey()
-
-    def rekey(self, *, joins: Iterable[bytes] = (), leaves: Iterable[bytes] = ()) -> Rekeyed:
+    def rekey(self, *, joins: Sequence[bytes] = (), leaves: Sequence[bytes] = ()) -> Rekeyed:
         """Change the members and the secret in one broadcast. Who leaves and joins at once begins anew."""
-        joining, leaving = tuple(joins), tuple(leaves)
-        self._check(joining, leaving)
-        vacated = [self._slots.vacate(member) for member in leaving]
-        placed = [self._slots.place(member) for member in joining]
-        message = RekeyWriter(
-            self.scheme,
-            group=self._group,
-            lineage=self._lineage,
-            version=self._version + 1,
-            nonce=self._random(NONCE_BYTES),
-        )
-        gone: list[int] = []
-        root = self._renew(SlotChange(vacated, placed), message, gone)
+        self._check(joins, leaves)
+        vacated = [self._slots.vacate(member) for member in leaves]
+        placed = [self._slots.place(member) for member in joins]
+        version, nonce = self.version + 1, self._random(NONCE_BYTES)
+        message = RekeyWriter(group=self._group, lineage=self._lineage, version=version, nonce=nonce)
+        root = self._renew(vacated, placed, message)
         self._slots.shrink()
-        previous = self._confirmation
-        self._adopt(self._version + 1, root)
-        broadcast = message.finish(gone=gone, previous=previous, confirmation=self._confirmation)
-        welcomes = {member: self.path(member) for member in joining}
-        return Rekeyed(self._version, broadcast, welcomes, root)
+        previous = self.confirmation
+        self._adopt(version, root)
+        broadcast = message.finish(previous=previous, confirmation=self.confirmation)
+        return Rekeyed(version, broadcast, {member: self.path(member) for member in joins}, self.secret)
 
     def path(self, member: bytes) -> MemberPath:
         """Return what `member` holds of the tree now: for a joiner, or for one that missed a message."""
         slot = self._slots.members.get(member)
         if slot is None:
             raise BadMember("the path of a key tree was requested for a principal outside the group")
-        held = self._held_at(slot)
-        return MemberPath(self.scheme, self._lineage, self._version, self._confirmation, slot, held)
+        return MemberPath(self._lineage, self.version, self.confirmation, slot, self._held_at(slot))
 
-    @abstractmethod
-    def _renew(self, change: SlotChange, message: RekeyWriter, gone: list[int]) -> bytes:
-        """Renew what the change touches, tell it in `message` and `gone`, and return the new secret."""
+    def _renew(self, vacated: Iterable[int], placed: Iterable[int], message: RekeyWriter) -> bytes:
+        """Renew what the change touches, tell it in `message`, and return the new secret."""
+        touched: dict[int, _Below] = {}
+        for slot in vacated:
+            del self._secrets[slot]
+            touched[slot] = _SAME
+        for slot in placed:
+            self._secrets[slot], following = node_secrets.step(self._random(NODE_SECRET_BYTES))
+            touched[slot] = _JOINING, following
+        for level in range(1, self._slots.height + 1):
+            above = sorted({index >> 1 for index in touched})
+            touched = {index: self._renewed(level, index, touched, message) for index in above}
+        state, path_secret = touched.get(0, _SAME)
+        if state == _UNTOUCHED:
+            path_secret = self._random(NODE_SECRET_BYTES)
+            if len(self._slots):
+                top = self._slots.top(self._slots.height, 0)
+                message.add(ROOT, top, self._secrets[top], path_secret)
+        return node_secrets.step(path_secret)[0]
 
-    @abstractmethod
+    def _renewed(self, level: int, index: int, touched: dict[int, _Below], message: RekeyWriter) -> _Below:
+        """Renew one place with changes below it. It is a node if members sit on both sides of it."""
+        node, left, right = level << 24 | index, 2 * index, 2 * index + 1
+        one, other = touched.get(left, _SAME), touched.get(right, _SAME)
+        taken, secrets = self._slots.counts[level - 1], self._secrets
+        if not (taken[left] and taken[right]):
+            if secrets.pop(node, None) is not None:
+                message.gone.append(node)
+            return one if taken[left] else other
+        # The side where most happened leads here by itself. Joiners come first, for they read no entry.
+        leads, follows, sides = (one, other, [right]) if one[0] >= other[0] else (other, one, [left])
+        state, path_secret = leads
+        if state == _UNTOUCHED:
+            path_secret, sides = self._random(NODE_SECRET_BYTES), [left, right]
+        if follows[0] != _JOINING:
+            for under in sorted([self._slots.top(level - 1, side) for side in sides]):
+                message.add(node, under, secrets[under], path_secret)
+        secrets[node], following = node_secrets.step(path_secret)
+        return follows[0] or _RENEWED, following
+
     def _held_at(self, slot: int) -> tuple[tuple[int, bytes], ...]:
         """Return the secrets that the member in `slot` holds, from its leaf up."""
+        held = [(node, self._secrets[node]) for node in (slot, *self._slots.nodes_above(slot))]
+        return (*held, (ROOT, self._root))
 
     def _adopt(self, version: int, root: bytes) -> None:
-        self._version, self._root = version, root
-        self._confirmation = node_secrets.confirmation(root, self._group, version)
+        self.version, self._root = version, root
+        self.confirmation = node_secrets.confirmation(root, self._group, version)
 
-    def _check(self, joining: tuple[bytes, ...], leaving: tuple[bytes, ...]) -> None:
+    def _check(self, joining: Sequence[bytes], leaving: Sequence[bytes]) -> None:
         seated, left = self._slots.members, set(leaving)
         if len(set(joining)) < len(joining) or len(left) < len(leaving):
             raise BadMember("a member joins or leaves a group twice in one change")
-        for member in leaving:
-            if member not in seated:
-                raise BadMember("a principal leaves a group without being in it")
+        if not left <= seated.keys():
+            raise BadMember("a principal leaves a group without being in it")
         for member in joining:
             if member in seated and member not in left:
                 raise BadMember("a member joins a group and is in it already")
@@ -306,21 +302,19 @@ class KeyTree(_Side):
             raise GroupFull(f"a group has at most {MEMBERS_MAX} members")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(members={len(self)}, version={self._version})"
+        return f"{type(self).__name__}(members={len(self)}, version={self.version})"
 
 
 class TreeMember(_Side):
-    """A member's side of one group: its place in the tree, and the group's secret."""
+    """A member's side: its place in the tree, and the keys from its leaf up to the root."""
 
     __slots__ = ("_slot",)
 
     def __init__(self, *, group: bytes, path: MemberPath) -> None:
         """Take the place that `path` gives. Raises `BadPath` unless it fits the group."""
-        if path.scheme is not self.scheme:
-            raise BadPath("a path of a key tree is of another kind of tree")
         self._group, self._slot = group, path.slot
-        self._lineage, self._version = path.lineage, path.version
-        self._confirmation, self._secrets = path.confirmation, dict(path.secrets)
+        self._lineage, self.version, self.confirmation = path.lineage, path.version, path.confirmation
+        self._secrets = dict(path.secrets)
         self._root = self._root_of(self._secrets)
         found = node_secrets.confirmation(self._root, group, path.version)
         if not same_secret(found, path.confirmation):
@@ -334,8 +328,7 @@ class TreeMember(_Side):
     def to_bytes(self) -> bytes:
         """Write all that this member holds, secrets included, for a key store."""
         held = tuple(sorted(self._secrets.items()))
-        path = MemberPath(self.scheme, self._lineage, self._version, self._confirmation, self._slot, held)
-        return path.to_bytes()
+        return MemberPath(self._lineage, self.version, self.confirmation, self._slot, held).to_bytes()
 
     def apply(self, broadcast: bytes) -> Secret | None:
         """Follow one change and return the new secret; None when it is old news.
@@ -343,54 +336,53 @@ class TreeMember(_Side):
         Raises `PathNeeded`, and stays as it is, when the change does not follow
         from what is held here: messages were lost or overtook each other, the
         manager began anew, or this member was put out. Raises `BadRekey` on
-        anything that is no rekey of this kind of tree.
+        anything that is no rekey.
         """
         rekey = read_rekey(broadcast)
-        if rekey.scheme is not self.scheme:
-            raise BadRekey("a rekey message is of another kind of tree")
         if self._is_old(rekey):
             return None
-        secrets, root = self._followed(rekey)
+        secrets = self._followed(rekey)
+        root = self._root_of(secrets)
         found = node_secrets.confirmation(root, self._group, rekey.version)
         if not same_secret(found, rekey.confirmation):
             raise PathNeeded(f"change {rekey.version} of a key group leads to another secret than announced")
         self._secrets, self._root = secrets, root
-        self._version, self._confirmation = rekey.version, rekey.confirmation
+        self.version, self.confirmation = rekey.version, rekey.confirmation
         return self.secret
 
     def _is_old(self, rekey: Rekey) -> bool:
-        known, announced = self._version, rekey.version
+        known, announced = self.version, rekey.version
         if rekey.lineage != self._lineage:
             raise PathNeeded(f"change {announced} of a key group belongs to a group that was founded anew")
-        if announced < known or (announced == known and rekey.confirmation == self._confirmation):
+        if announced < known or (announced == known and rekey.confirmation == self.confirmation):
             return True
-        if announced != known + 1 or rekey.previous != self._confirmation:
+        if announced != known + 1 or rekey.previous != self.confirmation:
             raise PathNeeded(
                 f"change {announced} of a key group does not follow on change {known}, the last known"
             )
         return False
 
-    def _opened(self, entry: RekeyEntry, key: bytes | None, rekey: Rekey) -> bytes:
-        binding = rekey_binding(self.scheme, group=self._group, lineage=rekey.lineage, version=rekey.version)
-        opened = key and node_secrets.unwrap(key, rekey.nonce, entry.wrapped, binding + entry.pair)
-        if not opened:
-            raise PathNeeded(
-                f"change {rekey.version} of a key group cannot be opened with the keys held here"
-            )
-        return opened
+    def _followed(self, rekey: Rekey) -> dict[int, bytes]:
+        """Return the secrets after `rekey`, or raise `PathNeeded`."""
+        gone = frozenset(rekey.gone)
+        secrets = {node: key for node, key in self._secrets.items() if node not in gone}
+        following: bytes | None = None
+        here = [entry for entry in rekey.entries if stands_above(entry.node, self._slot)]
+        for node in dict.fromkeys([*(entry.node for entry in here), ROOT]):
+            entry = next((e for e in here if e.node == node and stands_above(e.under, self._slot)), None)
+            # No entry for our side means that our side was renewed just now, and leads here by itself.
+            if entry is not None:
+                following = rekey.opened(entry, secrets.get(entry.under), self._group)
+            if following is None:
+                raise PathNeeded(f"change {rekey.version} of a key group leaves this member out")
+            secrets[node], following = node_secrets.step(following)
+        return secrets
 
-    def _entries_here(self, rekey: Rekey) -> list[RekeyEntry]:
-        """Return the entries about nodes above this member, from the lowest."""
-        return [entry for entry in rekey.entries if stands_above(entry.node, self._slot)]
-
-    @abstractmethod
-    def _followed(self, rekey: Rekey) -> tuple[dict[int, bytes], bytes]:
-        """Return the secrets after `rekey` and the group's own, or raise `PathNeeded`."""
-
-    @abstractmethod
     def _root_of(self, secrets: dict[int, bytes]) -> bytes:
-        """Return the group's secret, or raise `BadPath` when `secrets` have none."""
+        if ROOT not in secrets:
+            raise BadPath("a path of a key tree does not reach the root")
+        return secrets[ROOT]
 
     def __repr__(self) -> str:
         """Show the position of the member, and nothing of what it holds."""
-        return f"{type(self).__name__}(slot={self._slot}, version={self._version})"
+        return f"{type(self).__name__}(slot={self._slot}, version={self.version})"

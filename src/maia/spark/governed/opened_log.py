@@ -26,15 +26,15 @@ from maia.credentials import (
     VerifiedConstitution,
 )
 from maia.errors import Unavailable
-from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.net.process import waited_for
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.answers import Answers
-from maia.sealing.keys.history_client import HistoryAsker, ManagerUnreachable
-from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyRing
+from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.settings import Challenged, KeysRefused, MemberSettings
+from maia.sealing.member.past import ManagerUnreachable, NotSealed, PastReading
+from maia.sealing.member.settings import KeysRefused, MemberSettings
+from maia.sessions.challenges import Challenged
 from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity, slices_of
 from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch
@@ -169,11 +169,7 @@ def _reading_keys(reader: LogReader, who: Reader, watch: RightWatch) -> ReadingK
     settings = MemberSettings(
         reader.network(), who.credentials, addresses=reader.keys_at, constitutions=who.constitutions
     )
-    return waited_for(
-        fetch_reading_keys(
-            reader.key, settings, list(reader.versions), credentials=who.credentials, standing=watch.monitor
-        )
-    )
+    return waited_for(fetch_reading_keys(reader.key, settings, list(reader.versions), standing=watch.monitor))
 
 
 @contextmanager
@@ -240,7 +236,6 @@ async def fetch_reading_keys(
     settings: MemberSettings,
     versions: Sequence[VerifiedType],
     *,
-    credentials: Sequence[SignedCertificate],
     standing: Monitor | None = None,
     timeout_s: float = 60.0,
 ) -> ReadingKeys:
@@ -248,12 +243,11 @@ async def fetch_reading_keys(
 
     `standing` shows the manager that certificates still count which demand it.
     """
-    ring = await _present(key, settings, versions, standing=standing, timeout_s=timeout_s)
-    past = await _asked(
-        key, settings, versions, credentials=credentials, standing=standing, timeout_s=timeout_s
-    )
-    before = PastKeys(past.answer, past.terms or DEFAULT_TERMS)
-    begins = [KeysBegin(one.span.since, frozenset(one.keys)) for one in past.answer]
+    if versions[-1].sealing is None:
+        raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
+    ring, past = await _asked(key, settings, versions, standing=standing, timeout_s=timeout_s)
+    before = PastKeys(past.epochs, past.terms)
+    begins = [KeysBegin(one.since, frozenset(one.keys)) for one in past.epochs]
     if ring is None:
         return ReadingKeys(before, past.writers, past.answers, tuple(begins))
     for epoch in ring.epochs:
@@ -266,62 +260,18 @@ async def fetch_reading_keys(
     return ReadingKeys(source, past.writers, answers, tuple(begins))
 
 
-async def _asked(  # noqa: PLR0913 - every one is named at the call
-    key: SigningKey,
-    settings: MemberSettings,
-    versions: Sequence[VerifiedType],
-    *,
-    credentials: Sequence[SignedCertificate],
-    since: Instant | None = None,
-    until: Instant | None = None,
-    standing: Monitor | None = None,
-    timeout_s: float,
-) -> HistoryAsker:
-    asker = HistoryAsker(
-        key,
-        settings,
-        versions,
-        credentials=credentials,
-        random=os.urandom,
-        since=since,
-        until=until,
-        standing=standing,
-    )
-    done = asyncio.Event()
-
-    def look() -> None:
-        for challenged in asker.take_challenges():
-            revalidator.take(challenged)
-        if asker.is_done:
-            done.set()
-
-    runner = NodeRunner(asker, key, after_inputs=look)
-    revalidator = Revalidator(
-        AskingTesters(key),
-        lambda asked, answers, problem: runner.perform(asker.vouch(asked.id, answers, problem)),
-    )
-    async with runner.running():
-        try:
-            runner.perform(asker.start(system_now()))
-            await _waited(done, timeout_s)
-        finally:
-            await revalidator.stop()
-    if asker.problem is not None:
-        raise asker.problem
-    return asker
-
-
-async def _present(
+async def _asked(
     key: SigningKey,
     settings: MemberSettings,
     versions: Sequence[VerifiedType],
     *,
     standing: Monitor | None,
     timeout_s: float,
-) -> KeyRing | None:
-    """Return the keys of this hour, as a member has them; None if the reader has no right today."""
+) -> tuple[KeyRing | None, PastReading]:
+    """Return the keys of this hour, None if the reader has no right today, and those of the past."""
     member = KeyMember(key, settings, random=os.urandom, standing=standing)
-    type_id, done, refused = versions[-1].type_id, asyncio.Event(), False
+    type_id, answered, done = versions[-1].type_id, asyncio.Event(), asyncio.Event()
+    past, refused = PastReading(type_id), False
 
     def look() -> None:
         nonlocal refused
@@ -330,22 +280,29 @@ async def _present(
             if isinstance(notice, Challenged):
                 revalidator.take(notice)
         if refused or member.groups(type_id):
+            answered.set()
+        if past.is_done:
             done.set()
 
     runner = NodeRunner(member, key, after_inputs=look)
     revalidator = Revalidator(
-        AskingTesters(key), lambda asked, answers, _problem: runner.perform(member.vouch(asked.id, answers))
+        AskingTesters(key),
+        lambda asked, answers, problem: runner.perform(member.vouch(asked.id, answers, problem)),
     )
     async with runner.running():
         try:
             runner.perform(member.need(versions, system_now()))
+            await _waited(answered, timeout_s)
+            ring = None if refused else member.ring(type_id)
+            present = None if ring is None else ring.copy()
+            runner.perform(member.read_past(past, system_now()))
             await _waited(done, timeout_s)
         finally:
             await revalidator.stop()
-        ring = None if refused else member.ring(type_id)
-        found = None if ring is None else ring.copy()
         runner.perform(member.leave())
-    return found
+    if past.problem is not None:
+        raise past.problem
+    return present, past
 
 
 async def _waited(done: asyncio.Event, timeout_s: float) -> None:

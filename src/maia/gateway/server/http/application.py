@@ -19,13 +19,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from maia.api.http_calls import (
     WrongMethod,
+    http_interface,
     json_response,
     problem_response,
     query_of,
@@ -33,7 +33,7 @@ from maia.api.http_calls import (
     single_headers,
     unforeseen,
 )
-from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, NoSuchPage
+from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem
 from maia.errors import MaiaError, Unavailable
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.http.callers import Callers
@@ -216,35 +216,13 @@ class HttpDoor:
 
     def application(self) -> Starlette:
         """Return the pages as an ASGI application."""
-        document = msgspec.json.encode(openapi_document())
-
-        async def openapi(_request: Request) -> Response:
-            return json_response(200, document)
-
-        async def health(_request: Request) -> Response:
-            return json_response(200, b'{"is_well":true}')
-
-        async def unknown(_request: Request, problem: Exception) -> Response:
-            if isinstance(problem, HTTPException) and problem.status_code == 405:
-                return problem_response(WrongMethod("this page has no such method"), self._records)
-            missing = NoSuchPage("there is no such page; /openapi.json lists them")
-            return problem_response(missing, self._records)
-
-        async def failed(_request: Request, problem: Exception) -> Response:
-            return unforeseen(problem, self._records)
-
         paths: dict[str, dict[str, _Page]] = {}
         for page in PAGES:
             paths.setdefault(page.path, {})[page.method] = page
         routes = [
             Route(path, self._route(pages), methods=[*pages, "OPTIONS"]) for path, pages in paths.items()
         ]
-        app = Starlette(
-            routes=[*routes, Route("/openapi.json", openapi), Route("/health", health)],
-            exception_handlers={404: unknown, 405: unknown, Exception: failed},
-        )
-        app.router.redirect_slashes = False  # a signed call is for one path, and for no other
-        return app
+        return http_interface(routes, msgspec.json.encode(openapi_document()), self._records)
 
     def _route(self, pages: Mapping[str, _Page]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
