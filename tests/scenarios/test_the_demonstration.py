@@ -126,7 +126,7 @@ def test_every_command_of_the_playground_can_be_typed_and_all_processes_end_with
         try:
             printed = _lines_until(demo, "status --data")
             shown = printed[: next(at for at, line in enumerate(printed) if line.startswith("Next:"))]
-            assert (len(shown) <= 50, max(map(len, shown)) <= 82) == (True, True), "\n".join(printed)
+            assert (len(shown) <= 50, max(map(len, shown)) <= 80) == (True, True), "\n".join(printed)
             processes = _children_of(demo.pid)
             folder = Path(next(line for line in printed if line.startswith("cd "))[3:])
             typing = printed.index(f"cd {folder}")

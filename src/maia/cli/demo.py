@@ -59,6 +59,7 @@ def demo(
 
     if spark:
         _check_spark()
+    keep = keep and story is StoryName.NUMBERPLATE
     showing = Showing(started_at(), spark and not keep, details, keep, quiet=as_json)
     with _ending_on_sigterm(), _folder() as folder:
         told = story_named(story.value)

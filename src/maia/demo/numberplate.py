@@ -168,7 +168,7 @@ def _a_broker_dies(stage: Stage) -> None:
     stage.world.children["broker of pito"].kill()
     seconds = stage.settle()
     stage.record["repaired_s"] = round(seconds, 3)
-    stage.say(f"PITO's broker is killed; all readers are reached again after {seconds:.2f} s")
+    stage.say(f"PITO's broker is killed; all readers are reached after {seconds:.2f} s")
     stage.publish("camera", KIND, _AT_VICTORIA[3:4])
 
 
@@ -178,7 +178,7 @@ def _order_is_revoked(stage: Stage) -> None:
     begun = time.monotonic()
     stage.maia(f"domain revoke {order} --appointment --as met --reason 'appeal allowed'")
     code, delay = stage.end_of(DETECTIVE), round((inbox.ended_at - begun) * 1000, 1)
-    stage.say(f"the court order is revoked; her stream ends {delay:.0f} ms later: {code}")
+    stage.say(f"court order revoked; her stream ends {delay:.0f} ms later: {code}")
     stage.attempt("the detective subscribes again", stage.client("smith").subscribe, KIND)
     stage.publish("camera", KIND, _AT_VICTORIA[4:], is_close_up=True)
     later = city_traffic()[_ROWS // 2 :]
@@ -288,8 +288,8 @@ this type of event, CCS runs the cameras, the Met is the police. By certificates
   the billing office     sees plates, never a place
   the statistics office  sees places, never a plate
   Detective Smith        sees one car, while a court order is in force
-Between their brokers is that of the Highways, which may read nothing. A camera's
-certificate says where it is, whatever the camera writes.
+Between their brokers is that of the Highways, which may read nothing.
+A camera's certificate says where it is, whatever the camera writes.
 
   camera ──────────┐                                 ┌─ PITO broker ─ statistics
                    ├─ CCS broker ── Highways broker ─┤
@@ -310,5 +310,5 @@ certificate says where it is, whatever the camera writes.
     listened_to=(CARRIER, "ccs"),
     kills_brokers=True,
     close_ups=2,
-    next=("maia demo --keep", "docs/quickstart.md", "docs/limitations.md"),
+    next=("docs/quickstart.md", "docs/limitations.md"),
 )

@@ -78,7 +78,8 @@ def play_story(story: Story, folder: Path, showing: Showing) -> tuple[dict[str, 
 
         stage = play(world, showing, keep=showing.keep)
         tables = [] if spark is None else spark.tables(stage)
-        story.finish(stage)
+        if not showing.keep:  # a broker that goes on has not written all that it keeps
+            story.finish(stage)
         _show_deliveries(stage, showing)
         if tables:
             _show_tables(tables, showing)
@@ -134,7 +135,7 @@ def _playable(story: Story, showing: Showing) -> Story:
 def _show_processes(world: World, showing: Showing) -> None:
     names = ", ".join(world.organisations())
     more = ", PostgreSQL and its connector" if world.story.database else ""
-    showing.say(f"brokers and domain servers of {names}{more}, each a process")
+    showing.say(f"brokers and servers of {names}{more}, each a process")
     for name, child in world.children.items() if showing.has_details else ():
         showing.line(f"{'':12}{name}: process {child.pid}")
 
@@ -150,7 +151,7 @@ def _show_deliveries(stage: Stage, showing: Showing) -> None:
     for who, inbox in stage.inboxes.items():
         hidden = ", ".join(name for name, values in inbox.values().items() if not values)
         never = hidden if len(hidden) < _NEVER else f"{hidden[:_NEVER]}…"
-        sees = f"{inbox.reader.sees}{f', until {inbox.ended}' if inbox.ended else ''}"
+        sees = f"{inbox.reader.sees}{f'; {inbox.ended}' if inbox.ended else ''}"
         rows.append([who, f"{len(inbox.events):,}", f"{_withheld(stage, who):,}", never or "–", sees])
     showing.line("\nWho saw what, of all events:")
     showing.table(rows)
@@ -236,7 +237,7 @@ def _record(stage: Stage) -> dict[str, object]:
             "of": inbox.reader.of,
             "delivered": len(inbox.events),
             "withheld": _withheld(stage, who),
-            "disclosed": stage.disclosed[who],
+            "disclosed": stage.disclosed.get(who, 0),
             "ended": inbox.ended,
             "values": {name: len(values) for name, values in inbox.values().items()},
         }
@@ -274,10 +275,12 @@ def typed_command(arguments: Sequence[str] = sys.argv) -> str:
 def after(story: Story, *, with_spark: bool) -> list[str]:
     """Return the lines that say what to try next."""
     command = f"{typed_command()} demo{'' if story.name == 'numberplate' else f' {story.name}'}"
-    steps = [f"{command} --details", *([] if with_spark else [f"{command} --spark"]), *story.next]
+    steps = [f"{command} --details", *([f"{command} --keep"] if story.name == "numberplate" else [])]
+    steps += [*([] if with_spark else [f"{command} --spark"]), *story.next]
     return [
         "",
         "Every delivery went over TLS between processes, and is what the kernel says;",
         "every number was counted or measured in this run, and every claim holds.",
-        f"Next: {', '.join(steps)}",
+        "Next:",
+        *(f"  {one}" for one in steps),
     ]

@@ -14,7 +14,7 @@ from maia.demo.report import Showing, after, story_named, typed_command
 
 
 def test_the_first_words_of_the_first_story_fit_a_narrow_terminal() -> None:
-    assert all(len(line) <= 82 for line in STORY.before.split("\n"))
+    assert all(len(line) <= 80 for line in STORY.before.split("\n"))
 
 
 def test_spark_is_recommended_to_those_who_have_not_seen_it() -> None:
