@@ -45,10 +45,10 @@ from maia.sealing.groups.membership import (
     Claim,
     Grounds,
     MembershipState,
+    NoGroupOpen,
     keys_digest,
     standing,
 )
-from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.keys.epochs import EpochForked, epoch_to_bytes
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.parcels import parcel_info, past_info, unpack, unpack_past
