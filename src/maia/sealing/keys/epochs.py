@@ -18,14 +18,13 @@ whatever does not follow from what it holds (A54).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
 from maia.canonical import Limits, SExpression
-from maia.canonical.fields import Field, Items, Part, many, octets, one, record
+from maia.canonical.fields import Items, Part, many, number, octets, one, record
 from maia.credentials import Principal, SignedKind, same_secret, verify_signature
 from maia.credentials.documents import Document
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
@@ -39,7 +38,6 @@ DIGEST_BYTES: Final = 32
 CHAIN_MAX: Final = 1024
 """Epochs whose digest a chain remembers."""
 
-_DIGITS: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _COMMITMENT: Final = b"maia/1/commitment"
 
 
@@ -123,13 +121,10 @@ def verify_epoch(signed: SignedEpoch, manager: Principal) -> EpochStatement:
 _WRONG: Final = (BadEpoch, "a field of the epoch is missing, unknown, repeated or out of order")
 
 
-def _whole(values: range, sentence: str) -> Field:
-    def read(digits: SExpression) -> int:
-        if not isinstance(digits, bytes) or not _DIGITS.fullmatch(digits) or int(digits) not in values:
-            raise BadEpoch(sentence)
-        return int(digits)
-
-    return one(Part(lambda value: b"%d" % value, read))
+_NUMBER: Final = number(1, 2**63 - 1, (BadEpoch, "the number of an epoch is a whole number from 1 on"))
+_MOMENT: Final = number(
+    INSTANT_MIN, INSTANT_MAX, (BadEpoch, "an epoch begins at a number of microseconds in years 1 to 9999")
+)
 
 
 def _write_groups(refreshed: Mapping[GroupId, bytes]) -> Items:
@@ -167,11 +162,8 @@ EPOCH: Final = Document[EpochStatement, SignedEpoch](
         _WRONG,
         version_of="epoch format",
         type_id=one(octets(TYPE_ID_BYTES, TYPE_ID_BYTES, _WRONG), b"type"),
-        number=_whole(range(1, 1 << 63), "the number of an epoch is a whole number from 1 on"),
-        since=_whole(
-            range(INSTANT_MIN, INSTANT_MAX + 1),
-            "an epoch begins at a number of microseconds in years 1 to 9999",
-        ),
+        number=one(_NUMBER),
+        since=one(_MOMENT),
         refreshed=many(Part(_write_groups, _read_groups)),
         previous=one(
             octets(DIGEST_BYTES, DIGEST_BYTES, (BadEpoch, "the epoch before is named by its digest")),
