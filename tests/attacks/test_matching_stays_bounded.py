@@ -36,7 +36,7 @@ def settled(filters: list[Predicate]) -> MatchIndex[int]:
 
 def bytes_of_bits(index: MatchIndex[int]) -> int:
     return sum(
-        one.bitmaps.words.nbytes + one.bitmaps.pages.nbytes
+        one.words.nbytes + one.pages.nbytes
         for block in index._blocks
         for one in block._mapped
     )
