@@ -15,8 +15,9 @@ it matches.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -26,7 +27,6 @@ import numpy.typing as npt
 from maia.events import ATTRIBUTES_MAX, AttributeUid, Event, Frame
 from maia.predicates.covering.normal_form import Alternative
 from maia.predicates.covering.string_automata import TextClaim, claim_holds
-from maia.predicates.covering.value_sets import ValueSet
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate
 from maia.routing.matching import bitmaps
@@ -99,18 +99,8 @@ Key = TypeVar("Key", bound=Hashable)
 KNOWN_MAX: Final = 4 * ATTRIBUTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """What bitmaps cannot say about a slot. `whole` is the filter, where its alternative is too wide."""
-
-    claims: tuple[tuple[AttributeUid, TextClaim], ...]
-    whole: Predicate | None
-
-    def holds(self, event: Event) -> bool:
-        """Say whether an event whose values fit passes the rest too."""
-        if self.whole is not None:
-            return admits(self.whole, event)
-        return all(_holds(claim, event.get(uid)) for uid, claim in self.claims)
+Rest: TypeAlias = Callable[[Event], bool]
+"""What bitmaps cannot say about a slot: whether an event whose values fit passes the rest of its filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +147,11 @@ def contents_of(
             asked = [(uid, values) for uid, values in alternative.values.items() if uid in known]
             for uid, values in asked:
                 bitmaps.add_ranges(lists.setdefault(uid, {}), slot, values)
-            is_whole = alternative.is_exact and len(asked) == len(alternative.values)
-            if (left := _rest_of(asked, None if is_whole else predicate)) is not None:
-                rest[slot] = left
+            claims = [(uid, claim) for uid, values in asked for claim in values.claims]
+            if not alternative.is_exact or len(asked) < len(alternative.values):
+                rest[slot] = partial(admits, predicate)
+            elif claims:
+                rest[slot] = partial(_claims_hold, claims)
     return Contents(ids, {uid: bitmaps.packed(one) for uid, one in lists.items()}, rest)
 
 
@@ -180,16 +172,11 @@ def joined_contents(parts: Sequence[Contents[Key]]) -> Contents[Key]:
     return Contents(ids, {uid: bitmaps.joined(spans) for uid, spans in by_uid.items()}, rest)
 
 
-def _rest_of(asked: Sequence[tuple[AttributeUid, ValueSet]], whole: Predicate | None) -> Rest | None:
-    if whole is not None:
-        return Rest((), whole)
-    claims = [(uid, claim) for uid, values in asked for claim in values.claims]
-    return Rest(tuple(claims), None) if claims else None
-
-
-def _holds(claim: TextClaim, value: object) -> bool:
+def _claims_hold(claims: Sequence[tuple[AttributeUid, TextClaim]], event: Event) -> bool:
     # A claim is about strings; whether another kind or nothing at all will do was decided by rank.
-    return not isinstance(value, str) or claim_holds(claim, value)
+    return all(
+        not isinstance(value := event.get(uid), str) or claim_holds(claim, value) for uid, claim in claims
+    )
 
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -287,7 +274,7 @@ class Block(Generic[Key]):
             if not spans.accept(slot, ranks.of(event.get(uid))):
                 return False
         rest = self.contents.rest.get(slot)
-        return rest is None or rest.holds(event)
+        return rest is None or rest(event)
 
     # ------------------------------------------------------------ many events
 

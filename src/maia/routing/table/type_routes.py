@@ -21,7 +21,7 @@ steps a neighbour wants too much and never too little.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -171,14 +171,9 @@ class TypeRoutes:
         """Return the hops that want or offer something, in an order that every process repeats."""
         return tuple(dict.fromkeys((*self._interests, *self.offers)))
 
-    def entries(self, hop: Hop) -> tuple[RouteEntry, ...]:
-        """Return what a hop wants."""
-        return tuple(held.entry for held in self._held(hop).values())
-
-    def entry(self, hop: Hop, entry_id: bytes) -> RouteEntry | None:
-        """Return one entry of a hop, if it is there."""
-        held = self._held(hop).get(entry_id)
-        return None if held is None else held.entry
+    def held(self, hop: Hop) -> Mapping[bytes, Held]:
+        """Return what a hop wants, by the ids of entries."""
+        return self._interests[hop].held if hop in self._interests else {}
 
     def source_of(self, sent_as: bytes) -> tuple[Hop, RouteEntry] | None:
         """Return the entry that is forwarded under an id, and the hop that sent it."""
@@ -217,7 +212,7 @@ class TypeRoutes:
         """Take entries of a hop as they are known now; whether they are stale is as it was."""
         changed = self._remove(hop, remove)
         for entry in entries:
-            held = self._held(hop).get(entry.id)
+            held = self.held(hop).get(entry.id)
             if held is not None and held.filter_digest != digest_of_meaning(entry):
                 changed |= self._remove(hop, (entry.id,)) | self._add(hop, entry, is_stale=held.is_stale)
         return self._settled(hop, changed) if changed else []
@@ -282,7 +277,7 @@ class TypeRoutes:
 
     def set_stale(self, hop: Hop, is_stale: bool) -> None:
         """Doubt all that a hop sent until it is sent again, or take all of it as current."""
-        for held in self._held(hop).values():
+        for held in self.held(hop).values():
             held.is_stale = is_stale
         if hop in self.offers:
             self.offers[hop].is_stale = is_stale
@@ -291,7 +286,7 @@ class TypeRoutes:
         """Forget what a hop has not sent again."""
         if hop in self.offers and self.offers[hop].is_stale:
             self._withdraw_offer(hop)
-        stale = [held.entry.id for held in self._held(hop).values() if held.is_stale]
+        stale = [held.entry.id for held in self.held(hop).values() if held.is_stale]
         return self.change(hop, add=(), remove=stale)
 
     # ------------------------------------------------------------ what is sent
@@ -307,7 +302,7 @@ class TypeRoutes:
 
     def send_one_again(self, hop: Hop, entry_id: bytes) -> list[RouteUpdate]:
         """Repeat one entry of a hop to the neighbours that were sent it: its baggage is another one."""
-        held = self._held(hop).get(entry_id)
+        held = self.held(hop).get(entry_id)
         if held is None:
             return []
         group = self._interests[hop].group_of(held)
@@ -351,11 +346,8 @@ class TypeRoutes:
 
     # ------------------------------------------------------------ one entry
 
-    def _held(self, hop: Hop) -> dict[bytes, Held]:
-        return self._interests[hop].held if hop in self._interests else {}
-
     def _add(self, hop: Hop, entry: RouteEntry, *, is_stale: bool) -> set[Group]:
-        known, link = self._held(hop).get(entry.id), self._links[hop]
+        known, link = self.held(hop).get(entry.id), self._links[hop]
         if known is not None and is_stale:
             return set()  # what the neighbour says itself counts more than what others say of it
         digest = digest_of_meaning(entry)
@@ -378,7 +370,7 @@ class TypeRoutes:
 
     def _remove(self, hop: Hop, entry_ids: Iterable[bytes]) -> set[Group]:
         """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
-        held = self._held(hop)
+        held = self.held(hop)
         here = dict.fromkeys(one for one in entry_ids if one in held)
         for one in here:
             self._release(hop, held[one])
