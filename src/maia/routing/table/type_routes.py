@@ -34,9 +34,7 @@ from maia.routing.table.interests import (
     HopInterests,
     Tally,
     digest_of_meaning,
-    digest_on_the_link,
     is_received_by,
-    mark_of_interest,
     mark_of_offer,
 )
 from maia.routing.table.neighbours import Links
@@ -103,11 +101,11 @@ class SentRoutes:
                 continue
             if known is not None:
                 del self._by_group[group_id]
-                self._tally.subtract(self._mark(known))
+                self._tally.subtract(known.mark(self._type_id, known.sent_as))
                 remove.append(known.sent_as)
             if held is not None:
                 self._by_group[group_id] = held
-                self._tally.add(self._mark(held))
+                self._tally.add(held.mark(self._type_id, held.sent_as))
                 add[held.sent_as] = _as_sent(held)
         updates = self._in_steps(tuple(add.values()), tuple(one for one in remove if one not in add))
         if source == self.offer:
@@ -129,10 +127,6 @@ class SentRoutes:
             parts = [(add[at : at + size], ()) for at in range(0, len(add), size)]
             parts += [((), remove[at : at + size]) for at in range(0, len(remove), size)]
         return [InterestUpdate(self._hop, self._type_id, tuple(more), tuple(less)) for more, less in parts]
-
-    def _mark(self, held: Held) -> int:
-        digest = digest_on_the_link(held.entry, held.filter_digest)
-        return mark_of_interest(self._type_id, held.sent_as, digest)
 
 
 def _as_sent(held: Held) -> RouteEntry:
@@ -350,9 +344,13 @@ class TypeRoutes:
         known, link = self.held(hop).get(entry.id), self._links[hop]
         if known is not None and is_stale:
             return set()  # what the neighbour says itself counts more than what others say of it
-        digest = digest_of_meaning(entry)
-        mark = self._mark(entry, digest)
-        if known is not None and (known.filter_digest, self._mark(known.entry, digest)) == (digest, mark):
+        held = Held(entry, digest_of_meaning(entry), entry.id, is_stale)
+        mark = held.mark(self.type_id, entry.id)
+        if (
+            known is not None
+            and known.filter_digest == held.filter_digest
+            and known.entry.digest == entry.digest
+        ):
             # It is sent again, perhaps with fresher baggage.
             link.bytes += entry.size - known.entry.size
             known.entry = entry
@@ -361,12 +359,13 @@ class TypeRoutes:
                 link.fresh.add(mark)
             return set()
         changed = self._remove(hop, (entry.id,))
-        held = Held(entry, digest, self._free_id(entry.id), is_stale)
+        held.sent_as = self._free_id(entry.id)
         if held.sent_as != entry.id:
             self._aliases[held.sent_as] = (hop, held)
         link.add(mark, is_stale=is_stale, size=entry.size)
-        interests = self._interests.setdefault(hop, HopInterests(hop))
-        return changed | interests.add(held, group_id=next(self._numbers))
+        if hop not in self._interests:
+            self._interests[hop] = HopInterests(hop)
+        return changed | self._interests[hop].add(held, group_id=next(self._numbers))
 
     def _remove(self, hop: Hop, entry_ids: Iterable[bytes]) -> set[Group]:
         """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
@@ -384,12 +383,8 @@ class TypeRoutes:
 
     def _release(self, hop: Hop, held: Held) -> None:
         self._aliases.pop(held.sent_as, None)
-        mark = self._mark(held.entry, held.filter_digest)
+        mark = held.mark(self.type_id, held.entry.id)
         self._links[hop].subtract(mark, is_stale=held.is_stale, size=held.entry.size)
-
-    def _mark(self, entry: RouteEntry, meaning: bytes) -> int:
-        """Return the mark by which both ends of a link count an entry."""
-        return mark_of_interest(self.type_id, entry.id, digest_on_the_link(entry, meaning))
 
     def _free_id(self, entry_id: bytes) -> bytes:
         """Return an id under which an entry can be passed on: no hop may displace another's entry (A67)."""
