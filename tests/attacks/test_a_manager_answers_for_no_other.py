@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from maia.sealing.groups.manager_links import ManagerLink
-from maia.sealing.groups.members import keys_digest
+from maia.sealing.groups.membership import keys_digest
 from maia.sealing.keys.delivery import SessionKey, seal_to
-from maia.sealing.keys.history import PastAnswer, pack_past, past_info
+from maia.sealing.keys.parcels import pack_past, past_info
 from maia.sealing.member.settings import Challenged, KeysRefused, WriterReceived
 from maia.validity import question_from_bytes, question_to_bytes
 from maia.wire.codec import decode
@@ -89,7 +89,7 @@ def test_old_keys_come_from_the_manager_of_the_type_alone(net: OneTimeNet) -> No
         said.id for effect in member.node.ask_past(net.type_id, 1, net.now) if (said := asked_in(effect))
     }
     info = past_info(net.type_id, manager=OTHER.principal, reader=key_of("reader").principal)
-    sealed = seal_to(other.secured.public, pack_past(PastAnswer(())), info, random_from(b"a seal"))
+    sealed = seal_to(other.secured.public, pack_past((), {}, {}), info, random_from(b"a seal"))
     terms = KeyTermsRecord(60, 30, 2, 2)
     says(net, member, other, HistoryKeysReply(number, net.type_id, terms, sealed, None))
     assert not member.node.past.is_answered(net.type_id, 1)

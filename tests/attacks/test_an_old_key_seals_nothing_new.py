@@ -82,7 +82,7 @@ def test_the_old_key_is_destroyed_everywhere_when_the_drift_is_over(after_an_evi
     """A50: then nothing opens with it any more, because no peer has it, on disk or in memory."""
     net, camera, _ = after_an_eviction
     old = net.ring(camera).secret(net.group(PLATE), 1)
-    managers = net.server.groups_of(net.type_id)._groups.get(net.group(PLATE)).issued[0].secret
+    managers = net.server.groups_of(net.type_id)._groups.by_id[net.group(PLATE)].issued[0].secret
     net.run_to(at(101 + TERMS.drift_s))
     assert old.wiped
     assert managers.wiped

@@ -14,16 +14,15 @@ from copy import copy, deepcopy
 import pytest
 
 from maia.net.telemetry import Telemetry
-from maia.sealing.groups import manager_store
-from maia.sealing.groups import welcome as handover
-from maia.sealing.groups.welcome import GroupWelcome, Handed, pack, unpack
+from maia.sealing.groups.key_group import Issued
 from maia.sealing.keys.delivery import SessionKey
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, PastAnswer, PastEpoch, pack, unpack
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sealing.tree.key_tree import KeyTree, TreeMember
 from maia.wire.codec import decode
 from maia.wire.effects import Count
 from maia.wire.messages import GroupKeys
-from support.key_groups import PLATE, UIDS, WRITE, KeyNet, at, grant, key_of, random_from
+from support.key_groups import NOON, PLATE, UIDS, WRITE, KeyNet, at, grant, key_of, random_from
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +92,11 @@ def assert_quiet_about(secret: bytes, text: str) -> None:
 def test_records_on_their_way_to_a_parcel_or_a_store_keep_quiet():
     """A70: what is written beside the secrets' own type hides them too."""
     secret = random_from(b"a record")(32)
+    held = Secret.from_bytes(secret)
     records = [
-        handover._Secret("1", 1, None, secret),
-        handover._Path("1", secret),
-        manager_store._Secret(1, None, None, secret),
+        GroupWelcome(["1"], [Handed("1", 1, None, held)], [HeldPath("1", secret)]),
+        Issued(NOON, None, None, held),
+        PastAnswer([PastEpoch(1, NOON, NOON, [("1", held)])]),
     ]
     assert_quiet_about(secret, repr(records) + "".join(f"{one} {one!r}" for one in records))
 
@@ -148,9 +148,9 @@ def test_no_object_prints_a_key(lived):
     camera = net.members["camera"]
     things = [
         manager,
-        manager._members.all(),
-        manager._groups.get(group).tree,
-        manager._groups.get(group).issued,
+        list(manager._members.values()),
+        manager._groups.by_id[group].tree,
+        manager._groups.by_id[group].issued,
         net.server,
         camera.node,
         list(camera.node._types.values()),
@@ -175,12 +175,12 @@ def test_a_session_key_and_a_ring_cannot_be_copied_out():
 def test_errors_about_keys_say_nothing_of_them():
     """A70: a delivery, a parcel and a record that do not open."""
     secret = Secret.fresh(random_from(b"told"))
-    parcel = GroupWelcome(frozenset(), (Handed(KeyNet().group(), 1, None, secret),), ())
+    parcel = GroupWelcome([], [Handed(None, 1, None, secret)], [])
     session = SessionKey(random_from(b"session"))
     kept = AtRest(Secret.fresh(random_from(b"rest")), random_from(b"nonces"))
     said = []
     for attempt in (
-        lambda: unpack(pack(parcel)[:-1], bytes(32)),
+        lambda: unpack(pack(parcel)[:-1]),
         lambda: session.open(pack(parcel), b""),
         lambda: kept.open("name", pack(parcel)),
         lambda: AtRest(secret, random_from(b"n")).open("a", kept.seal("a", secret.reveal())),

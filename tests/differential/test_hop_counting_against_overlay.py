@@ -41,7 +41,7 @@ def test_the_arrays_keep_and_choose_what_the_overlay_keeps_and_chooses(counting,
         # A peer that comes first holds a place of the table; here the holders came before the leaves.
         near = set(counting.leaves(BROKERS)[place])
         for other in sorted(network.kept[place], key=lambda other: other in near):
-            overlay.learn(wide(network.ids[other]), "host:1")
+            overlay.learn(wide(network.ids[other]))
         assert len(overlay) == counting.kept_sizes(network.kept)[place]
         everybody = {slot_of(wide(other), own=own) for other in network.ids if wide(other) != own}
         assert everybody == set(overlay.table)

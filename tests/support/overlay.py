@@ -94,19 +94,6 @@ class Ring:
         """Let links open everywhere again."""
         self._sides = {}
 
-    def rest_unwanted_links(self) -> int:
-        """Close the links that neither side needs for its leaf set, and say how many these were."""
-        resting = [
-            (one, other)
-            for one, other in map(sorted, self.links)
-            if other not in self.nodes[one].links_wanted() and one not in self.nodes[other].links_wanted()
-        ]
-        for one, other in resting:
-            self.links.discard(frozenset((one, other)))
-            self.nodes[one].rested(other)
-            self.nodes[other].rested(one)
-        return len(resting)
-
     def settle(self) -> None:
         """Carry out all steps until nobody has one left."""
         for _ in range(STEPS_MAX):
@@ -146,15 +133,12 @@ class Ring:
         return {own: difference for own, difference in found.items() if difference}
 
     def route(self, start: NodeId, target: NodeId) -> list[NodeId]:
-        """Follow the next hops from a node towards a target, and open links that are at rest."""
+        """Follow the next hops from a node towards a target."""
         path = [start]
         while (hop := self.nodes[path[-1]].overlay.next_hop(target)) is not None:
             assert closeness(hop, target) < closeness(path[-1], target)
-            if not self._are_linked(path[-1], hop):
-                self._open(path[-1], self.nodes[path[-1]].overlay.address(hop))
-                self.settle()
-            if hop in self.nodes:
-                path.append(hop)
+            assert self._are_linked(path[-1], hop), "a node is kept as long as its link"
+            path.append(hop)
         return path
 
     def closest(self, target: NodeId) -> NodeId:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from maia.events import Event, Instant
+from maia.events import Event, Instant, frame_of, kind_of
 from maia.predicates import Predicate, admits, covers, provably_empty
 from maia.routing.table.hops import (
     LOCAL,
@@ -214,7 +214,7 @@ class SimulatedNetwork:
             from_hop, broker = under_way.popleft()
             assert broker not in seen, "a publication came to a broker twice"
             seen.add(broker)
-            targets = self.books[broker].targets(type_id, from_hop, event)
+            targets = targets_of(self.books[broker], type_id, from_hop, event)
             if LOCAL in targets:
                 reached.add(broker)
             if not targets and from_hop != LOCAL:
@@ -245,6 +245,13 @@ class SimulatedNetwork:
         assert book.sent_to(receiver, type_id)[1] == (
             any_offer and self.parents[(sender, type_id)] == receiver
         )
+
+
+def targets_of(book: RoutingTable, type_id: bytes, from_hop: Hop, event: Event) -> set[Hop]:
+    """Return the neighbours that want an event, and `LOCAL` if a client of the broker does."""
+    kinds = {uid: kind_of(value) for uid, value in event.items() if value is not None}
+    local = {LOCAL for one in book.entries(LOCAL, type_id) if admits(one.predicate, event)}
+    return local | book.targets_of_frame(type_id, from_hop, frame_of([event], kinds)).keys()
 
 
 def check_is_minimal(told: list[Predicate], wanted: list[Predicate]) -> None:

@@ -98,7 +98,6 @@ def test_a_frame_matches_row_by_row(filters, rows, cells_max):
     index = settled(index_of(filters, cells_max=cells_max))
     frame = frame_by_columns(rows, KINDS)
     assert index.match_frame(frame) == rows_by_reading(filters, rows)
-    assert index.rows_wanted(frame) == [at for at, event in enumerate(rows) if by_reading(filters, event)]
 
 
 @given(any_filters(), st.lists(events(), min_size=5, max_size=12), st.sampled_from(list(Kind)))

@@ -32,7 +32,7 @@ leaf_sizes = st.sampled_from([2, 4, 16])
 def overlay_of(own: NodeId, known: list[NodeId], leaf_size: int) -> Overlay:
     overlay = Overlay(own, leaf_size)
     for node in known:
-        overlay.learn(node, "host:1")
+        overlay.learn(node)
     return overlay
 
 
@@ -74,7 +74,7 @@ def test_what_is_kept_is_the_leaf_set_and_the_holders_after_any_history(own, mem
             present.discard(node)
         else:
             predicted = node in overlay or overlay.would_keep(node)
-            assert overlay.learn(node, "host:1") == predicted
+            assert overlay.learn(node) == predicted
             present.add(node)
     assert set(overlay.nodes) == overlay.leaf_set | set(overlay.table.values())
     assert set(overlay.nodes) <= present - {own}
@@ -95,7 +95,6 @@ def test_the_closest_are_those_that_sorting_everything_gives(own, members, leaf_
     overlay = overlay_of(own, members, leaf_size)
     ordered = sorted({own, *overlay.nodes}, key=lambda node: closeness(node, target))
     assert overlay.closest(target, count) == tuple(ordered[:count])
-    assert overlay.replicas(target, count) == tuple(node for node in ordered if node != own)[:count]
     assert overlay.next_hop(target) == (None if ordered[0] == own else ordered[0])
 
 
@@ -122,5 +121,5 @@ def test_one_node_keeps_a_bounded_part_of_very_many(own):
     random = Random(5)  # noqa: S311 - test cases, not secrets
     overlay = Overlay(NodeId(own))
     for _ in range(20_000):
-        overlay.learn(NodeId(random.getrandbits(128)), "host:1")
+        overlay.learn(NodeId(random.getrandbits(128)))
     assert len(overlay) <= 16 + 32 * 4

@@ -7,9 +7,11 @@ from collections import deque
 
 import pytest
 
+from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.keys.delivery import BadDelivery
-from maia.sealing.keys.history import CERTIFICATES_MAX, BadPast, PastWriters, unpack_past
 from maia.sealing.keys.key_ring import content_key
+from maia.sealing.keys.parcels import CERTIFICATES_MAX, BadPast, unpack_past
+from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.past import HistoryRefused, NotSealed, PastReading
 from maia.sealing.member.settings import MemberSettings
@@ -81,7 +83,7 @@ def answer(member, queue, effects, net, change):
 
 def got(asker):
     assert asker.problem is None
-    return {one.span.number: set(one.keys) for one in asker.epochs}
+    return {one.number: set(one.keys) for one in asker.epochs}
 
 
 @pytest.fixture
@@ -104,8 +106,8 @@ def test_a_reader_gets_the_content_keys_of_epochs_that_are_over(net):
         3: {None, PLATE, TIME, PLACE},
     }
     assert asker.epochs[0].keys[PLATE].reveal() == wanted.reveal()
-    assert asker.epochs[0].span.since == at(0)
-    assert asker.epochs[0].span.ends == at(1000)
+    assert asker.epochs[0].since == at(0)
+    assert asker.epochs[0].ends == at(1000)
     assert asker.terms == TERMS
     assert wanted.reveal().hex() not in repr(asker.epochs)
 
@@ -145,7 +147,9 @@ def test_the_past_survives_a_restart_and_old_epochs_are_not_pruned(net):
     before = ask(net, "reader", grant(key_of("reader"))).epochs
     net.restart_server()
     after = ask(net, "reader", grant(key_of("reader"))).epochs
-    assert [one.span for one in after] == [one.span for one in before]
+    assert [(one.number, one.since, one.ends) for one in after] == [
+        (one.number, one.since, one.ends) for one in before
+    ]
     assert [one.keys[PLATE].reveal() for one in after] == [one.keys[PLATE].reveal() for one in before]
 
 
@@ -235,11 +239,16 @@ def test_who_published_is_forgotten_where_no_history_is_kept():
 
 
 def test_certificates_that_ended_first_are_forgotten_first():
-    writers, who = PastWriters(), key_of("broker")
+    store, who = (
+        ManagerStore(bytes(32), AtRest(Secret.fresh(random_from(b"r")), random_from(b"n"))),
+        key_of("broker"),
+    )
     shown = [grant(who, actions=WRITE, until=1000 + number) for number in range(CERTIFICATES_MAX + 3)]
-    assert writers.note(who.principal, shown)
-    assert not writers.note(who.principal, shown[-1:])
-    assert [one.id for one in writers.of(who.principal)] == [one.id for one in shown[3:]]
+    store.keep_writer(who.principal, shown)
+    assert store.take_changes()
+    store.keep_writer(who.principal, shown[-1:])
+    assert not store.take_changes()
+    assert list(store.writers[who.principal]) == [one.id for one in shown[3:]]
 
 
 def test_bytes_that_are_no_past_keys_are_refused():

@@ -10,7 +10,6 @@ from maia.routing.overlay.table import (
     RING,
     NodeId,
     closeness,
-    digit,
     distance,
     is_closer,
     node_id_from_bytes,
@@ -51,8 +50,3 @@ def test_the_smaller_id_wins_a_tie():
     assert not is_closer(NodeId(6), than=NodeId(4), target=NodeId(5))
     assert not is_closer(NodeId(4), than=NodeId(4), target=NodeId(5))
     assert sorted([NodeId(6), NodeId(9), NodeId(4)], key=lambda node: closeness(node, NodeId(5))) == [4, 6, 9]
-
-
-def test_digits_run_from_the_most_significant():
-    node = NodeId(0xAB << 120)
-    assert [digit(node, 0), digit(node, 1), digit(node, 2)] == [0xA, 0xB, 0]

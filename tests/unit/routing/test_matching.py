@@ -200,13 +200,6 @@ def test_filters_that_admit_nothing_are_kept_and_never_found():
     assert 0 not in index
 
 
-def test_rows_wanted_are_those_that_any_filter_admits():
-    filters = many_filters(100)
-    frame = many_rows(60)
-    expected = sorted({row for rows in by_reading(filters, frame).values() for row in rows})
-    assert index_of(*filters).rows_wanted(frame) == expected
-
-
 def test_a_filter_with_many_alternatives_is_found_once_per_row():
     either = AnyOf((faster_than(5), faster_than(3), Exists(LANE)))
     index = index_of(*[either] * 100)

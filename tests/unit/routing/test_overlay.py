@@ -16,7 +16,7 @@ def at(offset: int) -> NodeId:
 def overlay_with(*offsets: int, leaf_size: int = 4) -> Overlay:
     overlay = Overlay(OWN, leaf_size)
     for offset in offsets:
-        overlay.learn(at(offset), f"host:{offset}")
+        overlay.learn(at(offset))
     return overlay
 
 
@@ -24,9 +24,7 @@ def test_a_node_alone_is_closest_to_everything():
     alone = Overlay(OWN)
     assert alone.next_hop(NodeId(0)) is None
     assert alone.closest(NodeId(0), 5) == (OWN,)
-    assert alone.replicas(NodeId(0), 2) == ()
-    assert alone.neighbours([NodeId(0)]) == frozenset()
-    assert alone.covers(NodeId(0))
+    assert alone.leaf_set == frozenset()
 
 
 def test_the_leaf_set_holds_the_nearest_on_both_sides():
@@ -50,7 +48,7 @@ def test_the_next_hop_is_the_closest_kept_node():
 
 def test_routes_go_round_the_end_of_the_ring():
     overlay = Overlay(NodeId(5))
-    overlay.learn(NodeId(RING - 3), "host:1")
+    overlay.learn(NodeId(RING - 3))
     assert overlay.next_hop(NodeId(RING - 1)) == RING - 3
     assert overlay.next_hop(NodeId(2)) is None
     assert overlay.next_hop(NodeId(RING // 2 + 5)) == RING - 3
@@ -61,9 +59,9 @@ def test_a_broker_that_holds_a_place_of_the_table_keeps_it():
     overlay = overlay_with(-2, -1, 1, 2)
     assert slot_of(far, own=OWN) == slot_of(later, own=OWN)
     assert overlay.would_keep(far)
-    assert overlay.learn(far, "far")
+    assert overlay.learn(far)
     assert not overlay.would_keep(later)
-    assert not overlay.learn(later, "later")
+    assert not overlay.learn(later)
     assert later not in overlay
     assert far in overlay
 
@@ -71,16 +69,16 @@ def test_a_broker_that_holds_a_place_of_the_table_keeps_it():
 def test_a_place_that_became_free_can_be_taken():
     far, later = at(5 << 100), at((5 << 100) + 1)
     overlay = overlay_with(-2, -1, 1, 2)
-    overlay.learn(far, "far")
+    overlay.learn(far)
     assert overlay.forget(far)
     assert not overlay.forget(far)
-    assert overlay.learn(later, "later")
+    assert overlay.learn(later)
     assert overlay.next_hop(far) == later
 
 
 def test_a_leaf_that_is_pushed_out_stays_if_it_holds_a_place_of_the_table():
     overlay = overlay_with(-0x20, -0x10, 0x10, 0x20, 0x300)
-    overlay.learn(at(1), "near")
+    overlay.learn(at(1))
     assert at(0x20) not in overlay.leaf_set
     assert at(0x20) in overlay
 
@@ -102,52 +100,18 @@ def test_the_holders_of_both_sides_of_a_digit_boundary_are_neighbours():
     assert slot_of(at(1), own=OWN)[0] == slot_of(at(-1), own=OWN)[0] == 0
 
 
-def test_a_known_node_may_move():
-    overlay = overlay_with(1)
-    assert overlay.learn(at(1), "elsewhere:1")
-    assert overlay.address(at(1)) == "elsewhere:1"
-    assert len(overlay) == 1
-
-
 def test_a_node_never_learns_itself():
     overlay = Overlay(OWN)
-    assert not overlay.learn(OWN, "me")
+    assert not overlay.learn(OWN)
     assert not overlay.would_keep(OWN)
     assert not overlay.forget(OWN)
     assert len(overlay) == 0
 
 
-def test_replicas_are_those_who_would_follow():
+def test_the_closest_nodes_are_those_that_would_follow():
     overlay = overlay_with(-5, -1, 3, 9)
     assert overlay.closest(OWN, 3) == (OWN, at(-1), at(3))
-    assert overlay.replicas(OWN, 2) == (at(-1), at(3))
-    assert overlay.replicas(at(8), 2) == (at(9), at(3))
-    assert overlay.replicas(OWN, 0) == ()
     assert overlay.closest(OWN, 0) == ()
-
-
-def test_links_are_kept_with_leaves_and_with_hops_in_use():
-    overlay = overlay_with(-2, -1, 1, 2, 5 << 100, 7 << 80)
-    assert overlay.neighbours() == overlay.leaf_set
-    assert overlay.neighbours([at((5 << 100) + 1), OWN]) == overlay.leaf_set | {at(5 << 100)}
-
-
-def test_the_leaf_set_covers_the_stretch_between_its_ends():
-    overlay = overlay_with(-20, -10, 10, 20)
-    assert overlay.covers(at(20))
-    assert overlay.covers(at(-20))
-    assert not overlay.covers(at(21))
-    assert not overlay.covers(at(-21))
-
-
-def test_changes_are_counted_when_answers_may_differ():
-    overlay = overlay_with(1)
-    before = overlay.changes
-    overlay.learn(at(1), "moved")
-    overlay.forget(at(9))
-    assert overlay.changes == before
-    overlay.forget(at(1))
-    assert overlay.changes > before
 
 
 @pytest.mark.parametrize("leaf_size", [-2, 0, 1, 3])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from maia.routing.overlay.candidates import CandidateLimits
 from maia.routing.overlay.membership import (
     Ask,
     Connect,
-    Contact,
     Dropped,
     MembershipLimits,
     OverlayMembership,
     Spread,
 )
-from maia.routing.overlay.table import CandidateLimits
 from support.overlay import SECOND, Ring, contact, id_of
 
 OWN = contact(0)
@@ -214,31 +213,10 @@ def test_a_goodbye_is_believed_and_not_redialled():
     assert node.lost(id_of(1), 0) == []
 
 
-def test_a_link_at_rest_leaves_the_node_known():
-    node = connected(1, 2)
-    node.rested(id_of(1))
-    assert id_of(1) in node.overlay
-    assert node.links_wanted() == {id_of(1), id_of(2)}
-
-
-def test_a_known_node_at_rest_is_gone_when_no_broker_answers_there():
-    node = connected(1, 2)
-    node.rested(id_of(1))
-    assert Dropped(id_of(1)) in node.dial_failed(contact(1).address, 0)
-
-
 def test_a_failed_dial_does_not_remove_a_node_with_a_link():
     node = connected(1)
     node.dial_failed(contact(1).address, 0)
     assert id_of(1) in node.overlay
-
-
-def test_a_tick_reconnects_leaves_at_rest_and_a_refresh_asks_the_nearest():
-    node = connected(1, 2, 3)
-    node.rested(id_of(1))
-    steps = node.tick(30 * SECOND)
-    assert Connect(contact(1).address) in steps
-    assert any(isinstance(step, Ask) for step in steps)
 
 
 def test_where_nobody_comes_or_goes_refreshes_are_rare_until_somebody_does():
@@ -292,14 +270,6 @@ def test_a_broker_that_said_goodbye_is_not_called_back_on_the_word_of_others():
     assert id_of(1) not in node.overlay
 
 
-def test_another_broker_at_the_address_of_a_node_at_rest_means_that_it_is_gone():
-    node = connected(1, 2)
-    node.rested(id_of(1))
-    elsewhere = Contact.of(contact(3).key, contact(1).address)
-    assert Dropped(id_of(1)) in node.confirmed(elsewhere, 0, dialled=contact(1).address)
-    assert set(node.overlay.nodes) == {id_of(2), id_of(3)}
-
-
 def test_a_second_seed_that_hangs_does_not_keep_a_newcomer_waiting():
     node = newcomer(1, 2)
     node.start(0)
@@ -330,13 +300,6 @@ def test_hearsay_is_looked_into_and_not_passed_on():
 def test_the_death_of_a_linked_node_is_not_believed():
     node = connected(1, 2)
     assert node.heard(id_of(1), contact(2), False, 0) == []
-    assert id_of(2) in node.overlay
-
-
-def test_the_death_of_a_node_at_rest_is_looked_into():
-    node = connected(1, 2)
-    node.rested(id_of(2))
-    assert node.heard(id_of(1), contact(2), False, 0) == [Connect(contact(2).address)]
     assert id_of(2) in node.overlay
 
 

@@ -24,7 +24,7 @@ from maia.routing.table.hops import (
 )
 from maia.routing.table.interests import Tally, compared_by, known_attributes, mark_of_interest
 from maia.routing.table.routing_table import BookLimits, RoutingTable
-from support.routing import entry_id
+from support.routing import entry_id, targets_of
 
 TYPE = b"T" * 32
 KEY = book_key_of_sealed(TYPE)
@@ -76,7 +76,7 @@ def test_what_is_understood_anew_is_sent_and_matched_as_it_is_known_now():
     assert told(book) == {1, 2}
     book.understood_anew("child", KEY, [sealed(1, over(50))], [])
     assert told(book) == {1}
-    assert book.targets(KEY, LOCAL, {SPEED: 60}) == {"child"}
+    assert targets_of(book, KEY, LOCAL, {SPEED: 60}) == {"child"}
     book.understood_anew("child", KEY, [], [entry_id(1)])
     assert told(book) == {2}
 
@@ -128,8 +128,8 @@ def test_sealed_and_plain_interests_of_a_type_never_meet():
     book.local_subscribe(TYPE, entry_id(1), ALWAYS)
     book.receive_interest("child", KEY, [sealed(2, over(70))], [], NOW)
     assert told(book) == {2}
-    assert book.targets(TYPE, "other", {SPEED: 80}) == {LOCAL}
-    assert book.targets(KEY, "other", {SPEED: 80}) == {"child"}
+    assert targets_of(book, TYPE, "other", {SPEED: 80}) == {LOCAL}
+    assert targets_of(book, KEY, "other", {SPEED: 80}) == {"child"}
     assert (is_of_sealed(KEY), is_of_sealed(TYPE), type_of_book_key(KEY)) == (True, False, TYPE)
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 
 from maia.events import AttributeUid
-from maia.sealing.keys.history import EpochSpan, PastAnswer, PastEpoch
+from maia.sealing.keys.parcels import PastAnswer, PastEpoch
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.past import HistoryRefused, MemberPast, PastReading
 from maia.wire.messages import HistoryKeysReply, KeyTermsRecord
@@ -19,15 +19,15 @@ PLATE = AttributeUid("plate")
 
 
 def epoch(number: int) -> PastEpoch:
-    span = EpochSpan(number, at(1000 * number), at(1000 * number + 1000))
-    return PastEpoch(span, {PLATE: Secret.from_bytes(sha256(b"%d" % number).digest())})
+    key = Secret.from_bytes(sha256(b"%d" % number).digest())
+    return PastEpoch(number, at(1000 * number), at(1000 * number + 1000), [(PLATE, key)])
 
 
 @pytest.fixture
 def past() -> MemberPast:
     """Epochs 2 and 3 were handed out; of 1 there is nothing."""
     made, reading = MemberPast(), PastReading(TYPE.type_id, epoch=1)
-    reading.receive(HistoryKeysReply(7, TYPE.type_id, TERMS, b"", 3), PastAnswer((epoch(2), epoch(3))))
+    reading.receive(HistoryKeysReply(7, TYPE.type_id, TERMS, b"", 3), PastAnswer([epoch(2), epoch(3)]))
     assert reading.is_done  # one page is enough
     made.learn(reading)
     return made

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
 from maia.sealing.tree.key_tree import KeyTree
@@ -36,8 +36,8 @@ def delivery(*epochs):
 
 
 def parcel(secret, path=b""):
-    paths = (HeldPath(GROUP, path),) if path else ()
-    return GroupWelcome(frozenset({GROUP}), (Handed(GROUP, 1, None, secret),), paths)
+    paths = [HeldPath(None, path)] if path else []
+    return GroupWelcome([None], [Handed(None, 1, None, secret)], paths)
 
 
 def test_a_secret_that_was_handed_over_is_compared_with_the_signed_epoch(tree):

@@ -23,7 +23,6 @@ from maia.routing.aggregation.announced import Announcements
 from maia.routing.aggregation.budget import Budget
 from maia.routing.aggregation.spill import SpillAccounts
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
-from maia.routing.matching.index import MatchIndex
 from maia.routing.overlay.membership import Contact, OverlayMembership
 from maia.routing.overlay.table import NodeId, Overlay, node_id_of_type
 from maia.routing.table.hops import TypeId
@@ -209,11 +208,7 @@ def new_routes(principal: Principal, settings: BrokerSettings) -> Routes:
         limits=BookLimits(
             lease_us=lease_us,
             entries_per_neighbour=limits.interests_per_peer,
-            # Never the limit that is reached: what clients may have is counted at their links.
-            local_entries_max=limits.links * limits.subscriptions_per_client,
         ),
-        matcher=MatchIndex,
-        with_local_targets=False,
     )
     seen = DuplicateMemory(memory_limits(limits))
     return Routes(

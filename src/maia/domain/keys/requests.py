@@ -30,12 +30,11 @@ from maia.events import INSTANT_MAX, Instant
 from maia.policy import GrantsLeftOut
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager import GroupManager
-from maia.sealing.groups.members import demanded, keys_digest
-from maia.sealing.groups.membership import Claim, requests_for, standing
+from maia.sealing.groups.membership import Claim, demanded, keys_digest, requests_for, standing
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.keys.epochs import epoch_from_bytes, verify_epoch
-from maia.sealing.keys.history import PastAnswer, pack_past, past_info
+from maia.sealing.keys.parcels import pack_past, past_info
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, TooManyQuestions
 from maia.sessions.session import goodbye
 from maia.validity import VouchedFor
@@ -294,7 +293,7 @@ class KeyRequestHandler:
         writers = manager.past_writers(now) if reads and not message.after else {}
         info = past_info(manager.type_id, manager=self.principal, reader=claim.principal)
         answers = manager.answers_among({uid for one in epochs for uid in one.keys})
-        sealed = seal_to(message.key, pack_past(PastAnswer(epochs, writers, answers)), info, self.random)
+        sealed = seal_to(message.key, pack_past(epochs, writers, answers), info, self.random)
         reply = HistoryKeysReply(message.id, manager.type_id, manager.terms.as_record(), sealed, after)
         fields = {**link.named(), "type": manager.type_id.hex(), "after": message.after}
         return [Note("history-told", fields), Count("maia_history_keys_total"), Send(link.id, encode(reply))]

@@ -13,7 +13,7 @@ and nothing that a subscriber asked for (A67, docs/decisions/aggregation.md).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,14 +69,8 @@ def aggregate(
     filter costs `part_bytes` beside its own, for its proof. There is one filter for each right
     at least, so that an aggregate of nothing but `ALWAYS` may exceed its budget.
     """
-    by_right: dict[Hashable, list[int]] = {}
-    for at in range(len(filters)):
-        by_right.setdefault(rights[at] if rights else None, []).append(at)
-    exact = [
-        Part(filters[group[0]], right, group)
-        for right, positions in by_right.items()
-        for group in _uncovered(filters, positions)
-    ]
+    each = [Part(one, rights[at] if rights else None, (at,)) for at, one in enumerate(filters)]
+    exact = [part for some in _by_right(each) for part in _uncovered(some)]
     size = _size(exact, part_bytes)
     if size <= budget_bytes:
         return Aggregate(tuple(exact), size, is_exact=True)
@@ -90,19 +84,20 @@ def _size(parts: Sequence[Part], part_bytes: int) -> int:
     return sum(part_bytes + size_of_filter(part.filter) for part in parts)
 
 
-def _uncovered(filters: Sequence[Predicate], positions: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return filters that no other covers, each with the positions of those that it covers, itself first."""
-    if len(positions) > READ_MAX:
-        return [(at,) for at in positions]
+def _uncovered(parts: Sequence[Part]) -> Sequence[Part]:
+    """Return the parts of one right that no other covers, each with the positions of those that it covers."""
+    if len(parts) > READ_MAX:
+        return parts
     table: CoverTable[int] = CoverTable()
-    for at in positions:
-        table.insert(at, filters[at])
-    groups: dict[int, list[int]] = {at: [at] for at in table.maximal()}
-    for at in positions:
-        if at not in groups:
-            widest = table.covered_by(at)
-            groups[at if widest is None else widest].append(at)
-    return [tuple(group) for group in groups.values()]
+    for at, part in enumerate(parts):
+        table.insert(at, part.filter)
+    members: dict[int, list[int]] = {at: [*parts[at].members] for at in table.maximal()}
+    for at, part in enumerate(parts):
+        if at not in members:
+            members.setdefault(at if (widest := table.covered_by(at)) is None else widest, []).extend(
+                part.members
+            )
+    return [Part(parts[at].filter, parts[at].right, tuple(some)) for at, some in members.items()]
 
 
 def _merged(exact: Sequence[Part], budget_bytes: int, part_bytes: int) -> list[Part]:
@@ -126,7 +121,7 @@ def _merged(exact: Sequence[Part], budget_bytes: int, part_bytes: int) -> list[P
             kept, gone = left[one], left[other]
             if kept is None or gone is None:
                 continue  # not so: what was joined is not joined again
-            left[one] = Part(filter_, kept.right, _together((kept, gone)))
+            left[one] = _together(filter_, (kept, gone))
             left[other] = None
             before, sizes[one] = sizes[one] + sizes[other], part_bytes + size_of_filter(filter_)
             size += sizes[one] - before
@@ -152,33 +147,34 @@ def _few(parts: list[Part]) -> list[Part]:
     """Merge very many parts into `MERGED_MAX` or fewer, right by right; out of all order, ask for all."""
     if len(parts) <= MERGED_MAX:
         return parts
-    by_right: dict[Hashable, list[Part]] = {}
-    for part in parts:
-        by_right.setdefault(part.right, []).append(part)
     few: list[Part] = []
-    for right, some in by_right.items():
+    for some in _by_right(parts):
         if len(some) > READ_MAX:
-            few.append(Part(ALWAYS, right, _together(some)))
+            few.append(_together(ALWAYS, some))
             continue
         merging = Merging([part.filter for part in some])
         for group in merging.groups(max(1, len(some) * MERGED_MAX // len(parts))):
-            few.append(Part(merging.merged(group), right, _together([some[one] for one in group])))
+            few.append(_together(merging.merged(group), [some[one] for one in group]))
     return few
-
-
-def _together(parts: Sequence[Part]) -> tuple[int, ...]:
-    return tuple(sorted({member for part in parts for member in part.members}))
 
 
 def _everything(parts: Sequence[Part], budget_bytes: int, part_bytes: int) -> list[Part]:
     """Ask for everything that a right entitles to, one right after the other, until the rest fits."""
-    by_right: dict[Hashable, list[Part]] = {}
-    for part in parts:
-        by_right.setdefault(part.right, []).append(part)
     kept = list(parts)
-    for right, some in sorted(by_right.items(), key=lambda one: -_size(one[1], part_bytes)):
+    for some in sorted(_by_right(parts), key=lambda some: -_size(some, part_bytes)):
         if _size(kept, part_bytes) <= budget_bytes:
             break
-        kept = [part for part in kept if part.right != right]
-        kept.append(Part(ALWAYS, right, _together(some)))
+        kept = [*(part for part in kept if part.right != some[0].right), _together(ALWAYS, some)]
     return kept
+
+
+def _by_right(parts: Iterable[Part]) -> Collection[list[Part]]:
+    found: dict[Hashable, list[Part]] = {}
+    for part in parts:
+        found.setdefault(part.right, []).append(part)
+    return found.values()
+
+
+def _together(filter_: Predicate, parts: Sequence[Part]) -> Part:
+    """Return one part with this filter in place of some of the same right."""
+    return Part(filter_, parts[0].right, tuple(sorted({one for part in parts for one in part.members})))

@@ -49,11 +49,11 @@ class _Merged:
     right: Hashable
     members: int = 0
     """How many filters it is announced for."""
-    alone: tuple[_Merged, ...] = ()
-    """This one, as all filters keep it that have no other."""
 
-    def __post_init__(self) -> None:
-        self.alone = (self,)
+    @property
+    def id(self) -> bytes:
+        """Return under which id it is announced."""
+        return self.announcement.id
 
 
 WantedOf: TypeAlias = Callable[[bytes], tuple[Predicate, Hashable]]
@@ -63,19 +63,16 @@ WantedOf: TypeAlias = Callable[[bytes], tuple[Predicate, Hashable]]
 class Announcements:
     """The filters of one type that this router's subscribers want, and those that it announces for them.
 
-    A filter that is merged with others is not kept: whoever wants it has it, and is asked for it.
+    A filter is not kept here: the subscriber that wants it has it, and is asked for it.
     """
-
-    __slots__ = ("_gone", "_merged", "_together", "_wanted", "is_settled", "merged_bytes")
 
     def __init__(self) -> None:
         """Begin with no filter."""
-        self._wanted: dict[bytes, Predicate | tuple[_Merged, ...]] = {}
-        """For each key the filter that is announced as it is, or those that are announced for it."""
+        self._wanted: dict[bytes, tuple[_Merged, ...]] = {}
+        """For each key what is announced for its filter; nothing if it is announced as it is."""
         self._merged: dict[bytes, _Merged] = {}
         self._together = 0
         """How many filters are merged with others."""
-        self.merged_bytes = 0
         self._gone = 0
         """How many members merged filters have lost since everything was merged anew."""
         self.is_settled = True
@@ -99,17 +96,11 @@ class Announcements:
         """Return whether each filter is announced as it is."""
         return not self._merged
 
-    def size(self, part_bytes: int) -> int:
-        """Return how many bytes are announced, if each filter has `part_bytes` beside its own."""
-        alone = sum(size_of_filter(one) for one in self._wanted.values() if not isinstance(one, tuple))
-        return alone + self.merged_bytes + part_bytes * len(self)
-
     def announced_for(self, key: bytes) -> list[bytes]:
         """Return the ids of what is announced with the proof of this filter; none if it has another proof."""
-        found = self._wanted.get(key)
-        if isinstance(found, tuple):
-            return [one.announcement.id for one in found if one.announcement.behind == key]
-        return [] if found is None else [key]
+        if merged := self._wanted.get(key):
+            return [one.id for one in merged if one.announcement.behind == key]
+        return [key] if key in self._wanted else []
 
     def join(self, key: bytes, filter_: Predicate, right: Hashable) -> Changes:
         """A filter is wanted under a key; one that was wanted under it before is wanted no more."""
@@ -118,10 +109,10 @@ class Announcements:
         for part in self._merged.values():
             if part.right == right and covers(wide=part.announcement.filter, narrow=filter_):
                 part.members += 1
-                self._wanted[key] = part.alone
+                self._wanted[key] = (part,)
                 self._together += 1
                 return before
-        self._wanted[key] = filter_
+        self._wanted[key] = ()
         gone = tuple(one for one in before.remove if one != key)
         return Changes((Announcement(key, filter_, key),), gone, before.again)
 
@@ -134,7 +125,7 @@ class Announcements:
             if found is None:
                 continue
             self.is_settled = False
-            if not isinstance(found, tuple):
+            if not found:
                 removed.append(key)
                 continue
             self._together -= 1
@@ -145,9 +136,8 @@ class Announcements:
         without_proof: set[_Merged] = set()
         for part in touched:
             if not part.members:
-                del self._merged[part.announcement.id]
-                self.merged_bytes -= size_of_filter(part.announcement.filter)
-                removed.append(part.announcement.id)
+                del self._merged[part.id]
+                removed.append(part.id)
             elif part.announcement.behind not in self._wanted:
                 without_proof.add(part)
         return Changes(remove=tuple(removed), again=tuple(self._proved_otherwise(without_proof)))
@@ -157,7 +147,7 @@ class Announcements:
         for key, found in self._wanted.items():
             if not parts:
                 return
-            for part in found if isinstance(found, tuple) else ():
+            for part in found:
                 if part in parts:
                     parts.discard(part)
                     part.announcement = replace(part.announcement, behind=key)
@@ -180,34 +170,29 @@ class Announcements:
         """
         self.is_settled = True
         anew = anew or self._gone > len(self._wanted)
-        if not anew and self.size(part_bytes) <= budget_bytes:
-            return Changes()
         before = self._ids()
-        if anew:
-            self._merged, self.merged_bytes, self._gone = {}, 0, 0
-            for key in self._wanted:
-                self._wanted[key], _ = wanted_of(key)
         items = [
-            _Merged(Announcement(key, one, key), wanted_of(key)[1])
-            for key, one in self._wanted.items()
-            if not isinstance(one, tuple)
+            _Merged(Announcement(key, one, key), right)
+            for key, found in self._wanted.items()
+            if anew or not found
+            for one, right in (wanted_of(key),)
         ]
+        if anew:
+            self._merged, self._gone = {}, 0
+            self._wanted = dict.fromkeys(self._wanted, ())
         items += self._merged.values()
-        found = aggregate(
-            [one.announcement.filter for one in items],
-            budget_bytes,
-            rights=[one.right for one in items],
-            part_bytes=part_bytes,
-        )
+        filters = [one.announcement.filter for one in items]
+        if not anew and sum(map(size_of_filter, filters)) + part_bytes * len(items) <= budget_bytes:
+            return Changes()
+        rights = [one.right for one in items]
+        found = aggregate(filters, budget_bytes, rights=rights, part_bytes=part_bytes)
         self._merge(() if found.is_exact else found.parts, items, limit)
         after = self._ids()
-        add = [one.announcement for one in self._merged.values() if one.announcement.id not in before]
-        add += [
-            Announcement(key, one, key)
-            for key, one in self._wanted.items()
-            if not isinstance(one, tuple) and key not in before
-        ]
-        return Changes(tuple(add), tuple(one for one in before if one not in after))
+        announced = {one.id: one.announcement for one in (*self._merged.values(), *items)}
+        return Changes(
+            tuple(one for id_, one in announced.items() if id_ in after and id_ not in before),
+            tuple(id_ for id_ in before if id_ not in after),
+        )
 
     def _merge(
         self,
@@ -216,48 +201,39 @@ class Announcements:
         limit: Callable[[Predicate, Hashable], Predicate],
     ) -> None:
         """Announce one filter in place of some. A filter with alternatives may go into several."""
-        # What came before is not to be mistaken for what takes its place, perhaps under the same id.
-        became: dict[_Merged, dict[_Merged, None]] = {}
+        became: dict[bytes, dict[_Merged, None]] = {}
+        """What takes the place of each item, perhaps under the same id."""
         made: dict[bytes, _Merged] = {}
         for part in parts:
             some = [items[at] for at in part.members]
             same = next((one for one in some if one.announcement.filter == part.filter), None)
             if same is not None and len(some) == 1:
                 continue
-            filter_ = part.filter if same is not None else limit(part.filter, part.right)
-            behind = (same or some[0]).announcement.behind
-            announcement = Announcement(_id_of(filter_, behind), filter_, behind)
-            if same is not None:
-                announcement = same.announcement
+            announcement = _limited(part, some[0], limit) if same is None else same.announcement
             one = made.setdefault(announcement.id, _Merged(announcement, part.right))
             for item in some:
-                became.setdefault(item, {})[one] = None
+                became.setdefault(item.id, {})[one] = None
+        for id_, one in made.items():
+            became.setdefault(id_, {one: None})
+        self._merged = {id_: one for id_, one in self._merged.items() if id_ not in became} | made
         for one in self._merged.values():
-            if one not in became and one.announcement.id in made:
-                became[one] = {made[one.announcement.id]: None}
-        kept = [one for one in self._merged.values() if one not in became]
-        self._merged = {one.announcement.id: one for one in kept} | made
-        self.merged_bytes = sum(size_of_filter(one.announcement.filter) for one in self._merged.values())
-        alone = {one.announcement.behind: new for one, new in became.items() if not one.members}
-        self._together = 0
-        for part_of in self._merged.values():
-            part_of.members = 0
+            one.members = 0
         for key, found in self._wanted.items():
-            new = alone.get(key, {})
-            if isinstance(found, tuple):
-                new = {one: None for old in found for one in became.get(old, {old: None})}
-            if new:
-                self._wanted[key] = next(iter(new)).alone if len(new) == 1 else tuple(new)
-                self._together += 1
-            for one in new:
+            new = {one: None for old in found for one in became.get(old.id, {old: None})}
+            self._wanted[key] = tuple(new if found else became.get(key, ()))
+            for one in self._wanted[key]:
                 one.members += 1
+        self._together = sum(map(bool, self._wanted.values()))
 
     def _ids(self) -> dict[bytes, None]:
-        alone = (key for key, one in self._wanted.items() if not isinstance(one, tuple))
-        return dict.fromkeys(alone) | dict.fromkeys(self._merged)
+        return dict.fromkeys(key for key, found in self._wanted.items() if not found) | dict.fromkeys(
+            self._merged
+        )
 
 
-def _id_of(filter_: Predicate, behind: bytes) -> bytes:
-    """Return an id that is the same for the same filter with the same proof, over a restart too."""
+def _limited(part: Part, first: _Merged, limit: Callable[[Predicate, Hashable], Predicate]) -> Announcement:
+    """Announce what a right entitles to of a merged filter, with the proof of its first member."""
+    filter_, behind = limit(part.filter, part.right), first.announcement.behind
+    # The id is the same for the same filter with the same proof, over a restart too.
     written = write_canonical(predicate_to_expression(filter_))
-    return sha256(b"maia/1/merged\x00" + behind + written).digest()[:16]
+    return Announcement(sha256(b"maia/1/merged\x00" + behind + written).digest()[:16], filter_, behind)

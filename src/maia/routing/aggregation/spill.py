@@ -39,7 +39,6 @@ class Arrived:
 
     wanted_bytes: int = 0
     spilled_bytes: int = 0
-    spilled_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -61,8 +60,6 @@ class NeighbourSpill:
 
 class SpillAccounts(Generic[Neighbour]):
     """Spill by type and by neighbour."""
-
-    __slots__ = ("_by_neighbour", "_by_type", "_pace_us")
 
     def __init__(self, pace_us: int) -> None:
         """Begin with nothing; a neighbour's reports count no more often than `pace_us`."""
@@ -100,7 +97,6 @@ class SpillAccounts(Generic[Neighbour]):
         if not spilled_rows:
             return
         arrived.spilled_bytes += spilled
-        arrived.spilled_rows += spilled_rows
         account.spilled_rows += spilled_rows
         account.spilled_bytes += spilled
         before = account.to_report.get(type_id) or Spilled(type_id, 0, 0)

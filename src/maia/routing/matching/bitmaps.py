@@ -41,20 +41,17 @@ _GONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class KindSpans:
-    """Ranges `first <= x < after` of one kind; where `is_open`, there is no upper end."""
+    """Ranges `first <= x < after` of one kind; the least value, after which nothing ends, is no upper end."""
 
     slots: _Kept
     firsts: _Values
     afters: _Values
-    is_open: npt.NDArray[np.bool_]
 
     def moved(self, new_slots: Slots) -> KindSpans:
         """Return the ranges under new slot numbers, without those whose slot is gone."""
         slots = new_slots[self.slots]
         kept = slots != _GONE
-        return KindSpans(
-            slots[kept].astype(np.int32), self.firsts[kept], self.afters[kept], self.is_open[kept]
-        )
+        return KindSpans(slots[kept].astype(np.int32), self.firsts[kept], self.afters[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +120,24 @@ def _joined(parts: Sequence[KindSpans]) -> KindSpans:
         np.concatenate([part.slots for part in parts]),
         np.concatenate([part.firsts for part in parts]),
         np.concatenate([part.afters for part in parts]),
-        np.concatenate([part.is_open for part in parts]),
     )
 
 
 def _packed(kind: Kind, ranges: Sequence[tuple[int, Any, Any]]) -> KindSpans:
     # Any: see `SpanLists`.
-    slots = _slots([slot for slot, _, _ in ranges])
-    is_open = np.array([after is None for _, _, after in ranges], np.bool_)
-    firsts = [first for _, first, _ in ranges]
-    afters = [first if after is None else after for _, first, after in ranges]
+    firsts, afters = [first for _, first, _ in ranges], [after for _, _, after in ranges]
     if is_faithful(kind):
         codes = code_of if kind is Kind.FLOAT else int
-        firsts, afters = [codes(value) for value in firsts], [codes(value) for value in afters]
-    return KindSpans(slots, _values(kind, firsts), _values(kind, afters), is_open)
+        firsts = [codes(value) for value in firsts]
+        afters = [None if value is None else codes(value) for value in afters]
+    least = _least(kind)
+    ends = [least if value is None else value for value in afters]
+    return KindSpans(_slots([slot for slot, _, _ in ranges]), _values(kind, firsts), _values(kind, ends))
+
+
+def _least(kind: Kind) -> Any:
+    # Any: see `_Values`.
+    return CODE_MIN if is_faithful(kind) else "" if kind is Kind.STRING else b""
 
 
 def _values(kind: Kind, values: list[Any]) -> _Values:
@@ -298,7 +299,7 @@ class Ranks:
         """Return the lowest rank of each range and the one after its highest."""
         segment = self._segments[kind]
         lows, highs = _positions(kind, segment, spans.firsts), _positions(kind, segment, spans.afters)
-        return lows, np.where(spans.is_open, segment.end, highs)
+        return lows, np.where(spans.afters == _least(kind), segment.end, highs)
 
 
 def rank_spans(ranks: Ranks, spans: AttributeSpans) -> RankSpans:
@@ -313,7 +314,7 @@ def rank_spans(ranks: Ranks, spans: AttributeSpans) -> RankSpans:
 
 
 def _segment(start: int, kind: Kind, spans: KindSpans) -> _Segment:
-    afters = spans.afters[~spans.is_open]
+    afters = spans.afters[spans.afters != _least(kind)]
     if kind in _AS_THEY_ARE:
         texts = sorted(set(chain(spans.firsts, afters)))
         return _Segment(start, texts, is_coded=False)
@@ -565,22 +566,17 @@ class UnmappedAttribute:
         return self.spans.accept(slot, self.ranks.of(event.get(self.uid)))
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """The attributes of a block: those with bitmaps, and for each slot the others that it mentions."""
-
-    mapped: tuple[MappedAttribute, ...]
-    unmapped: Mapping[int, Sequence[UnmappedAttribute]]
-
-
 def attributes_of_block(
     count: int,
     ranks: Mapping[AttributeUid, Ranks],
     spans: Mapping[AttributeUid, RankSpans],
     *,
     cells_max: int,
-) -> Generator[None, None, Attributes]:
-    """Set the bits of all attributes of `count` slots, one attribute in a step."""
+) -> Generator[None, None, tuple[list[MappedAttribute], dict[int, list[UnmappedAttribute]]]]:
+    """Set the bits of all attributes of `count` slots, one attribute in a step.
+
+    Return the attributes with bitmaps, and for each slot the others that it mentions.
+    """
     room = _allotted({uid: (ranks[uid].count, len(asked.slots)) for uid, asked in spans.items()}, cells_max)
     mapped: list[MappedAttribute] = []
     for uid, asked in spans.items():
@@ -593,7 +589,7 @@ def attributes_of_block(
             one = UnmappedAttribute(uid, ranks[uid], asked)
             for slot in set(asked.slots.tolist()):
                 unmapped.setdefault(slot, []).append(one)
-    return Attributes(tuple(mapped), unmapped)
+    return mapped, unmapped
 
 
 def _allotted(wanted: Mapping[AttributeUid, tuple[int, int]], cells_max: int) -> dict[AttributeUid, int]:

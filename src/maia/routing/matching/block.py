@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -140,34 +140,15 @@ class Contents(Generic[Key]):
         return self.moved(np.where(is_live, np.cumsum(is_live) - 1, -1))
 
 
-class KnownAttributes:
-    """The attributes that an index keeps arrays for: the first that its filters mention, up to a limit.
-
-    A type has at most `ATTRIBUTES_MAX` of them in a version. Filters that name
-    any number of others cost one question each, and no arrays.
-    """
-
-    __slots__ = ("_most", "_uids")
-
-    def __init__(self, most: int = KNOWN_MAX) -> None:
-        """Begin without attributes."""
-        self._most = most
-        self._uids: set[AttributeUid] = set()
-
-    def learn(self, uid: AttributeUid) -> bool:
-        """Say whether arrays are kept for an attribute."""
-        if uid in self._uids:
-            return True
-        if len(self._uids) >= self._most:
-            return False
-        self._uids.add(uid)
-        return True
-
-
 def contents_of(
-    filters: Iterable[tuple[Key, Predicate, Sequence[Alternative]]], known: KnownAttributes
+    filters: Iterable[tuple[Key, Predicate, Sequence[Alternative]]], known: set[AttributeUid]
 ) -> Contents[Key]:
-    """Give every alternative of every filter a slot."""
+    """Give every alternative of every filter a slot.
+
+    `known` are the attributes that arrays are kept for: the first that filters mention, up to a limit. A type
+    has at most `ATTRIBUTES_MAX` of them in a version. Filters that name any number of others cost one
+    question each, and no arrays.
+    """
     ids: list[Key] = []
     lists: dict[AttributeUid, SpanLists] = {}
     rest: dict[int, Rest] = {}
@@ -175,7 +156,9 @@ def contents_of(
         for alternative in alternatives:
             slot = len(ids)
             ids.append(key)
-            asked = [(uid, values) for uid, values in alternative.values.items() if known.learn(uid)]
+            unknown = (uid for uid in alternative.values if uid not in known)
+            known.update(islice(unknown, max(0, KNOWN_MAX - len(known))))
+            asked = [(uid, values) for uid, values in alternative.values.items() if uid in known]
             for uid, values in asked:
                 if uid not in lists:
                     lists[uid] = SpanLists()
@@ -224,19 +207,6 @@ Steps: TypeAlias = Generator[None, None, "Block[Key]"]
 class Block(Generic[Key]):
     """Many filters, ready to be matched."""
 
-    __slots__ = (
-        "_first_slot",
-        "_has_more_to_ask",
-        "_is_live",
-        "_live_pages",
-        "_live_words",
-        "_mapped",
-        "_more_slots",
-        "_unmapped",
-        "contents",
-        "live",
-    )
-
     def __init__(self, contents: Contents[Key], *, cells_max: int = CELLS_MAX) -> None:
         """Put the slots in order and set their bits."""
         for _ in self._steps(contents, cells_max):
@@ -266,8 +236,9 @@ class Block(Generic[Key]):
         self.contents = contents.moved(new_slots)
         yield
         moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
-        attributes = yield from attributes_of_block(count, ranks, moved, cells_max=cells_max)
-        self._mapped, self._unmapped = attributes.mapped, attributes.unmapped
+        self._mapped, self._unmapped = yield from attributes_of_block(
+            count, ranks, moved, cells_max=cells_max
+        )
         self._has_more_to_ask = np.zeros(count, np.bool_)
         self._has_more_to_ask[[*self._unmapped, *self.contents.rest]] = True
         self._first_slot: dict[Key, int] = {}
@@ -340,10 +311,6 @@ class Block(Generic[Key]):
         for at, start in zip(several.tolist(), starts.take(several).tolist(), strict=True):
             runs[at] = in_order[start : start + sizes.item(at)]
         return _joined(keys, runs) if self._more_slots else dict(zip(keys, runs, strict=True))
-
-    def rows_wanted(self, frame: Frame) -> set[int]:
-        """Return the rows that some filter admits."""
-        return set(self._pairs(frame)[1].tolist())
 
     def _pairs(self, frame: Frame) -> tuple[Slots, _Numbers]:
         """Return the pairs of a slot and a row that match, in the order of slots and then of rows."""

@@ -13,52 +13,19 @@ are topic patterns and nothing else have an index of their own (`topics.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, KeysView, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
 from maia.events import AttributeUid, Event, Frame, Kind
 from maia.predicates.covering.normal_form import Alternative, alternatives_of
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate, checked_size
 from maia.routing.matching.bitmaps import CELLS_MAX
-from maia.routing.matching.block import Block, KnownAttributes, Steps, contents_of, joined_contents
+from maia.routing.matching.block import Block, Steps, contents_of, joined_contents
 from maia.routing.matching.topics import TopicIndex, patterns_of
 
-# What becomes of the old blocks while a larger one is built in their place?
-
-
 Key = TypeVar("Key", bound=Hashable)
-
-
-class Growth(Generic[Key]):
-    """A block in the making, and those whose place it takes."""
-
-    __slots__ = ("_made", "_steps", "blocks", "left")
-
-    def __init__(self, blocks: Sequence[Block[Key]], steps: Steps[Key]) -> None:
-        """Begin, without a step."""
-        self.blocks = blocks
-        self.left: list[Key] = []
-        """Filters that have left one of the blocks since."""
-        self._steps = steps
-        self._made: Block[Key] | None = None
-
-    def advance(self) -> bool:
-        """Take one step; say whether it was the last."""
-        try:
-            next(self._steps)
-        except StopIteration as end:
-            self._made = end.value
-        return self._made is not None
-
-    def made(self) -> Block[Key]:
-        """Return the block, without what has left."""
-        assert self._made is not None  # noqa: S101 - asked after the last step
-        for key in self.left:
-            if key in self._made:
-                self._made.discard(key)
-        return self._made
-
 
 WAITING_MAX: Final = 64
 READINGS_MAX: Final = 512
@@ -80,21 +47,18 @@ AT_ONCE_MAX: Final = 2048
 _GROWTH: Final = 2
 
 
+@dataclass(slots=True)
+class Growth(Generic[Key]):
+    """A block in the making, and those whose place it takes."""
+
+    blocks: Sequence[Block[Key]]
+    steps: Steps[Key]
+    left: list[Key] = field(default_factory=list)
+    """Filters that have left one of the blocks since."""
+
+
 class MatchIndex(Generic[Key]):
     """The filters of one event type, by key."""
-
-    __slots__ = (
-        "_blocks",
-        "_cells_max",
-        "_growth",
-        "_hopeless",
-        "_is_asked",
-        "_is_settled",
-        "_known",
-        "_readings",
-        "_topics",
-        "_waiting",
-    )
 
     def __init__(self, *, cells_max: int = CELLS_MAX) -> None:
         """Begin without filters. `cells_max` bounds the bits kept per filter, eight cells to a byte."""
@@ -102,7 +66,8 @@ class MatchIndex(Generic[Key]):
         self._blocks: list[Block[Key]] = []
         self._waiting: dict[Key, Predicate] = {}
         self._hopeless: set[Key] = set()
-        self._known = KnownAttributes()
+        self._known: set[AttributeUid] = set()
+        """The attributes that arrays are kept for, as `contents_of` chooses them."""
         self._readings = 0
         self._is_asked = False
         self._is_settled = False
@@ -197,20 +162,6 @@ class MatchIndex(Generic[Key]):
             found.update(self._rows_by_topic(frame))  # a key stands in one place only
         return found
 
-    def rows_wanted(self, frame: Frame) -> list[int]:
-        """Return the rows that at least one filter admits, in order."""
-        self._settle(events=frame.rows)
-        wanted: set[int] = set()
-        for block in self._blocks:
-            wanted |= block.rows_wanted(frame)
-        if self._waiting and len(wanted) < frame.rows:
-            for row, event in enumerate(frame.events()):
-                if row not in wanted and any(admits(one, event) for one in self._waiting.values()):
-                    wanted.add(row)
-        if self._topics and len(wanted) < frame.rows:
-            wanted.update(row for rows in self._rows_by_topic(frame).values() for row in rows)
-        return sorted(wanted)
-
     def _rows_by_topic(self, frame: Frame) -> dict[Key, list[int]]:
         """Return the rows that each filter of topics alone admits."""
         found: dict[Key, list[int]] = {}
@@ -255,7 +206,7 @@ class MatchIndex(Generic[Key]):
     def _build(self) -> None:
         """Make a block of all that waits, and one of it and of every block that is not much larger."""
         if not self._blocks:
-            self._known = KnownAttributes()
+            self._known = set()
         contents = contents_of(self._spread_out(), self._known)
         self._waiting, self._readings = {}, 0
         size, tail = len(contents.ids), list[Block[Key]]()
@@ -295,12 +246,20 @@ class MatchIndex(Generic[Key]):
     def _go_on(self) -> None:
         """Take one step of the block that is being built, and let it take its place if that was the last."""
         growth = self._growth
-        if growth is None or not growth.advance():
+        if growth is None:
             return
+        try:
+            next(growth.steps)
+        except StopIteration as end:
+            made: Block[Key] = end.value
+        else:
+            return
+        for key in growth.left:
+            if key in made:
+                made.discard(key)
         place = self._blocks.index(growth.blocks[-1])
         before = [block for block in self._blocks[:place] if block not in growth.blocks]
         after = [block for block in self._blocks[place:] if block not in growth.blocks]
-        made = growth.made()
         self._blocks = [*before, *([made] if made.live else []), *after]
         self._growth = None
 
@@ -310,52 +269,3 @@ class MatchIndex(Generic[Key]):
             if not alternatives:
                 self._hopeless.add(key)
             yield key, predicate, alternatives
-
-
-# Which filters of a type does an event match?
-
-
-class Matcher(Protocol):
-    """Filters by key, asked with events."""
-
-    def add(self, key: Hashable, predicate: Predicate) -> None:
-        """Keep a filter under a key that is not in use."""
-
-    def remove(self, key: Hashable) -> None:
-        """Forget a filter."""
-
-    def match(self, event: Event) -> Collection[Hashable]:
-        """Return the keys of the filters that admit the event."""
-
-    def match_frame(self, frame: Frame) -> Mapping[Hashable, Sequence[int]]:
-        """Return, for each filter that admits a row, the rows that it admits in their order."""
-
-
-class ScanMatcher:
-    """Every filter in turn: for small tables, and for comparison."""
-
-    __slots__ = ("_filters",)
-
-    def __init__(self) -> None:
-        """Begin without filters."""
-        self._filters: dict[Hashable, Predicate] = {}
-
-    def add(self, key: Hashable, predicate: Predicate) -> None:
-        """Keep a filter under a key that is not in use."""
-        self._filters[key] = predicate
-
-    def remove(self, key: Hashable) -> None:
-        """Forget a filter."""
-        del self._filters[key]
-
-    def match(self, event: Event) -> KeysView[Hashable]:
-        """Return the keys of the filters that admit the event."""
-        return {key: None for key, predicate in self._filters.items() if admits(predicate, event)}.keys()
-
-    def match_frame(self, frame: Frame) -> dict[Hashable, list[int]]:
-        """Return, for each filter that admits a row, the rows that it admits in their order."""
-        found: dict[Hashable, list[int]] = {}
-        for row, event in enumerate(frame.events()):
-            for key in self.match(event):
-                found.setdefault(key, []).append(row)
-        return found

@@ -179,20 +179,6 @@ def _asked_about(serials: dict[_Shape, int]) -> _Shapes:
 class TopicIndex(Generic[Key]):
     """Patterns by key; a key may stand for several."""
 
-    __slots__ = (
-        "_buckets",
-        "_free",
-        "_keys",
-        "_pattern_at",
-        "_patterns",
-        "_place_of",
-        "_rows",
-        "_serials",
-        "_shape_counts",
-        "_shapes",
-        "_where",
-    )
-
     def __init__(self) -> None:
         """Begin without patterns."""
         self._begin()
@@ -482,20 +468,13 @@ def _patterns_of(predicate: Predicate) -> tuple[AttributeUid, list[PathPattern]]
             for other in inside[1:]:
                 if other is None or other[0] != uid:
                     return None
-                joined = joined + other[1] if isinstance(predicate, AnyOf) else _both(joined, other[1])
+                if isinstance(predicate, AnyOf):
+                    joined = joined + other[1]
+                else:
+                    both = (one.intersection(two) for one in joined for two in other[1])
+                    joined = [one for one in dict.fromkeys(both) if one is not None]
                 if len(joined) > PATTERNS_MAX:
                     return None
             return uid, joined
         case _:
             return None
-
-
-def _both(some: list[PathPattern], others: list[PathPattern]) -> list[PathPattern]:
-    return list(dict.fromkeys(_intersections(some, others)))
-
-
-def _intersections(some: list[PathPattern], others: list[PathPattern]) -> Iterator[PathPattern]:
-    for one in some:
-        for other in others:
-            if (both := one.intersection(other)) is not None:
-                yield both

@@ -14,13 +14,6 @@ neighbours announce, and performs the steps that come back. Promises:
 - a router announces an aggregate to exactly those neighbours through which its
   own way does not lead, so what was announced is a way of its own;
 - origins, parts, bytes and the pace of each origin are bounded.
-
-Which neighbours are to be dialled, and when?
-
-A router of a mesh knows the addresses of its neighbours from its configuration
-and looks for no others. A neighbour that does not answer is dialled again and
-again, less often as time passes. Routers that dial this one are neighbours,
-too, and need not be configured here.
 """
 
 from __future__ import annotations
@@ -30,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from maia.back_off import doubled
 from maia.errors import MaiaError
-from maia.events import SECOND, Instant
+from maia.events import Instant
+from maia.routing.dials import Dials
 from maia.routing.mesh.aggregates import (
     AggregateAltered,
     AggregateForged,
@@ -466,67 +459,51 @@ class MeshTable:
         return 0 if known.head is None else known.head.dated + self._limits.lease_us + self._limits.skew_us
 
 
-_FIRST_S: Final = 1
-_MOST_S: Final = 15
-
-
-@dataclass(slots=True)
-class _Address:
-    hop: Hop | None = None
-    """The neighbour that was found there last."""
-    is_dialling: bool = False
-    failures: int = 0
-    due: int = 0
-
-
 class ConfiguredNeighbours:
-    """The addresses of neighbours, and how it stands with each of them."""
+    """The addresses of neighbours, and which neighbour was found at each of them.
+
+    A router of a mesh knows the addresses of its neighbours from its configuration and looks for no others.
+    One that does not answer is dialled again and again, less often as time passes. Routers that dial this one
+    are neighbours, too, and need not be configured here.
+    """
 
     def __init__(self, addresses: Iterable[str], *, own: str) -> None:
-        self._addresses = {address: _Address() for address in addresses if address != own}
+        self._found: dict[str, Hop | None] = {address: None for address in addresses if address != own}
+        self._dials = Dials(first_s=1, most_s=15, timeout_s=0, remembered=len(self._found))
         self._up: set[Hop] = set()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Return the addresses at which no neighbour is linked."""
-        return tuple(address for address, one in self._addresses.items() if one.hop not in self._up)
+        return tuple(address for address, hop in self._found.items() if hop not in self._up)
 
     def dials(self, now: int) -> list[str]:
-        """Return the addresses to dial at this moment, which are under way from now on."""
-        due = [
-            address
-            for address in self.missing
-            if self._is_free(address) and self._addresses[address].due <= now
-        ]
+        """Return the addresses to dial now, which are under way from then on."""
+        due = [address for address in self.missing if self._dials.may_begin(address, now)]
         for address in due:
-            self._addresses[address].is_dialling = True
+            self._dials.begin(address, now)
         return due
 
     def linked(self, hop: Hop, *, dialled: str | None) -> None:
         """A neighbour has proved its right to connect; `dialled` is the address at which it was found."""
         self._up.add(hop)
-        one = self._addresses.get(dialled) if dialled is not None else None
-        if one is not None:
-            one.hop, one.is_dialling, one.failures, one.due = hop, False, 0, 0
+        if dialled is not None and dialled in self._found:
+            self._found[dialled] = hop
+            self._dials.succeeded(dialled)
 
     def lost(self, hop: Hop, now: int) -> None:
         """The link to a neighbour is gone."""
         self._up.discard(hop)
-        for one in self._addresses.values():
-            if one.hop == hop:
-                one.due = now + _FIRST_S * SECOND
+        for address, found in self._found.items():
+            if found == hop:
+                self._dials.rest(address, now)
 
     def failed(self, address: str, now: int) -> None:
         """No router that may connect answered."""
-        one = self._addresses.get(address)
-        if one is not None:
-            one.is_dialling = False
-            one.failures += 1
-            one.due = now + doubled(_FIRST_S, one.failures, most=_MOST_S) * SECOND
+        if address in self._found:
+            self._dials.failed(address, now)
 
     def next_due(self) -> int | None:
         """Return when there is something to dial."""
-        return min((self._addresses[one].due for one in self.missing if self._is_free(one)), default=None)
-
-    def _is_free(self, address: str) -> bool:
-        return not self._addresses[address].is_dialling
+        waiting = [address for address in self.missing if address not in self._dials.under_way]
+        return min(map(self._dials.rests_until, waiting), default=None)

@@ -8,31 +8,22 @@ asked in the same way. A periodic refresh asks again, and fills the table; while
 nobody comes, moves or goes, it comes less and less often.
 
 Promises. A node enters the overlay when a handshake has confirmed it and not
-before. The loss of a link takes it out at once; no report of others does. All
-memory, questions, connections and gossip are bounded (`MembershipLimits`), and
-no report is forwarded without a link of our own.
+before, and is kept as long as its link. The loss of the link takes it out at
+once; no report of others does. All memory, questions, connections and gossip
+are bounded (`MembershipLimits`), and no report is forwarded without a link of
+our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from maia.back_off import doubled
 from maia.events import SECOND
-from maia.routing.overlay.table import (
-    DIGIT_BITS,
-    LEAF_SIZE,
-    RING,
-    CandidateLimits,
-    Candidates,
-    Contact,
-    NodeId,
-    Overlay,
-    distance,
-    slot_of,
-)
+from maia.routing.overlay.candidates import CandidateLimits, Candidates, Contact
+from maia.routing.overlay.table import DIGIT_BITS, LEAF_SIZE, RING, NodeId, Overlay, distance, slot_of
 
 __all__ = ["Ask", "Connect", "Contact", "Dropped", "OverlayMembership", "MembershipLimits", "Spread", "Step"]
 
@@ -68,7 +59,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A node is no longer kept. If nothing else needs the link with it, the link may be closed."""
+    """A node is no longer kept, so that types may lead elsewhere."""
 
     node: NodeId
 
@@ -108,9 +99,8 @@ class OverlayMembership:
         self._limits = limits or MembershipLimits()
         self._seeds = tuple(seed for seed in seeds if seed != own.address)
         self._candidates = Candidates(own.node, self._limits.candidates)
-        self._contacts: dict[NodeId, Contact] = {}
         self._answers: dict[NodeId, tuple[Contact, ...]] = {}  # until a node comes, moves or goes
-        self._linked: dict[NodeId, Contact] = {}
+        self._linked: dict[NodeId, Contact] = {}  # the overlay keeps some of them
         self._leaving: set[NodeId] = set()  # said goodbye, and the link is still open
         self._asked: set[NodeId] = set()
         self._asking: dict[NodeId, tuple[int, int]] = {}  # number of the question, and until when
@@ -137,22 +127,16 @@ class OverlayMembership:
 
     def contact(self, node: NodeId) -> Contact | None:
         """Return the confirmed key and address of a kept node."""
-        return self._contacts.get(node)
+        return self._linked[node] if node in self.overlay else None
 
     def answer(self, target: NodeId) -> tuple[Contact, ...]:
         """Return the answer to a query for the nodes around `target`, closest first."""
-        known = self._answers.get(target)
-        if known is None:
-            closest = self.overlay.closest(target, self._limits.answer_max)
-            known = tuple(self.own if node == self.own.node else self._contacts[node] for node in closest)
+        if target not in self._answers:
             if len(self._answers) >= _ANSWERS_REMEMBERED:
                 self._answers.clear()
-            self._answers[target] = known
-        return known
-
-    def links_wanted(self, targets: Iterable[NodeId] = ()) -> frozenset[NodeId]:
-        """Return the nodes to be linked with; `targets` are the types that this node routes."""
-        return self.overlay.neighbours(targets)
+            closest = self.overlay.closest(target, self._limits.answer_max)
+            self._answers[target] = tuple(self._linked.get(node, self.own) for node in closest)
+        return self._answers[target]
 
     def wake_at(self, now: int) -> int | None:
         """Return when `tick` wants to be called, in microseconds."""
@@ -181,41 +165,31 @@ class OverlayMembership:
         if contact.node == self.own.node:
             return self.dial_failed(dialled, now) if dialled is not None else []
         self._candidates.confirmed(contact, dialled=dialled)
-        steps = [] if dialled is None else self._displaced(contact.node, dialled)
-        was_known = contact.node in self._contacts
+        was_known = contact.node in self.overlay
+        self._is_changed |= not was_known or self._linked.get(contact.node) != contact
         self._linked[contact.node] = contact
         self._leaving.discard(contact.node)
-        steps += self._learn(contact)
+        steps = self._learn(contact.node)
         if not was_known and contact.node in self._nearest():
             steps += self._spread(contact, alive=True)
         return [*steps, *self._advance(now)]
 
     def dial_failed(self, address: str, now: int) -> list[Step]:
-        """No broker with a valid handshake listens there. A kept node without a link is gone then."""
+        """No broker with a valid handshake listens there."""
         self._candidates.failed(address, now)
-        return [*self._displaced(None, address), *self._advance(now)]
+        return self._advance(now)
 
     def lost(self, node: NodeId, now: int) -> list[Step]:
         """The last link with a node broke. It is taken out, reported, and tried again."""
-        self._linked.pop(node, None)
-        self._leaving.discard(node)
-        contact = self._contacts.get(node)
-        if contact is None:
-            self._asking.pop(node, None)
-            self._candidates.forget_teller(node)
-            return self._advance(now)
-        was_nearest = node in self._nearest()
+        was_kept, was_nearest = node in self.overlay, node in self._nearest()
         steps = self._remove(node)
-        self._candidates.add(contact, teller=self.own.node)
-        if was_nearest:
-            steps += self._spread(contact, alive=False)
-        return [*steps, *self._advance(now)]
-
-    def rested(self, node: NodeId) -> None:
-        """We closed the link with a node because it is not needed; the node stays known."""
-        self._linked.pop(node, None)
         self._leaving.discard(node)
-        self._asking.pop(node, None)
+        contact = self._linked.pop(node, None)
+        if was_kept and contact is not None:
+            self._candidates.add(contact, teller=self.own.node)
+            if was_nearest:
+                steps += self._spread(contact, alive=False)
+        return [*steps, *self._advance(now)]
 
     def reply(self, node: NodeId, number: int, contacts: Sequence[Contact], now: int) -> list[Step]:
         """A node answered. Answers to no question of ours are ignored."""
@@ -237,8 +211,6 @@ class OverlayMembership:
             return [*self._remove(sender), *self._advance(now)]
         if alive:
             self._hear_of(about, teller=sender)
-        elif about.node in self.overlay and about.node not in self._linked:
-            return self._connect(self._contacts[about.node].address, now)
         return self._advance(now)
 
     def leave(self) -> list[Step]:
@@ -248,7 +220,7 @@ class OverlayMembership:
     def tick(self, now: int) -> list[Step]:
         """Time has passed: give up on what took too long, and refresh when it is due."""
         steps: list[Step] = []
-        for address in self._candidates.overdue(now):
+        for address in self._candidates.dials.overdue(now):
             steps += self.dial_failed(address, now)
         for node in [node for node, (_, until) in self._asking.items() if until <= now]:
             del self._asking[node]
@@ -268,25 +240,16 @@ class OverlayMembership:
             self._is_changed, self._calm_refreshes = False, 0
             self._refresh_at = min(self._refresh_at, now + self._limits.refresh_s * SECOND)
         leaves = self.overlay.leaf_set
-        steps = [] if leaves else self._dial_seeds(now)
-        if not leaves <= self._linked.keys():
-            for leaf in sorted(leaves - self._linked.keys()):
-                steps += self._connect(self._contacts[leaf].address, now)
+        steps = [] if leaves else [step for seed in self._seeds for step in self._connect(seed, now)]
         if not leaves <= self._asked:
             for leaf in sorted(leaves - self._asked, key=lambda leaf: distance(leaf, self.own.node)):
                 steps += self._ask(leaf, self.own.node, now)
-        for address in self._candidates.next_dials(now, useful=self.overlay.would_keep):
-            steps.append(Connect(address))
-        if not self._joined:
-            self._joined = len(self.overlay) > 0 and self._is_settled()
+        would_keep = self.overlay.would_keep
+        steps += map(Connect, self._candidates.next_dials(now, useful=would_keep))
+        if not self._joined and len(self.overlay) and not self._asking and leaves <= self._asked:
+            is_dialling = self._candidates.dials.under_way.keys() - set(self._seeds)
+            self._joined = not is_dialling and not self._candidates.any_waits(would_keep)
         return steps
-
-    def _is_settled(self) -> bool:
-        if self._asking or self._candidates.dials_under_way(besides=self._seeds):
-            return False
-        if self.overlay.leaf_set - self._asked:
-            return False
-        return not any(self.overlay.would_keep(node) for node in self._candidates.waiting())
 
     def _ask(self, node: NodeId, target: NodeId, now: int) -> list[Step]:
         free = len(self._asking) < self._limits.asks_at_once
@@ -306,13 +269,10 @@ class OverlayMembership:
             self._candidates.add(contact, teller=teller)
 
     def _connect(self, address: str, now: int) -> list[Step]:
-        if not self._candidates.may_dial(address, now):
+        if not self._candidates.dials.may_begin(address, now):
             return []
-        self._candidates.dial(address, now)
+        self._candidates.dials.begin(address, now)
         return [Connect(address)]
-
-    def _dial_seeds(self, now: int) -> list[Step]:
-        return [step for seed in self._seeds for step in self._connect(seed, now)]
 
     # ------------------------------------------------------------ upkeep
 
@@ -326,14 +286,11 @@ class OverlayMembership:
             steps += [] if hop is None else self._ask(hop, target, now)
         if self._seeds and self._seed_at <= now:
             self._seed_at = now + self._limits.seed_every_s * SECOND
-            steps += self._retry_seed(now)
+            self._seeds_tried += 1
+            seed = self._seeds[self._seeds_tried % len(self._seeds)]
+            is_known = any(self._linked[node].address == seed for node in self.overlay.nodes)
+            steps += [] if is_known else self._connect(seed, now)
         return steps
-
-    def _retry_seed(self, now: int) -> list[Step]:
-        self._seeds_tried += 1
-        seed = self._seeds[self._seeds_tried % len(self._seeds)]
-        known = any(contact.address == seed for contact in self._contacts.values())
-        return [] if known else self._connect(seed, now)
 
     def _empty_place(self) -> list[NodeId]:
         """Return the middle of one empty prefix around us, another one at each refresh."""
@@ -363,41 +320,29 @@ class OverlayMembership:
 
     # ------------------------------------------------------------ who is kept
 
-    def _learn(self, contact: Contact) -> list[Step]:
-        """Take in a confirmed node; a node that is pushed out, perhaps itself, is dropped."""
-        self.overlay.learn(contact.node, contact.address)
-        self._is_changed |= self._contacts.get(contact.node) != contact
-        self._contacts[contact.node] = contact
+    def _learn(self, node: NodeId) -> list[Step]:
+        """Take in a linked node; a node that is pushed out, perhaps itself, is dropped."""
+        before = self.overlay.nodes
+        self.overlay.learn(node)
         self._answers.clear()
-        gone = [node for node in self._contacts if node not in self.overlay]
-        for node in gone:
-            del self._contacts[node]
-            self._asked.discard(node)
-        return [Dropped(node) for node in gone]
-
-    def _displaced(self, found: NodeId | None, address: str) -> list[Step]:
-        """Remove the nodes at rest whose address now belongs to another node, or to none."""
-        gone = [
-            node
-            for node, contact in self._contacts.items()
-            if contact.address == address and node not in self._linked and node != found
-        ]
-        return [step for node in gone for step in self._remove(node)]
+        gone = [one for one in dict.fromkeys((*before, node)) if one not in self.overlay]
+        self._asked.difference_update(gone)
+        return [Dropped(one) for one in gone]
 
     def _remove(self, node: NodeId) -> list[Step]:
         """Take a node out, let linked nodes follow it, and let the remaining leaves be asked."""
+        self._asking.pop(node, None)
+        self._candidates.forget_teller(node)
         was_leaf = node in self.overlay.leaf_set
-        kept = self.overlay.forget(node)
-        self._contacts.pop(node, None)
+        if not self.overlay.forget(node):
+            return []
         self._is_changed = True
         self._answers.clear()
-        self._asking.pop(node, None)
         self._asked.discard(node)
-        self._candidates.forget_teller(node)
-        steps: list[Step] = [Dropped(node)] if kept else []
+        steps: list[Step] = [Dropped(node)]
         for linked in sorted(self._linked.keys() - self._leaving - {node}):
             if self.overlay.would_keep(linked):
-                steps += self._learn(self._linked[linked])
+                steps += self._learn(linked)
         if was_leaf:
             self._asked -= self.overlay.leaf_set
         return steps

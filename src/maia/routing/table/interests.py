@@ -1,20 +1,17 @@
-"""What does one hop want of one type, and which of its filters cover the others?
+"""Which filters of all hops cover which, so that each neighbour receives no more than it needs?
 
-A type's book keeps one of these per hop. Entries with the same filter form a
-group, and the group's first entry is its front, which represents it. Groups
-that no other group of the hop covers are shown: the rest of the book sees
-only those. Finding the group of an entry costs one hash; only a filter that
-is new to the hop, or leaves it for good, costs a question to the cover table.
+The routes of a type ask. Entries of a hop with the same filter form a group,
+and the group's first entry is its front, which represents it. Groups that no
+other group of the hop covers are shown: everything else sees only those.
+Finding the group of an entry costs one hash; only a filter that is new to the
+hop, or leaves it for good, costs a question to the cover table.
 
-Which filters of all hops cover which, so that each neighbour receives no more than it needs?
-
-A type's book asks what to tell a neighbour: the filters of all other hops that
-none of these others covers. One count per filter and hop answers it for every
-neighbour at once: a neighbour receives a filter if no hop but itself covers it.
-
-A change is compared with the shown groups of the other hops. It costs two
-questions per hop that wants anything of the type, and one step per group that
-covers or is covered, however many neighbours receive it.
+A neighbour receives the shown groups of all other hops that none of these
+others covers. One count per group and hop answers it for every neighbour at
+once: a neighbour receives a group if no hop but itself covers it. A change is
+compared with the shown groups of the other hops. It costs two questions per hop
+that wants anything of the type, and one step per group that covers or is
+covered, however many neighbours receive it.
 """
 
 from __future__ import annotations
@@ -34,10 +31,9 @@ from maia.predicates.covering.cover_table import CoverEntry, CoverTable
 from maia.predicates.covering.sides import Box, RecentBoxes, bounds_rule_out, proved_to_cover
 from maia.routing.table.hops import Hop, RouteEntry, SealedEntry
 
-# Do two neighbours agree on what the one has sent the other?
-
-
 _MODULUS: Final = 1 << 256
+
+# ------------------------------------------------------------ what both ends of a link compare
 
 
 @dataclass(slots=True)
@@ -92,7 +88,7 @@ def _mark(*parts: bytes) -> int:
     return int.from_bytes(hashlib.sha256(b"maia/1/routing-mark\x00" + framed).digest(), "big")
 
 
-# By what is an entry compared with others, and by what does its neighbour know it?
+# ------------------------------------------------------------ what an entry is compared by
 
 
 _MARK: Final = "~"
@@ -142,7 +138,8 @@ class Held(msgspec.Struct, eq=False, gc=False):
 class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
     """The entries of one hop that have the same filter.
 
-    Its id is a number that grows from group to group over all hops, by which it is known.
+    Its id is a number that grows from group to group over all hops. Its `filter` is the one by which it is
+    compared with others.
     """
 
     hop: Hop
@@ -153,17 +150,7 @@ class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
     """The other entries by their ids, in the order in which they came; most groups have none."""
     is_shown: bool = False
     covered_from: Mapping[Hop, int] = _NOBODY
-    """How many shown groups of each other hop cover this one; kept by `table/covering_order.py`."""
-
-    @property
-    def born(self) -> int:
-        """Return its number."""
-        return self.id
-
-    @property
-    def predicate(self) -> Predicate:
-        """Return the filter that all members share, as it is compared with others."""
-        return self.filter
+    """How many shown groups of each other hop cover this one."""
 
     @property
     def box(self) -> Box:
@@ -176,19 +163,18 @@ class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
         assert self.first is not None  # noqa: S101 - a group that is shown has members
         return self.first
 
-    def count_coverers(self, hop: Hop, count: int) -> None:
-        """Take note of how many shown groups of another hop cover this one."""
-        rest = {one: known for one, known in self.covered_from.items() if one != hop}
-        self.covered_from = {**rest, hop: count} if count else rest or _NOBODY
+    def count_coverers(self, hop: Hop, step: int) -> None:
+        """Take note that more or fewer shown groups of another hop cover this one."""
+        counts = {**self.covered_from, hop: self.covered_from.get(hop, 0) + step}
+        if not counts[hop]:
+            del counts[hop]
+        self.covered_from = counts or _NOBODY
 
     def join(self, held: Held) -> None:
         """Add an entry behind those that are here."""
-        if self.first is None:
-            self.first = held
-        elif self.others is None:
-            self.others = {held.entry.id: held}
-        else:
-            self.others[held.entry.id] = held
+        if self.others is None:
+            self.others = {}
+        self.others[held.entry.id] = held
 
     def leave(self, held: Held) -> None:
         """Take an entry out; the next one represents the group then."""
@@ -201,84 +187,60 @@ class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
 
 
 class HopInterests:
-    """The entries of one hop for one type."""
+    """The entries of one hop for one type, by id, and the groups that they form."""
 
-    __slots__ = ("_by_digest", "_held", "_hop", "_table")
+    __slots__ = ("_groups", "_hop", "held", "table")
 
     def __init__(self, hop: Hop) -> None:
         """Begin without entries."""
         self._hop = hop
-        self._held: dict[bytes, Held] = {}
-        self._by_digest: dict[bytes, Group] = {}
-        self._table: CoverTable[int] = CoverTable()
-
-    def __len__(self) -> int:
-        """Return the number of entries."""
-        return len(self._held)
-
-    @property
-    def table(self) -> CoverTable[int]:
-        """Return who covers whom among the groups, by their numbers."""
-        return self._table
-
-    def find(self, entry_id: bytes) -> Held | None:
-        """Return the entry with this id, if the hop sent one."""
-        return self._held.get(entry_id)
-
-    def all_held(self) -> Iterator[Held]:
-        """Yield all entries."""
-        return iter(self._held.values())
-
-    def group_born(self, born: int) -> Group:
-        """Return the group with this number."""
-        return _as_group(self._table.entry(born))
+        self.held: dict[bytes, Held] = {}
+        self._groups: dict[bytes, Group] = {}
+        """By the digest of their filters."""
+        self.table: CoverTable[int] = CoverTable()
+        """Who covers whom among the groups."""
 
     def group_of(self, held: Held) -> Group:
         """Return the group that an entry of this hop belongs to."""
-        return self._by_digest[held.filter_digest]
+        return self._groups[held.filter_digest]
+
+    def groups(self, ids: Iterable[int]) -> Iterator[Group]:
+        """Yield the groups with these ids."""
+        return map(_as_group, map(self.table.entry, ids))
 
     def shown(self) -> Iterator[Group]:
-        """Yield the groups that no other group of this hop covers, in the order of their birth."""
-        return (group for group in map(_as_group, self._table.entries()) if group.is_shown)
+        """Yield the groups that no other group of this hop covers, in the order of their ids."""
+        return (group for group in map(_as_group, self.table.entries()) if group.is_shown)
 
-    def add(self, held: Held, *, born: int) -> set[Group]:
-        """Add an entry under an id that is not in use; return the groups that it may have changed.
-
-        `born` is a number that grows from entry to entry, over all hops.
-        """
-        self._held[held.entry.id] = held
-        group = self._by_digest.get(held.filter_digest)
+    def add(self, held: Held, *, group_id: int) -> set[Group]:
+        """Add an entry under an id that is not in use; return the groups that it may have changed."""
+        self.held[held.entry.id] = held
+        group = self._groups.get(held.filter_digest)
         if group is not None:
             group.join(held)
             return set()
-        group = Group(
-            id=born, filter=compared_by(held.entry), hop=self._hop, boxes=self._table.boxes, first=held
-        )
-        inserted = self._table.insert_entry(group)
-        self._by_digest[held.filter_digest] = group
-        return {group, *self._groups(inserted.now_covers)}
+        compared = compared_by(held.entry)
+        group = Group(id=group_id, filter=compared, hop=self._hop, boxes=self.table.boxes, first=held)
+        inserted = self.table.insert_entry(group)
+        self._groups[held.filter_digest] = group
+        return {group, *self.groups(inserted.now_covers)}
 
     def remove(self, entry_ids: Iterable[bytes]) -> set[Group]:
         """Remove entries that are here; return the groups that this may have changed."""
         changed: set[Group] = set()
         for entry_id in entry_ids:
-            held = self._held.pop(entry_id)
-            group = self._by_digest[held.filter_digest]
+            held = self.held.pop(entry_id)
+            group = self._groups[held.filter_digest]
             group.leave(held)
             changed.add(group)
             if group.first is None:
-                del self._by_digest[held.filter_digest]
-        removed = self._table.remove_all(group.born for group in changed if group.first is None)
-        return {*changed, *self._groups(removed.now_maximal), *self._groups(removed.now_covered)}
+                del self._groups[held.filter_digest]
+        removed = self.table.remove_all(group.id for group in changed if group.first is None)
+        return {*changed, *self.groups(removed.now_maximal), *self.groups(removed.now_covered)}
 
     def ought_to_be_shown(self, group: Group) -> bool:
         """Say whether a group is here, admits anything, and is not covered by another of this hop."""
-        if group.first is None or group.is_empty:
-            return False
-        return self._table.is_maximal(group.born)
-
-    def _groups(self, born: Iterable[int]) -> Iterator[Group]:
-        return map(self.group_born, born)
+        return group.first is not None and not group.is_empty and self.table.is_maximal(group.id)
 
 
 def _as_group(entry: CoverEntry[int]) -> Group:
@@ -297,89 +259,63 @@ class CoveringOrder:
     """All shown groups of a type, and the hops that cover each of them."""
 
     # INVARIANT: covered_from[h] of a shown group is the number of shown groups of `h` that outrank it.
-    # INVARIANT: `_under[h]` holds the shown groups that have a count for `h`.
 
-    __slots__ = ("_hops", "_on_change", "_under")
+    __slots__ = ("_hops", "_on_change")
 
-    def __init__(
-        self, hops: Mapping[Hop, HopInterests], on_change: Callable[[Group], None] = lambda group: None
-    ) -> None:
+    def __init__(self, hops: Mapping[Hop, HopInterests], on_change: Callable[[Group], None]) -> None:
         """Watch over `hops`; `on_change` is called for every group that is shown or hidden."""
         self._hops = hops
         self._on_change = on_change
-        self._under: dict[Hop, set[Group]] = {}
 
     def settle(self, hop: Hop, changed: Iterable[Group]) -> set[Group]:
         """Show and hide groups of a hop as they ought to be; return every group of any hop touched by it."""
         touched: set[Group] = set(changed)
-        interests = self._hops[hop]
-        ordered = sorted(touched, key=lambda group: group.born)
+        ought_to_be_shown = self._hops[hop].ought_to_be_shown
+        ordered = sorted(touched, key=lambda group: group.id)
         # First what is shown, then what is hidden: what takes over is there before the other leaves.
         for group in ordered:
-            if not group.is_shown and interests.ought_to_be_shown(group):
-                touched |= self._show(group)
+            if not group.is_shown and ought_to_be_shown(group):
+                self._show(group, True)
+                for wide in self._related(group, is_wide=True):
+                    group.count_coverers(wide.hop, 1)
+                touched |= self._count_under(group, 1)
         for group in ordered:
-            if group.is_shown and not interests.ought_to_be_shown(group):
-                touched |= self._hide(group)
+            if group.is_shown and not ought_to_be_shown(group):
+                touched |= self._count_under(group, -1)
+                self._show(group, False)
         return touched
 
     def forget(self, hop: Hop) -> set[Group]:
         """Take a whole hop out, without asking anything; return the groups that this may have changed."""
-        touched = self._under.pop(hop, set())
+        others = (group for other in self._hops.values() for group in other.shown())
+        touched = {group for group in others if hop in group.covered_from}
         for group in touched:
-            group.count_coverers(hop, 0)
+            group.count_coverers(hop, -group.covered_from[hop])
         gone = set(self._hops[hop].shown())
         for group in gone:
-            self._take_out(group)
+            self._show(group, False)
         return touched | gone
 
-    def _show(self, group: Group) -> set[Group]:
-        group.is_shown = True
-        self._on_change(group)
-        for wide in self._outranking(group):
-            self._count(group, wide.hop, 1)
-        outranked = set(self._outranked_by(group))
-        for narrow in outranked:
-            self._count(narrow, group.hop, 1)
-        return outranked
-
-    def _hide(self, group: Group) -> set[Group]:
-        outranked = set(self._outranked_by(group))
-        for narrow in outranked:
-            self._count(narrow, group.hop, -1)
-        self._take_out(group)
-        return outranked
-
-    def _take_out(self, group: Group) -> None:
-        group.is_shown = False
-        for hop in group.covered_from:
-            self._under[hop].discard(group)
-            group.count_coverers(hop, 0)
+    def _show(self, group: Group, is_shown: bool) -> None:
+        group.is_shown, group.covered_from = is_shown, _NOBODY
         self._on_change(group)
 
-    def _count(self, narrow: Group, hop: Hop, step: int) -> None:
-        count = narrow.covered_from.get(hop, 0) + step
-        narrow.count_coverers(hop, count)
-        if count:
-            self._under.setdefault(hop, set()).add(narrow)
-        else:
-            self._under[hop].discard(narrow)
+    def _count_under(self, group: Group, step: int) -> set[Group]:
+        outranked = set(self._related(group, is_wide=False))
+        for narrow in outranked:
+            narrow.count_coverers(group.hop, step)
+        return outranked
 
-    def _outranking(self, group: Group) -> Iterator[Group]:
+    def _related(self, group: Group, *, is_wide: bool) -> Iterator[Group]:
+        """Yield the shown groups of other hops that outrank a group, or that it outranks."""
         for hop, others in self._hops.items():
-            if hop != group.hop:
-                for born in others.table.maximal_covering(group.box):
-                    other = others.group_born(born)
-                    if other.is_shown and breaks_tie(wide=other, narrow=group):
-                        yield other
-
-    def _outranked_by(self, group: Group) -> Iterator[Group]:
-        for hop, others in self._hops.items():
-            if hop != group.hop:
-                for born in others.table.maximal_covered_by(group.box):
-                    other = others.group_born(born)
-                    if other.is_shown and breaks_tie(wide=group, narrow=other):
-                        yield other
+            if hop == group.hop:
+                continue
+            find = others.table.maximal_covering if is_wide else others.table.maximal_covered_by
+            for other in others.groups(find(group.box)):
+                wide, narrow = (other, group) if is_wide else (group, other)
+                if other.is_shown and breaks_tie(wide=wide, narrow=narrow):
+                    yield other
 
 
 def breaks_tie(*, wide: Group, narrow: Group) -> bool:
@@ -390,10 +326,8 @@ def breaks_tie(*, wide: Group, narrow: Group) -> bool:
     only if it is known to be wider. That no proof was found that the older
     one covers it would not be enough: the steps may have run out.
     """
-    if wide.born < narrow.born:
-        return True
-    if bounds_rule_out(wide=narrow.box, narrow=wide.box):
+    if wide.id < narrow.id or bounds_rule_out(wide=narrow.box, narrow=wide.box):
         return True
     if wide.box.exact and narrow.box.exact:
         return not proved_to_cover(wide=narrow.box, narrow=wide.box)
-    return counterexample(wide=narrow.predicate, narrow=wide.predicate) is not None
+    return counterexample(wide=narrow.filter, narrow=wide.filter) is not None

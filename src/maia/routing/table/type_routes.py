@@ -1,6 +1,6 @@
 """Who wants, and who offers, publications of one type, and what has each neighbour been sent of it?
 
-The routing book keeps one of these per type. It works out what a neighbour
+The routing table keeps one of these per type. It works out what a neighbour
 ought to have been sent, compares that with what it was sent, and answers with
 the difference:
 
@@ -10,39 +10,23 @@ the difference:
   wherever it meets an interest);
 - a neighbour receives the filters of all other hops that none of these others
   covers;
-- an offer goes to the parent while any other hop offers.
+- an offer goes to the parent while any other hop offers. A neighbour has one
+  offer per type; the clients of this broker have as many as there are
+  advertisements, and `LOCAL` offers as long as one of them is left.
 
-What was one neighbour sent of one type, and what must it be sent to be up to date?
-
-A type keeps one of these per neighbour that receives its interests.
-Only differences are sent. What is added goes first and what is removed goes
-last, so that between two steps a neighbour wants too much and never too little.
-
-From which hops may publications of one type come?
-
-A type's book asks to whom interests must go, and whether the parent is to
-hear of an offer. A neighbour has one offer per type; the clients of this
-broker have as many as there are advertisements, each under its own key, and
-`LOCAL` offers as long as one of them is left.
+What is added goes first and what is removed goes last, so that between two
+steps a neighbour wants too much and never too little.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from maia.routing.table.hops import (
-    ENTRIES_PER_TELL_MAX,
-    LOCAL,
-    Hop,
-    InterestUpdate,
-    OfferUpdate,
-    RouteEntry,
-    RouteUpdate,
-    TypeId,
-)
+from maia.routing.table import hops
+from maia.routing.table.hops import LOCAL, Hop, InterestUpdate, OfferUpdate, RouteEntry, RouteUpdate, TypeId
 from maia.routing.table.interests import (
     CoveringOrder,
     Group,
@@ -55,14 +39,15 @@ from maia.routing.table.interests import (
     mark_of_interest,
     mark_of_offer,
 )
-from maia.routing.table.neighbours import NeighbourLink
+from maia.routing.table.neighbours import Links
+from maia.routing.table.targets import Targets
 
 Source: TypeAlias = tuple[Hop, Hashable]
 """A hop, and the key of one of its advertisements."""
 
 
 @dataclass(slots=True)
-class _Offer:
+class Offer:
     """What one hop offers: baggage by the key of the advertisement."""
 
     advertisements: dict[Hashable, object] = field(default_factory=dict)
@@ -73,194 +58,77 @@ class _Offer:
     """About how many bytes it takes to keep what a neighbour offers."""
 
 
-class Offers:
-    """The standing offers of one type by hop."""
-
-    __slots__ = ("_by_hop",)
-
-    def __init__(self) -> None:
-        """Begin with nothing offered."""
-        self._by_hop: dict[Hop, _Offer] = {}
-
-    def __contains__(self, hop: object) -> bool:
-        """Return whether an offer of the hop is registered."""
-        return hop in self._by_hop
-
-    def __iter__(self) -> Iterator[Hop]:
-        """Yield the hops that offer."""
-        return iter(self._by_hop)
-
-    def __len__(self) -> int:
-        """Return the number of hops that offer."""
-        return len(self._by_hop)
-
-    def is_stale(self, hop: Hop) -> bool:
-        """Return whether an offer has not been sent again since we asked."""
-        return self._by_hop[hop].is_stale
-
-    def set_stale(self, hop: Hop, stale: bool) -> None:
-        """Doubt a hop's offer, if it has one, or trust it."""
-        if hop in self._by_hop:
-            self._by_hop[hop].is_stale = stale
-
-    def size_from(self, hop: Hop) -> int:
-        """Return how many bytes the standing offer of a hop takes."""
-        return self._by_hop[hop].size
-
-    def set_size(self, hop: Hop, size: int) -> None:
-        """Take note of how many bytes the standing offer of a hop takes."""
-        self._by_hop[hop].size = size
-
-    def add(self, hop: Hop, advertisement: Hashable, baggage: object, *, is_stale: bool) -> bool:
-        """Add or refresh an advertisement; say whether the hop had none before."""
-        is_first = hop not in self._by_hop
-        offer = self._by_hop.setdefault(hop, _Offer(is_stale=is_stale))
-        offer.advertisements[advertisement] = baggage
-        return is_first
-
-    def forget_all_but(self, hop: Hop, advertisement: Hashable) -> None:
-        """Remove all other advertisements of a hop, whose offer is or becomes this one."""
-        if hop in self._by_hop:
-            kept = self._by_hop[hop].advertisements
-            self._by_hop[hop].advertisements = {key: kept[key] for key in kept if key == advertisement}
-
-    def remove(self, hop: Hop, advertisement: Hashable) -> bool:
-        """Remove an advertisement, if it is there; say whether the hop has none left because of it."""
-        offer = self._by_hop.get(hop)
-        if offer is None or advertisement not in offer.advertisements:
-            return False
-        del offer.advertisements[advertisement]
-        return not offer.advertisements
-
-    def forget(self, hop: Hop) -> None:
-        """Remove all that a hop offers."""
-        del self._by_hop[hop]
-
-    def source_besides(self, hop: Hop, *, current: Source | None) -> Source | None:
-        """Return an advertisement of another hop: the current one while it is there, else the oldest hop's.
-
-        One that was set aside comes last.
-        """
-        if current is not None and self._stands(current) and not self._is_aside(current):
-            return current
-        sources = [
-            (one, next(iter(offer.advertisements))) for one, offer in self._by_hop.items() if one != hop
-        ]
-        aside = sources[0] if sources else None
-        return next((source for source in sources if not self._is_aside(source)), aside)
-
-    def set_aside(self, advertisement: Hashable) -> Hop | None:
-        """Let an advertisement represent others only if no other can; return its hop, unless it was done."""
-        for hop, offer in self._by_hop.items():
-            if advertisement in offer.advertisements and offer.set_aside != advertisement:
-                offer.set_aside = advertisement
-                return hop
-        return None
-
-    def baggage_from(self, hop: Hop) -> object:
-        """Return what travels with the oldest advertisement of a hop; None if it offers nothing."""
-        offer = self._by_hop.get(hop)
-        return None if offer is None else next(iter(offer.advertisements.values()), None)
-
-    def baggage_of(self, source: Source) -> object:
-        """Return what travels with an advertisement."""
-        hop, advertisement = source
-        return self._by_hop[hop].advertisements[advertisement]
-
-    def _is_aside(self, source: Source) -> bool:
-        hop, advertisement = source
-        return self._by_hop[hop].set_aside == advertisement
-
-    def _stands(self, source: Source) -> bool:
-        hop, advertisement = source
-        return hop in self._by_hop and advertisement in self._by_hop[hop].advertisements
-
-
 class SentRoutes:
     """What one neighbour was sent of one type."""
 
-    __slots__ = ("_by_group", "_hop", "_type_id", "offer")
+    __slots__ = ("_by_group", "_hop", "_tally", "_type_id", "offer")
 
-    def __init__(self, hop: Hop, type_id: TypeId) -> None:
-        """Begin with nothing sent."""
-        self._hop = hop
-        self._type_id = type_id
+    def __init__(self, hop: Hop, type_id: TypeId, tally: Tally) -> None:
+        """Begin with nothing sent; `tally` counts all that the neighbour is sent."""
+        self._hop, self._type_id, self._tally = hop, type_id, tally
         self._by_group: dict[int, Held] = {}
         self.offer: Source | None = None
         """Whose advertisement went with the offer that it was sent, if any."""
 
     def entries(self) -> tuple[RouteEntry, ...]:
         """Return the entries that the neighbour was sent."""
-        return tuple(_as_sent(held) for held in self._by_group.values())
+        return tuple(map(_as_sent, self._by_group.values()))
 
-    def catch_up(self, groups: Iterable[Group], tally: Tally) -> list[RouteUpdate]:
-        """Tell what has changed for some groups."""
-        add: dict[bytes, RouteEntry] = {}
-        remove: list[bytes] = []
-        for group in groups:
-            ought = group.front if is_received_by(self._hop, group) else None
-            known = self._by_group.get(group.born)
-            if ought is known:
-                continue
-            if known is not None:
-                del self._by_group[group.born]
-                tally.subtract(self._mark(known))
-                remove.append(known.sent_as)
-            if ought is not None:
-                self._by_group[group.born] = ought
-                tally.add(self._mark(ought))
-                add[ought.sent_as] = _as_sent(ought)
-        return self._in_steps(list(add.values()), [one for one in remove if one not in add])
+    def catch_up(self, groups: Iterable[Group], source: Source | None, baggage: object) -> list[RouteUpdate]:
+        """Send what has changed for some groups, and an offer, its withdrawal, or another one for it."""
+        ought = [(group.id, group.front if is_received_by(self._hop, group) else None) for group in groups]
+        return self._send(ought, source, baggage)
 
-    def catch_up_with_offer(self, source: Source | None, offers: Offers, tally: Tally) -> list[RouteUpdate]:
-        """Send an offer, its withdrawal, or another advertisement for it."""
-        if source == self.offer:
-            return []
-        if self.offer is not None:
-            tally.subtract(mark_of_offer(self._type_id))
-        if source is not None:
-            tally.add(mark_of_offer(self._type_id))
-        self.offer = source
-        return [self._offer_update(offers)]
-
-    def withdraw(self, tally: Tally) -> list[RouteUpdate]:
+    def withdraw(self) -> list[RouteUpdate]:
         """Take back everything."""
-        gone = list(self._by_group.values())
-        for held in gone:
-            tally.subtract(self._mark(held))
-        self._by_group.clear()
-        updates = self._in_steps([], [held.sent_as for held in gone])
-        if self.offer is not None:
-            tally.subtract(mark_of_offer(self._type_id))
-            updates.append(OfferUpdate(self._hop, self._type_id, False))
-        return updates
+        return self._send([(group_id, None) for group_id in self._by_group], None, None)
+
+    def again(self, baggage: object) -> list[RouteUpdate]:
+        """Repeat everything; `baggage` goes with the offer."""
+        updates = self._in_steps(self.entries(), ())
+        return updates if self.offer is None else [*updates, self._offer_update(baggage)]
 
     def one_again(self, group: Group, held: Held) -> list[RouteUpdate]:
         """Repeat one entry, if it is what the neighbour was sent for its group."""
-        return self._in_steps([_as_sent(held)], []) if self._by_group.get(group.born) is held else []
+        return self._in_steps((_as_sent(held),), ()) if self._by_group.get(group.id) is held else []
 
-    def again(self, offers: Offers) -> list[RouteUpdate]:
-        """Repeat everything."""
-        updates = self._in_steps(self.entries(), [])
-        return updates if self.offer is None else [*updates, self._offer_update(offers)]
+    def _send(
+        self, ought: Iterable[tuple[int, Held | None]], source: Source | None, baggage: object
+    ) -> list[RouteUpdate]:
+        add: dict[bytes, RouteEntry] = {}
+        remove: list[bytes] = []
+        for group_id, held in ought:
+            known = self._by_group.get(group_id)
+            if held is known:
+                continue
+            if known is not None:
+                del self._by_group[group_id]
+                self._tally.subtract(self._mark(known))
+                remove.append(known.sent_as)
+            if held is not None:
+                self._by_group[group_id] = held
+                self._tally.add(self._mark(held))
+                add[held.sent_as] = _as_sent(held)
+        updates = self._in_steps(tuple(add.values()), tuple(one for one in remove if one not in add))
+        if source == self.offer:
+            return updates
+        if self.offer is not None:
+            self._tally.subtract(mark_of_offer(self._type_id))
+        if source is not None:
+            self._tally.add(mark_of_offer(self._type_id))
+        self.offer = source
+        return [*updates, self._offer_update(baggage)]
 
-    def _offer_update(self, offers: Offers) -> RouteUpdate:
-        if self.offer is None:
-            return OfferUpdate(self._hop, self._type_id, False)
-        return OfferUpdate(self._hop, self._type_id, True, offers.baggage_of(self.offer))
+    def _offer_update(self, baggage: object) -> RouteUpdate:
+        return OfferUpdate(self._hop, self._type_id, self.offer is not None, baggage)
 
     def _in_steps(self, add: Sequence[RouteEntry], remove: Sequence[bytes]) -> list[RouteUpdate]:
-        size = ENTRIES_PER_TELL_MAX
-        if len(add) + len(remove) <= size:
-            return (
-                [InterestUpdate(self._hop, self._type_id, tuple(add), tuple(remove))] if add or remove else []
-            )
-        parts = [(add[at : at + size], ()) for at in range(0, len(add), size)]
-        rest = [((), remove[at : at + size]) for at in range(0, len(remove), size)]
-        return [
-            InterestUpdate(self._hop, self._type_id, tuple(more), tuple(less))
-            for more, less in [*parts, *rest]
-        ]
+        size = hops.ENTRIES_PER_TELL_MAX
+        parts: list[tuple[Sequence[RouteEntry], Sequence[bytes]]] = [(add, remove)] if add or remove else []
+        if len(add) + len(remove) > size:
+            parts = [(add[at : at + size], ()) for at in range(0, len(add), size)]
+            parts += [((), remove[at : at + size]) for at in range(0, len(remove), size)]
+        return [InterestUpdate(self._hop, self._type_id, tuple(more), tuple(less)) for more, less in parts]
 
     def _mark(self, held: Held) -> int:
         digest = digest_on_the_link(held.entry, held.filter_digest)
@@ -271,45 +139,24 @@ def _as_sent(held: Held) -> RouteEntry:
     return held.entry if held.sent_as == held.entry.id else replace(held.entry, id=held.sent_as)
 
 
-Links: TypeAlias = Mapping[Hop, NeighbourLink]
-"""The neighbours whose links are up."""
-
-
 class TypeRoutes:
     """Interests and offers of all hops for one type."""
 
-    __slots__ = (
-        "_aliases",
-        "_crowd",
-        "_hops",
-        "_numbers",
-        "_offers",
-        "_sent",
-        "_versions",
-        "parent",
-        "type_id",
-    )
-
     def __init__(
-        self,
-        type_id: TypeId,
-        *,
-        parent: Hop | None,
-        on_change: Callable[[Group], None],
-        numbers: Iterator[int],
+        self, type_id: TypeId, *, parent: Hop | None, targets: Targets, links: Links, numbers: Iterator[int]
     ) -> None:
         """Begin with nothing wanted and nothing offered; `numbers` grow and never come again.
 
-        `on_change` is called for each filter of a hop that comes to be shown to others, or hidden.
+        `targets` are kept current with what comes to be shown to others, or hidden.
         """
-        self.type_id = type_id
-        self._numbers = numbers
-        self._versions: dict[Hop, int] = {}
-        self.parent = parent
-        self._hops: dict[Hop, HopInterests] = {}
-        self._crowd = CoveringOrder(self._hops, on_change)
-        self._offers = Offers()
+        self.type_id, self.parent, self.targets = type_id, parent, targets
+        self._links, self._numbers = links, numbers
+        self._interests: dict[Hop, HopInterests] = {}
+        self._order = CoveringOrder(self._interests, targets.keep_current)
+        self.offers: dict[Hop, Offer] = {}
         self._sent: dict[Hop, SentRoutes] = {}
+        self.versions: dict[Hop, int] = {}
+        """A number by hop that changes whenever it may want or offer something else than before."""
         self._aliases: dict[bytes, tuple[Hop, Held]] = {}
         """The entries that are passed on under another id than their own, by that id."""
 
@@ -318,19 +165,19 @@ class TypeRoutes:
     @property
     def is_idle(self) -> bool:
         """Return whether nothing is wanted, offered or sent, so that the routes can be dropped."""
-        return not self._hops and not len(self._offers) and not self._sent
+        return not (self._interests or self.offers or self._sent)
 
     def hops(self) -> tuple[Hop, ...]:
         """Return the hops that want or offer something, in an order that every process repeats."""
-        return tuple(dict.fromkeys((*self._hops, *self._offers)))
+        return tuple(dict.fromkeys((*self._interests, *self.offers)))
 
-    def entries_from(self, hop: Hop) -> tuple[RouteEntry, ...]:
+    def entries(self, hop: Hop) -> tuple[RouteEntry, ...]:
         """Return what a hop wants."""
-        return tuple(held.entry for held in self._held_from(hop))
+        return tuple(held.entry for held in self._held(hop).values())
 
-    def entry_from(self, hop: Hop, entry_id: bytes) -> RouteEntry | None:
+    def entry(self, hop: Hop, entry_id: bytes) -> RouteEntry | None:
         """Return one entry of a hop, if it is there."""
-        held = self._hops[hop].find(entry_id) if hop in self._hops else None
+        held = self._held(hop).get(entry_id)
         return None if held is None else held.entry
 
     def source_of(self, sent_as: bytes) -> tuple[Hop, RouteEntry] | None:
@@ -338,22 +185,14 @@ class TypeRoutes:
         found = self._passed_on_as(sent_as)
         return None if found is None else (found[0], found[1].entry)
 
-    def shown_from(self, hop: Hop) -> tuple[RouteEntry, ...]:
+    def shown(self, hop: Hop) -> tuple[RouteEntry, ...]:
         """Return what a hop wants, without what another filter of the same hop covers."""
-        shown = self._hops[hop].shown() if hop in self._hops else ()
+        shown = self._interests[hop].shown() if hop in self._interests else ()
         return tuple(group.front.entry for group in shown)
 
-    def offers_from(self, hop: Hop) -> bool:
-        """Return whether an offer of a hop is registered."""
-        return hop in self._offers
-
-    def offer_from(self, hop: Hop) -> object:
-        """Return what travels with the offer of a hop; None if it has none."""
-        return self._offers.baggage_from(hop)
-
-    def version_of(self, hop: Hop) -> int:
-        """Return a number that changes whenever a hop may want or offer something else than before."""
-        return self._versions.get(hop, 0)
+    def offer(self, hop: Hop) -> object:
+        """Return what travels with the oldest advertisement of a hop; None if it has none."""
+        return next(iter(self.offers[hop].advertisements.values())) if hop in self.offers else None
 
     def sent_to(self, hop: Hop) -> tuple[tuple[RouteEntry, ...], bool]:
         """Return the entries that a neighbour was sent, and whether it was sent an offer."""
@@ -363,204 +202,198 @@ class TypeRoutes:
     # ------------------------------------------------------------ what is received
 
     def change(
-        self,
-        hop: Hop,
-        *,
-        add: Iterable[RouteEntry],
-        remove: Iterable[bytes],
-        links: Links,
-        is_stale: bool = False,
+        self, hop: Hop, *, add: Iterable[RouteEntry], remove: Iterable[bytes], is_stale: bool = False
     ) -> list[RouteUpdate]:
         """Change the entries of one hop, and only of that hop (A67)."""
-        self._versions[hop] = next(self._numbers)
-        changed = self._remove(hop, remove, links)
+        self.versions[hop] = next(self._numbers)
+        changed = self._remove(hop, remove)
         for entry in add:
-            changed |= self._add(hop, entry, links, is_stale=is_stale)
-        return self._changed(hop, changed, links)
+            changed |= self._add(hop, entry, is_stale=is_stale)
+        return self._settled(hop, changed)
 
     def understand_anew(
-        self, hop: Hop, *, entries: Iterable[RouteEntry], remove: Iterable[bytes], links: Links
+        self, hop: Hop, *, entries: Iterable[RouteEntry], remove: Iterable[bytes]
     ) -> list[RouteUpdate]:
         """Take entries of a hop as they are known now; whether they are stale is as it was."""
-        changed = self._remove(hop, remove, links)
+        changed = self._remove(hop, remove)
         for entry in entries:
-            held = self._hops[hop].find(entry.id) if hop in self._hops else None
+            held = self._held(hop).get(entry.id)
             if held is not None and held.filter_digest != digest_of_meaning(entry):
-                changed |= self._remove(hop, (entry.id,), links)
-                changed |= self._add(hop, entry, links, is_stale=held.is_stale)
-        return self._changed(hop, changed, links) if changed else []
-
-    def _changed(self, hop: Hop, changed: set[Group], links: Links) -> list[RouteUpdate]:
-        touched = self._crowd.settle(hop, changed) if changed else changed
-        if hop in self._hops and not len(self._hops[hop]):
-            del self._hops[hop]
-        return self._updates(touched, links)
+                changed |= self._remove(hop, (entry.id,)) | self._add(hop, entry, is_stale=held.is_stale)
+        return self._settled(hop, changed) if changed else []
 
     def add_offer(
         self,
         hop: Hop,
         advertisement: Hashable,
         baggage: object,
-        links: Links,
         *,
         is_stale: bool = False,
         size: int = 0,
     ) -> list[RouteUpdate]:
-        """Register an offer of a hop."""
-        self._versions[hop] = next(self._numbers)
-        if hop in self._offers and is_stale:
+        """Register an offer of a hop; what the hop says itself counts more than what others say of it."""
+        self.versions[hop] = next(self._numbers)
+        offer, link = self.offers.get(hop), self._links[hop]
+        if offer is not None and is_stale:
             return []
-        link, mark = links.get(hop), mark_of_offer(self.type_id)
-        if hop != LOCAL:
-            self._offers.forget_all_but(hop, advertisement)  # a neighbour has one offer
-        if self._offers.add(hop, advertisement, baggage, is_stale=is_stale) and link is not None:
-            link.add(mark, is_stale=is_stale)
-        elif self._offers.is_stale(hop) and link is not None:
-            self._offers.set_stale(hop, False)
-            link.fresh.add(mark)
-        if link is not None:
-            link.bytes += size - self._offers.size_from(hop)
-            self._offers.set_size(hop, size)
-        return self.bring_up_to_date(links)
+        if offer is None:
+            offer = self.offers[hop] = Offer(is_stale=is_stale)
+            link.add(mark_of_offer(self.type_id), is_stale=is_stale, size=0)
+        elif offer.is_stale:
+            offer.is_stale = False
+            link.fresh.add(mark_of_offer(self.type_id))
+        kept = offer.advertisements if hop == LOCAL else {}  # a neighbour has one offer
+        offer.advertisements = {**kept, advertisement: baggage}
+        link.bytes += size - offer.size
+        offer.size = size
+        return self.bring_up_to_date()
 
-    def remove_offer(self, hop: Hop, advertisement: Hashable, links: Links) -> list[RouteUpdate]:
+    def remove_offer(self, hop: Hop, advertisement: Hashable) -> list[RouteUpdate]:
         """Withdraw an advertisement of a hop, or the one that a neighbour has; it need not be there."""
-        self._versions[hop] = next(self._numbers)
-        if hop != LOCAL or self._offers.remove(hop, advertisement):
-            self._withdraw_offer(hop, links)
-        return self.bring_up_to_date(links)
+        self.versions[hop] = next(self._numbers)
+        if hop == LOCAL and hop in self.offers:
+            self.offers[hop].advertisements.pop(advertisement, None)
+        if hop in self.offers and (hop != LOCAL or not self.offers[hop].advertisements):
+            self._withdraw_offer(hop)
+        return self.bring_up_to_date()
 
-    def set_offer_aside(self, advertisement: Hashable, links: Links) -> tuple[Hop | None, list[RouteUpdate]]:
-        """Replace an advertisement that a neighbour doubts, if there is another."""
-        hop = self._offers.set_aside(advertisement)
-        return hop, [] if hop is None else self.bring_up_to_date(links)
+    def set_offer_aside(self, advertisement: Hashable) -> tuple[Hop | None, list[RouteUpdate]]:
+        """Replace an advertisement that a neighbour doubts, if there is another; return whose it was."""
+        for hop, offer in self.offers.items():
+            if advertisement in offer.advertisements and offer.set_aside != advertisement:
+                offer.set_aside = advertisement
+                return hop, self.bring_up_to_date()
+        return None, []
 
-    def forget_received(self, hop: Hop, links: Links) -> list[RouteUpdate]:
+    def forget_received(self, hop: Hop) -> list[RouteUpdate]:
         """Forget all that a hop sent; what it was sent stays."""
-        self._versions.pop(hop, None)
+        self.versions.pop(hop, None)
         touched: set[Group] = set()
-        if hop in self._hops:
-            touched = self._crowd.forget(hop)
-            for held in self._hops.pop(hop).all_held():
-                self._release(held, links.get(hop))
-        self._withdraw_offer(hop, links)
-        return self._updates(touched, links)
+        if hop in self._interests:
+            touched = self._order.forget(hop)
+            for held in self._interests.pop(hop).held.values():
+                self._release(hop, held)
+        self._withdraw_offer(hop)
+        return self._updates(touched)
 
     def forget_sent(self, hop: Hop) -> None:
         """Forget what a neighbour was sent, without a message: it is gone."""
         self._sent.pop(hop, None)
 
-    # ------------------------------------------------------------ doubt about what was received
+    def set_stale(self, hop: Hop, is_stale: bool) -> None:
+        """Doubt all that a hop sent until it is sent again, or take all of it as current."""
+        for held in self._held(hop).values():
+            held.is_stale = is_stale
+        if hop in self.offers:
+            self.offers[hop].is_stale = is_stale
 
-    def doubt(self, hop: Hop) -> None:
-        """Mark all that a hop sent as stale, until it is sent again."""
-        self._set_stale(hop, True)
-
-    def trust(self, hop: Hop) -> None:
-        """Take all that a hop sent as current."""
-        self._set_stale(hop, False)
-
-    def drop_stale(self, hop: Hop, links: Links) -> list[RouteUpdate]:
+    def drop_stale(self, hop: Hop) -> list[RouteUpdate]:
         """Forget what a hop has not sent again."""
-        if hop in self._offers and self._offers.is_stale(hop):
-            self._withdraw_offer(hop, links)
-        stale = [held.entry.id for held in self._held_from(hop) if held.is_stale]
-        return self.change(hop, add=(), remove=stale, links=links)
+        if hop in self.offers and self.offers[hop].is_stale:
+            self._withdraw_offer(hop)
+        stale = [held.entry.id for held in self._held(hop).values() if held.is_stale]
+        return self.change(hop, add=(), remove=stale)
 
     # ------------------------------------------------------------ what is sent
 
-    def bring_up_to_date(self, links: Links) -> list[RouteUpdate]:
-        """Tell every neighbour what it ought to know; one whose standing has not changed costs a look."""
-        return self._updates(frozenset(), links)
+    def bring_up_to_date(self) -> list[RouteUpdate]:
+        """Tell every neighbour what it ought to know; one for which nothing has changed costs a look."""
+        return self._updates(())
 
     def send_again(self, hop: Hop) -> list[RouteUpdate]:
         """Repeat all that a neighbour was sent."""
         sent = self._sent.get(hop)
-        return [] if sent is None else sent.again(self._offers)
+        return [] if sent is None else sent.again(self._baggage(sent.offer))
 
     def send_one_again(self, hop: Hop, entry_id: bytes) -> list[RouteUpdate]:
         """Repeat one entry of a hop to the neighbours that were sent it: its baggage is another one."""
-        interests = self._hops.get(hop)
-        held = None if interests is None else interests.find(entry_id)
-        if interests is None or held is None:
+        held = self._held(hop).get(entry_id)
+        if held is None:
             return []
-        group = interests.group_of(held)
+        group = self._interests[hop].group_of(held)
         return [update for sent in self._sent.values() for update in sent.one_again(group, held)]
 
-    def _updates(self, touched: Collection[Group], links: Links) -> list[RouteUpdate]:
-        audience = self._audience(links)
+    def _updates(self, touched: Iterable[Group]) -> list[RouteUpdate]:
+        # Interests go to the parent, and to those that offer.
+        audience = dict.fromkeys(hop for hop in (self.parent, *self.offers) if hop in self._links)
+        if not self._interests and not self.offers:
+            audience = {}
         updates: list[RouteUpdate] = []
         for hop in [hop for hop in self._sent if hop not in audience]:
-            updates += self._sent.pop(hop).withdraw(links[hop].sent)
-        ordered = sorted(touched, key=lambda group: group.born)
+            updates += self._sent.pop(hop).withdraw()
         for hop in audience:
-            sent, groups = self._sent.get(hop), ordered
+            sent, groups = self._sent.get(hop), touched
             if sent is None:
-                sent, groups = self._sent.setdefault(hop, SentRoutes(hop, self.type_id)), self._all_shown()
-            updates += sent.catch_up(groups, links[hop].sent)
-            source = self._offers.source_besides(hop, current=sent.offer) if hop == self.parent else None
-            updates += sent.catch_up_with_offer(source, self._offers, links[hop].sent)
+                sent = self._sent[hop] = SentRoutes(hop, self.type_id, self._links[hop].sent)
+                groups = [group for one in self._interests.values() for group in one.shown()]
+            source = self._source_besides(hop, current=sent.offer) if hop == self.parent else None
+            ordered = sorted(groups, key=lambda group: group.id)
+            updates += sent.catch_up(ordered, source, self._baggage(source))
         return updates
 
-    def _audience(self, links: Links) -> dict[Hop, None]:
-        """Return the neighbours that receive interests: the parent, and those that offer."""
-        if not self._hops and not len(self._offers):
-            return {}
-        return {hop: None for hop in (self.parent, *self._offers) if hop in links}
+    def _source_besides(self, hop: Hop, *, current: Source | None) -> Source | None:
+        """Return an advertisement of another hop: the current one while it is there, else the oldest hop's.
 
-    def _all_shown(self) -> list[Group]:
-        shown = [group for interests in self._hops.values() for group in interests.shown()]
-        return sorted(shown, key=lambda group: group.born)
+        One that was set aside comes last.
+        """
+        if current is not None and current[0] in self.offers:
+            offer = self.offers[current[0]]
+            if current[1] in offer.advertisements and offer.set_aside != current[1]:
+                return current
+        sources = [
+            (one, next(iter(offer.advertisements))) for one, offer in self.offers.items() if one != hop
+        ]
+        usual = (source for source in sources if self.offers[source[0]].set_aside != source[1])
+        return next(usual, sources[0] if sources else None)
+
+    def _baggage(self, source: Source | None) -> object:
+        return None if source is None else self.offers[source[0]].advertisements[source[1]]
 
     # ------------------------------------------------------------ one entry
 
-    def _add(self, hop: Hop, entry: RouteEntry, links: Links, *, is_stale: bool) -> set[Group]:
-        interests = self._hops.get(hop)
-        known = None if interests is None else interests.find(entry.id)
+    def _held(self, hop: Hop) -> dict[bytes, Held]:
+        return self._interests[hop].held if hop in self._interests else {}
+
+    def _add(self, hop: Hop, entry: RouteEntry, *, is_stale: bool) -> set[Group]:
+        known, link = self._held(hop).get(entry.id), self._links[hop]
         if known is not None and is_stale:
             return set()  # what the neighbour says itself counts more than what others say of it
         digest = digest_of_meaning(entry)
         mark = self._mark(entry, digest)
-        if known is not None and known.filter_digest == digest and self._mark_of(known) == mark:
-            self._confirm(known, entry, links.get(hop))
+        if known is not None and (known.filter_digest, self._mark(known.entry, digest)) == (digest, mark):
+            # It is sent again, perhaps with fresher baggage.
+            link.bytes += entry.size - known.entry.size
+            known.entry = entry
+            if known.is_stale:
+                known.is_stale = False
+                link.fresh.add(mark)
             return set()
-        changed = self._remove(hop, (entry.id,), links)
+        changed = self._remove(hop, (entry.id,))
         held = Held(entry, digest, self._free_id(entry.id), is_stale)
         if held.sent_as != entry.id:
             self._aliases[held.sent_as] = (hop, held)
-        if (link := links.get(hop)) is not None:
-            link.add(mark, is_stale=is_stale)
-            link.bytes += entry.size
-        interests = self._hops.setdefault(hop, HopInterests(hop))
-        return changed | interests.add(held, born=next(self._numbers))
+        link.add(mark, is_stale=is_stale, size=entry.size)
+        interests = self._interests.setdefault(hop, HopInterests(hop))
+        return changed | interests.add(held, group_id=next(self._numbers))
 
-    def _confirm(self, known: Held, entry: RouteEntry, link: NeighbourLink | None) -> None:
-        """Keep an entry that is sent again; its baggage may be fresher."""
-        if link is not None:
-            link.bytes += entry.size - known.entry.size
-        known.entry = entry
-        if known.is_stale and link is not None:
-            known.is_stale = False
-            link.fresh.add(self._mark_of(known))
-
-    def _remove(self, hop: Hop, entry_ids: Iterable[bytes], links: Links) -> set[Group]:
+    def _remove(self, hop: Hop, entry_ids: Iterable[bytes]) -> set[Group]:
         """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
-        interests = self._hops.get(hop)
-        if interests is None:
-            return set()
-        here = {one: held for one in entry_ids if (held := interests.find(one)) is not None}
-        for held in here.values():
-            self._release(held, links.get(hop))
-        return interests.remove(here) if here else set()
+        held = self._held(hop)
+        here = dict.fromkeys(one for one in entry_ids if one in held)
+        for one in here:
+            self._release(hop, held[one])
+        return self._interests[hop].remove(here) if here else set()
 
-    def _release(self, held: Held, link: NeighbourLink | None) -> None:
+    def _settled(self, hop: Hop, changed: set[Group]) -> list[RouteUpdate]:
+        touched = self._order.settle(hop, changed) if changed else changed
+        if hop in self._interests and not self._interests[hop].held:
+            del self._interests[hop]
+        return self._updates(touched)
+
+    def _release(self, hop: Hop, held: Held) -> None:
         self._aliases.pop(held.sent_as, None)
-        if link is not None:
-            link.subtract(self._mark_of(held), is_stale=held.is_stale)
-            link.bytes -= held.entry.size
-
-    def _mark_of(self, held: Held) -> int:
-        return self._mark(held.entry, held.filter_digest)
+        mark = self._mark(held.entry, held.filter_digest)
+        self._links[hop].subtract(mark, is_stale=held.is_stale, size=held.entry.size)
 
     def _mark(self, entry: RouteEntry, meaning: bytes) -> int:
         """Return the mark by which both ends of a link count an entry."""
@@ -577,24 +410,14 @@ class TypeRoutes:
     def _passed_on_as(self, sent_as: bytes) -> tuple[Hop, Held] | None:
         if sent_as in self._aliases:
             return self._aliases[sent_as]
-        for hop, interests in self._hops.items():
-            held = interests.find(sent_as)
+        for hop, interests in self._interests.items():
+            held = interests.held.get(sent_as)
             if held is not None and held.sent_as == sent_as:
                 return hop, held
         return None
 
-    def _withdraw_offer(self, hop: Hop, links: Links) -> None:
-        if hop not in self._offers:
-            return
-        if (link := links.get(hop)) is not None:
-            link.subtract(mark_of_offer(self.type_id), is_stale=self._offers.is_stale(hop))
-            link.bytes -= self._offers.size_from(hop)
-        self._offers.forget(hop)
-
-    def _held_from(self, hop: Hop) -> Iterator[Held]:
-        return self._hops[hop].all_held() if hop in self._hops else iter(())
-
-    def _set_stale(self, hop: Hop, stale: bool) -> None:
-        for held in self._held_from(hop):
-            held.is_stale = stale
-        self._offers.set_stale(hop, stale)
+    def _withdraw_offer(self, hop: Hop) -> None:
+        offer = self.offers.pop(hop, None)
+        if offer is not None:
+            mark = mark_of_offer(self.type_id)
+            self._links[hop].subtract(mark, is_stale=offer.is_stale, size=offer.size)

@@ -15,8 +15,10 @@ attributes share a group, and so none share a key (A48).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from maia.credentials import Principal
 from maia.errors import BadInput
@@ -54,15 +56,15 @@ class GroupId:
         return f"{self.type_id.hex()[:12]}/{self.uid or '*'}"
 
 
-@dataclass(slots=True)
-class Issued:
-    """One secret of a group: from which epoch and moment on, and when another one took its place."""
+class Issued(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """One secret of a group: from which moment and epoch on, and when another one took its place."""
 
-    epoch: int
     since: Instant
-    secret: Secret = field(repr=False)
-    replaced_in: int | None = None
-    replaced_at: Instant | None = None
+    replaced_in: int | None
+    replaced_at: Instant | None
+    secret: Secret
+    epoch: int = 0
+    """It is kept under this number, and written without it."""
 
     def over_at(self, drift_s: int) -> Instant | None:
         """Return the first moment at which nothing sealed with it may be opened any more."""
@@ -70,11 +72,15 @@ class Issued:
             return None
         return Instant(min(INSTANT_MAX, self.replaced_at + drift_s * SECOND + 1))
 
+    def is_of(self, epoch: int) -> bool:
+        """Say whether it was in use in an epoch."""
+        return self.epoch <= epoch and (self.replaced_in is None or epoch < self.replaced_in)
+
 
 class KeyGroup:
     """One group: its secrets, its holders and its tree."""
 
-    __slots__ = ("_arriving", "_departing", "absent", "holders", "id", "issued", "tree", "was_used")
+    __slots__ = ("_moved", "holders", "id", "issued", "tree", "was_used")
 
     def __init__(self, group: GroupId, random: Callable[[int], bytes]) -> None:
         """Begin an empty group, without a secret."""
@@ -82,66 +88,46 @@ class KeyGroup:
         self.issued: list[Issued] = []
         self.holders: set[Principal] = set()
         """Who was handed the newest secret, whether still here or not."""
-        self.absent: set[Principal] = set()
-        """Holders that have left; the next secret is not for them."""
         self.was_used = False
         """Whether any member ever received the newest secret."""
         self.tree = KeyTree(group=group_name(group), random=random)
-        self._arriving: set[bytes] = set()
-        self._departing: set[bytes] = set()
+        self._moved: set[Principal] = set()
+        """Whose place in the tree may be another from the next refresh on."""
 
     @property
     def current(self) -> Issued | None:
         return self.issued[-1] if self.issued else None
 
     def admit(self, member: Principal) -> None:
-        """Add a present member; it enters the tree with the next refresh."""
+        """Add a member, or remember a holder; a present one enters the tree with the next refresh."""
         self.holders.add(member)
+        self._moved.add(member)
         self.was_used = True
-        self.absent.discard(member)
-        self._departing.discard(member.key)
-        if member.key not in self.tree:
-            self._arriving.add(member.key)
 
     def part(self, member: Principal) -> None:
-        """Remove a member that keeps the newest secret; it leaves the tree with the next refresh."""
-        if member in self.holders:
-            self.absent.add(member)
-        self._take_out(member)
+        """Note that a member has left, which keeps the newest secret; the next one is not for it."""
+        self._moved.add(member)
 
     def expel(self, member: Principal) -> None:
         """Evict a member. The caller sees to it that the secret is refreshed."""
         self.holders.discard(member)
-        self.absent.discard(member)
-        self._take_out(member)
+        self._moved.add(member)
 
-    def restore(self, issued: list[Issued]) -> None:
-        """Go on with secrets from before a restart; all members are absent at first."""
-        self.issued = issued
-
-    def restore_holder(self, member: Principal) -> None:
-        """Remember a member that received the newest secret before a restart."""
-        self.holders.add(member)
-        self.absent.add(member)
-        self.was_used = True
-
-    def refresh(self, *, epoch: int, since: Instant) -> tuple[Rekeyed, frozenset[Principal]]:
+    def refresh(
+        self, *, epoch: int, since: Instant, is_here: Callable[[Principal], bool]
+    ) -> tuple[Rekeyed, frozenset[Principal]]:
         """Replace the secret by one for those who are here; return also who was left behind."""
-        rekeyed = self.tree.rekey(joins=sorted(self._arriving), leaves=sorted(self._departing))
-        dropped = frozenset(self.absent)
+        dropped = frozenset(one for one in self._moved & self.holders if not is_here(one))
         self.holders -= dropped
+        joins = sorted(one.key for one in self._moved & self.holders if one.key not in self.tree)
+        leaves = sorted(one.key for one in self._moved - self.holders if one.key in self.tree)
+        self._moved.clear()
+        rekeyed = self.tree.rekey(joins=joins, leaves=leaves)
         self.was_used = bool(self.holders)
-        for waiting in (self.absent, self._arriving, self._departing):
-            waiting.clear()
         if self.current is not None:
             self.current.replaced_in, self.current.replaced_at = epoch, since
-        self.issued.append(Issued(epoch, since, rekeyed.secret))
+        self.issued.append(Issued(since, None, None, rekeyed.secret, epoch))
         return rekeyed, dropped
-
-    def _take_out(self, member: Principal) -> None:
-        self._arriving.discard(member.key)
-        if member.key in self.tree:
-            self._departing.add(member.key)
 
     def path(self, member: Principal) -> bytes | None:
         """Return what a member holds of the tree; None if it waits for the next refresh to be taken in."""
@@ -150,8 +136,7 @@ class KeyGroup:
     def take_over(self, now: Instant, drift_s: int) -> list[Issued]:
         """Take out, and return, the secrets with which nothing may be opened any more."""
         over = [one for one in self.issued if (at := one.over_at(drift_s)) is not None and at <= now]
-        if over:
-            self.issued = [one for one in self.issued if one not in over]
+        self.issued = [one for one in self.issued if one not in over]
         return over
 
 

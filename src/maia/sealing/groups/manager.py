@@ -13,42 +13,66 @@ share one sequence of epochs, each signed and bound to the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
-from maia.events import INSTANT_MAX, AttributeUid, Instant
+from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
 from maia.predicates import Predicate, attributes_of
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
-from maia.sealing.groups.members import GroupMember, GroupMembers
 from maia.sealing.groups.membership import (
     NOTHING_HELD,
+    VERSIONS_MAX,
     AnsweredRestrictions,
     Claim,
     Grounds,
-    Held,
     MembershipState,
     RightHistory,
     standing,
-    tested_now,
     writing_certificates,
 )
-from maia.sealing.groups.outcomes import Delivery, Distrusted, NoGroupOpen, Outcome, Refresh, ShutOut
+from maia.sealing.groups.outcomes import (
+    Delivery,
+    Distrusted,
+    HistoryNotKept,
+    MembersFull,
+    NoGroupOpen,
+    Outcome,
+    Refresh,
+    ShutOut,
+)
 from maia.sealing.groups.type_groups import Due, TypeGroups
 from maia.sealing.keys.epochs import SignedEpoch
-from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.sealing.keys.parcels import PAGE_EPOCHS, PastEpoch
 from maia.types import VerifiedType
 from maia.validity import Changed, VouchedFor
 
 _NAMES_MAX: Final = 4096
+_MEMBERS_MAX: Final = 1 << 16
+_POOL_MAX: Final = 256
 
 Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
 """Some epochs that are over, and where to go on."""
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """One member: what it has shown, and the result of the last check."""
+
+    claim: Claim
+    state: MembershipState = NOTHING_HELD
+    is_here: bool = False
+
+    @property
+    def groups(self) -> frozenset[GroupId]:
+        """Return the groups that are open to it."""
+        return self.state.groups
 
 
 class GroupManager:
@@ -75,7 +99,9 @@ class GroupManager:
         self._groups = TypeGroups(
             type_id, key, random=random, store=store, terms=terms, keeps_history=keeps_history
         )
-        self._members = GroupMembers(self._groups, store, self._distrusted)
+        self._members: dict[Principal, GroupMember] = {}
+        """Members here or away: one that has left is remembered for as long as it holds a secret."""
+        self._looks: list[tuple[int, bytes]] = []  # a heap; a deadline that was set twice is checked twice
 
     @property
     def grounds(self) -> Grounds:
@@ -103,11 +129,16 @@ class GroupManager:
 
     def members(self, group: GroupId) -> frozenset[Principal]:
         """Return who holds the newest secret of a group, whether it is here or has left."""
-        return self._groups.holders(group)
+        known = self._groups.by_id.get(group)
+        return frozenset() if known is None else frozenset(known.holders)
+
+    def _here(self, principal: Principal) -> GroupMember | None:
+        member = self._members.get(principal)
+        return member if member is not None and member.is_here else None
 
     def is_in(self, group: GroupId, principal: Principal) -> bool:
-        member = self._members.get(principal)
-        return member is not None and member.is_here and group in member.groups
+        member = self._here(principal)
+        return member is not None and group in member.groups
 
     def answers_among(self, uids: Iterable[AttributeUid | None]) -> Answers:
         """Return what those are about that are the uids of answers."""
@@ -116,13 +147,13 @@ class GroupManager:
 
     def claim_of(self, principal: Principal) -> Claim | None:
         """Return what a present member has shown, and its one-time answers."""
-        member = self._members.get(principal)
-        return None if member is None or not member.is_here else member.claim
+        member = self._here(principal)
+        return None if member is None else member.claim
 
-    def held_by(self, principal: Principal) -> Held:
+    def held_by(self, principal: Principal) -> MembershipState:
         """Return what a member that is here was found to have a right to."""
-        member = self._members.get(principal)
-        return NOTHING_HELD if member is None or not member.is_here else member.held
+        member = self._here(principal)
+        return NOTHING_HELD if member is None else member.state
 
     def next_look(self) -> Instant | None:
         """Return the next moment at which a right ends, a refresh is due or a key is to be destroyed.
@@ -130,18 +161,17 @@ class GroupManager:
         A member that has left is evicted at the first of these: the end of its
         right, or the periodic refresh of a group that it holds the key of.
         """
-        next_right = self._members.next_look
-        moments = self._groups.next_looks()
-        return min(moments if next_right is None else [next_right, *moments], default=None)
+        rights = [Instant(at) for at, _ in self._looks[:1]]
+        return min([*rights, *self._groups.next_looks()], default=None)
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks for: numbers, no secrets and no certificates."""
         return {
             "epoch": self.number,
             "since": None if self.head is None else str(self.head.statement.since),
-            "groups": len(self._groups),
+            "groups": len(self._groups.by_id),
             "members": len(self._members),
-            "members_here": sum(member.is_here for member in self._members.all()),
+            "members_here": sum(member.is_here for member in self._members.values()),
             "history": self._groups.keeps_history,
         }
 
@@ -153,56 +183,47 @@ class GroupManager:
             self._groups.ledger.check(head)
         if claim.principal in self._distrusted.evicted:
             raise NoGroupOpen("you were put out of the key groups of this type")
-        claim = self._members.merged(claim, now)
-        history = RightHistory(claim, self.grounds, now, self.held_by(claim.principal))
+        claim = self._merged(claim, now)
+        history = self._history(claim, now, self.held_by(claim.principal))
         if not history.now.groups:
             raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
-        member = self._members.arrived(claim)
-        due: Due = {}
-        lost = self._members.give(member, history, self.grounds, due)
-        gained = self._answering(history.now, due, now)
-        if head is not None and head.statement.number > self.number:
-            due = {**self._groups.adopt(head), **due}
-        shut = [ShutOut(claim.principal, lost, is_evicted=False, is_out=False)] if lost else []
-        outcomes = self._refreshed(due, now, skip=claim.principal)
-        return [*shut, *outcomes, *gained(), self._delivery(member, history, head)]
+        if claim.principal not in self._members and len(self._members) >= _MEMBERS_MAX:
+            raise MembersFull(f"a type has at most {_MEMBERS_MAX} members")
+        member = self._members.setdefault(claim.principal, GroupMember(claim))
+        member.claim, member.is_here = claim, True
+        return self._settled([(member, history)], {}, now, asking=claim.principal, head=head)
 
     def vouch(self, principal: Principal, vouched: VouchedFor | None, now: Instant) -> list[Outcome]:
         """Continue with a member whose certificates needed new one-time answers."""
-        member = self._members.get(principal)
-        if member is None or not member.is_here:
+        member = self._here(principal)
+        if member is None:
             return []
         member.claim = replace(member.claim, vouched=vouched)
-        history, due = RightHistory(member.claim, self.grounds, now, member.held), Due()
-        lost = self._members.give(member, history, self.grounds, due)
-        shut = [self._shut_out(member, lost)] if lost else []
-        gained = self._answering(history.now, due, now)
-        outcomes = [*self._refreshed(due, now, skip=principal), *gained()]
+        history = self._history(member.claim, now, member.state)
         # What it holds on to, it may hold for longer.
-        deliveries = [self._delivery(member, history, None)] if member.groups else []
-        return [*shut, *outcomes, *deliveries]
+        return self._settled([(member, history)], {}, now, asking=principal)
 
     def leave(self, principal: Principal) -> None:
         """Remove a member. Keys change when its right ends or the timer runs out, whichever is first."""
         member = self._members.get(principal)
         if member is not None:
-            self._members.parted(member)
-            self._members.forget_if_gone(principal)
+            self._part(member)
+            self._forget_if_gone(principal)
 
     def keep_history(self, now: Instant) -> None:
         """Keep secrets when their time is over from now on, and who may publish meanwhile."""
         if self._groups.keeps_history:
             return
         self._groups.keeps_history = True
-        for member in self._members.all():
-            if member.may_write:
+        for member in self._members.values():
+            if member.state.may_write:
                 shown = writing_certificates(member.claim, self.grounds, now)
                 self.store.keep_writer(member.claim.principal, shown)
 
     def evict(self, principal: Principal, now: Instant) -> list[Outcome]:
         """Evict a principal at once, whatever its certificates say, until it is trusted again."""
         self._distrusted.evicted.add(principal)
-        member = self._members.put_out(principal)
+        member = self._put_out(principal)
         due = dict.fromkeys(self._groups.expel(principal), Refresh.EVICTION)
         shut = [] if member is None else [ShutOut(principal, member.groups, is_evicted=True, is_out=True)]
         return [*shut, *self._refreshed(due, now)]
@@ -211,17 +232,17 @@ class GroupManager:
         """Distrust these certificates; members that depend on them alone are evicted at once."""
         new = frozenset(certificates)
         self._distrusted.revoked |= new
-        touched = [one for one in self._members.all() if any(s.id in new for s in one.claim.pool)]
-        for member in touched:
-            member.claim = self._members.merged(member.claim, now)
-            self._members.recheck(now, member.claim.principal)
+        for member in self._members.values():
+            if any(one.id in new for one in member.claim.pool):
+                member.claim = self._merged(member.claim, now)
+                self._recheck(now, member.claim.principal)
         return self.tick(now)
 
     def recheck(self, changed: Changed, now: Instant) -> list[Outcome]:
         """Look at those whom a statement, or its end, concerns."""
-        touched = [one for one in self._members.all() if any(map(changed.concerns, one.claim.pool))]
+        touched = [one for one in self._members.values() if any(map(changed.concerns, one.claim.pool))]
         for member in touched:
-            self._members.recheck(now, member.claim.principal)
+            self._recheck(now, member.claim.principal)
         return self.tick(now) if touched else []
 
     # -------------------------------------------------------- the past
@@ -244,26 +265,25 @@ class GroupManager:
         ]
         page = spans[:PAGE_EPOCHS]
         pool = tuple(one for one in claim.pool if one.id not in distrusted.revoked)
-        good, tested = tested_now(replace(claim, pool=pool), self.grounds, now)
-        trusted_since = distrusted.readmitted.get(principal)
-        found = past_keys(page, good, tested, self._groups.secret_of, trusted_since=trusted_since)
-        return tuple(found), page[-1].number if len(spans) > len(page) else None
+        rights = self._history(replace(claim, pool=pool), now, None)
+        found = tuple(self._groups.past_keys(page, rights))
+        return found, page[-1].number if len(spans) > len(page) else None
 
     def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates with which a member publishes, or has published; none if it does not."""
         member = self._members.get(principal)
-        writes = member is not None and member.may_write
+        writes = member is not None and member.state.may_write
         shown = writing_certificates(member.claim, self.grounds, now) if member and writes else ()
         if principal in self._distrusted.evicted:
             return shown
-        earlier = self._unrevoked(self.store.writers.of(principal), now)
+        earlier = self._unrevoked(self.store.writers.get(principal, {}).values(), now)
         return tuple({one.id: one for one in (*shown, *earlier)}.values())
 
     def past_writers(self, now: Instant) -> dict[Principal, tuple[SignedCertificate, ...]]:
         """Return who has published what is kept for reading the past, and what spoke for it."""
-        distrusted = self._distrusted
-        found = self.store.writers.believed(evicted=distrusted.evicted, revoked=distrusted.revoked)
-        return {who: self._unrevoked(shown, now) for who, shown in found.items()}
+        known = [one for one in self.store.writers.items() if one[0] not in self._distrusted.evicted]
+        found = {who: self._unrevoked(shown.values(), now) for who, shown in known}
+        return {who: shown for who, shown in found.items() if shown}
 
     def _unrevoked(self, shown: Iterable[SignedCertificate], now: Instant) -> tuple[SignedCertificate, ...]:
         return tuple(
@@ -279,62 +299,72 @@ class GroupManager:
         """Look at every right that has ended or begun, at the timer, and at keys that are to be destroyed."""
         if len(self._answered) >= ANSWERS_MAX:
             self._forget_answers(now)
-        due = self._groups.timer(now)
+        looked = [(one, self._history(one.claim, now, one.state)) for one in self._due(now)]
+        outcomes = self._settled(looked, self._groups.timer(now), now)
+        self._groups.destroy(now)
+        for principal in list(self._members):
+            self._forget_if_gone(principal)
+        return outcomes
+
+    def _settled(
+        self,
+        looked: Iterable[tuple[GroupMember, RightHistory]],
+        due: Due,
+        now: Instant,
+        *,
+        asking: Principal | None = None,
+        head: SignedEpoch | None = None,
+    ) -> list[Outcome]:
+        """Give members their standing of this moment; return who is shut out, what is new and handed out.
+
+        A new restriction is answered from now on. All that may read what it asks about are let into the
+        group of the answer: publishers among them, whose brokers answer.
+        """
         shut: list[Outcome] = []
-        gained: list[tuple[GroupMember, RightHistory]] = []
-        answering: list[Callable[[], list[Outcome]]] = []
-        for member in self._members.due(now):
-            before, history = member.groups, RightHistory(member.claim, self.grounds, now, member.held)
-            lost = self._members.give(member, history, self.grounds, due)
+        handed: dict[Principal, tuple[GroupMember, RightHistory]] = {}
+        waiting = [(member, history, member.claim.principal == asking) for member, history in looked]
+        for member, history, is_handed in waiting:
+            before, lost = member.groups, self._give(member, history, due)
             if lost and member.is_here:
                 shut.append(self._shut_out(member, lost))
-            if member.is_here and member.groups - before:
-                gained.append((member, history))
-            answering.append(self._answering(history.now, due, now))
-        outcomes = self._refreshed(due, now)
-        outcomes += [delivery for deliveries in answering for delivery in deliveries()]
-        outcomes += [self._delivery(member, history, None) for member, history in gained]
-        self._groups.destroy(now)
-        self._members.forget_gone()
+            if member.is_here and (is_handed or member.groups - before):
+                handed[member.claim.principal] = member, history
+            asked = [attributes_of(said) for said in self._newly_answered(history.now.restricted_by)]
+            for one in self._members.values() if asked else ():
+                held = {group.uid for group in one.groups}
+                if one.is_here and any(uids <= held for uids in asked):
+                    waiting.append((one, self._history(one.claim, now, one.state), True))
+        if head is not None and head.statement.number > self.number:
+            due = {**self._groups.adopt(head), **due}
+        outcomes = self._refreshed(due, now, skip=handed.keys())
+        outcomes += [
+            self._delivery(member, history, head if principal == asking else None)
+            for principal, (member, history) in handed.items()
+            if member.is_here
+        ]
         # An evicted member is notified first: the epoch that follows is not for it.
         return [*shut, *outcomes]
 
-    def _answering(self, found: MembershipState, due: Due, now: Instant) -> Callable[[], list[Outcome]]:
-        """Have what a member is restricted by answered from now on; return what hands out its key.
-
-        All that may read what the restriction asks about are let into the group of the answer: publishers
-        among them, whose brokers answer. They are handed its key once it is made.
-        """
-        new: dict[AttributeUid, Predicate] = {}
-        for said in found.restricted_by:
+    def _newly_answered(self, restrictions: Iterable[Predicate]) -> list[Predicate]:
+        """Have restrictions answered from now on; return those that were not before."""
+        new: list[Predicate] = []
+        for said in restrictions:
             uid = self._answer_to(said)
             if uid is not None and uid not in self._answered:
-                new[uid] = self._answered[uid] = said
-        asked = [attributes_of(said) for said in new.values()]
-        shut: list[Outcome] = []
-        gained: list[tuple[GroupMember, RightHistory]] = []
-        for member in self._members.all() if new else ():
-            held = {group.uid for group in member.groups}
-            if member.is_here and any(uids <= held for uids in asked):
-                history = RightHistory(member.claim, self.grounds, now, member.held)
-                if lost := self._members.give(member, history, self.grounds, due):
-                    shut.append(self._shut_out(member, lost))
-                gained.append((member, history))
-        return lambda: [
-            *shut,
-            *(self._delivery(one, history, None) for one, history in gained if one.is_here),
-        ]
+                self._answered[uid] = said
+                new.append(said)
+        return new
 
     def _answer_to(self, restriction: Predicate) -> AttributeUid | None:
         """Return the uid of the answer to a restriction; None if there is no room for one more."""
         uid = self._names.uid_of(restriction)
         has_room = len(self._answered) < ANSWERS_MAX
-        is_known = uid in self._answered or self._groups.get(GroupId(self.type_id, uid)) is not None
+        is_known = uid in self._answered or GroupId(self.type_id, uid) in self._groups.by_id
         return uid if has_room or is_known else None
 
     def _forget_answers(self, now: Instant) -> None:
         """Let go of restrictions by which no member is restricted any more."""
-        claims = [member.claim for member in self._members.all()]
+        claims = [member.claim for member in self._members.values()]
         asked = {one for claim in claims for one in standing(claim, self.grounds, now).restricted_by}
         for uid in [uid for uid, said in self._answered.items() if said not in asked]:
             del self._answered[uid]
@@ -342,17 +372,17 @@ class GroupManager:
     def _shut_out(self, member: GroupMember, lost: frozenset[GroupId]) -> ShutOut:
         is_out = not member.groups
         if is_out:
-            self._members.parted(member)
+            self._part(member)
         return ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out)
 
-    def _refreshed(self, due: Due, now: Instant, *, skip: Principal | None = None) -> list[Outcome]:
+    def _refreshed(self, due: Due, now: Instant, *, skip: Collection[Principal] = ()) -> list[Outcome]:
         """Begin an epoch in which these groups have new secrets, and return what members need to follow."""
         if not due:
             return []
-        refreshed = self._groups.refresh(due, now)
+        refreshed = self._groups.refresh(due, now, lambda principal: self._here(principal) is not None)
         for principal in sorted(refreshed.left_behind, key=lambda one: one.key):
-            self._members.keep(principal)
-        welcomed = sorted(refreshed.welcomed - {skip}, key=lambda one: one.key)
+            self._keep(principal)
+        welcomed = sorted(refreshed.welcomed.difference(skip), key=lambda one: one.key)
         return [refreshed.announcement, *(self._delivery(self._members[one], None, None) for one in welcomed)]
 
     def _delivery(
@@ -360,14 +390,82 @@ class GroupManager:
     ) -> Delivery:
         """Return what one member is handed; older secrets as far as `history` shows its right to them."""
         principal = member.claim.principal
-        held_since = None if history is None else self._members.held_since(history, principal)
-        parcel = self._groups.parcel(
-            principal, member.groups, held_since=held_since or (lambda _group, _moment: False)
-        )
-        parcel = replace(parcel, answers=self.answers_among(group.uid for group in member.groups))
-        until = None if member.until >= INSTANT_MAX else member.until
+        answers = self.answers_among(group.uid for group in member.groups)
+        parcel = self._groups.parcel(principal, member.groups, history, answers)
+        until = None if member.state.until >= INSTANT_MAX else member.state.until
         epochs = self._groups.ledger.needed([one.epoch for one in parcel.secrets], head)
         return Delivery(principal, parcel, epochs, until, history is not None and history.now.is_cut)
+
+    # -------------------------------------------------------- what a member may hold, and for how long
+
+    def _history(
+        self, claim: Claim, now: Instant, held: MembershipState | None = NOTHING_HELD
+    ) -> RightHistory:
+        trusted_since = self._distrusted.readmitted.get(claim.principal)
+        return RightHistory(claim, self.grounds, now, held, trusted_since=trusted_since)
+
+    def _merged(self, claim: Claim, now: Instant) -> Claim:
+        """Add to a claim what the same member showed before and what still counts."""
+        known = self._members.get(claim.principal)
+        # What has ended still tells since when a right was held; after the drift nobody asks.
+        ended = now - self.terms.drift_s * SECOND
+        shown = () if known is None else known.claim.pool
+        ends = ((one, one.certificate.validity.not_after) for one in shown)
+        before = [one for one, at in ends if at is None or at >= ended]
+        revoked = self._distrusted.revoked
+        pool = {signed.id: signed for signed in (*claim.pool, *before) if signed.id not in revoked}
+        versions = {one.id: one for one in (*claim.versions, *(known.claim.versions if known else ()))}
+        return replace(
+            claim,
+            versions=tuple(versions.values())[:VERSIONS_MAX],
+            pool=tuple(pool.values())[:_POOL_MAX],
+        )
+
+    def _give(self, member: GroupMember, history: RightHistory, due: Due) -> frozenset[GroupId]:
+        """Give a member its standing of this moment, note what is to be refreshed, return what it lost."""
+        principal, found = member.claim.principal, history.now
+        lost = member.groups - found.groups
+        due |= dict.fromkeys(self._groups.expel(principal, but_from=found.groups), Refresh.EXPIRY)
+        member.state = found
+        if found.until < INSTANT_MAX:
+            self._recheck(Instant(found.until + 1), principal)
+        if member.is_here:
+            self._groups.take_in(principal, member.groups, history, due)
+        if self._groups.keeps_history and found.may_write:
+            self.store.keep_writer(principal, writing_certificates(member.claim, self.grounds, history.at))
+        self._keep(principal)
+        return lost
+
+    def _recheck(self, at: Instant, principal: Principal) -> None:
+        """Set the deadline of a member: no step walks through all of them."""
+        heappush(self._looks, (at, principal.key))
+
+    def _due(self, now: Instant) -> list[GroupMember]:
+        """Return the members whose moment has come, each once."""
+        found: dict[Principal, None] = {}
+        while self._looks and self._looks[0][0] <= now:
+            found[Principal(heappop(self._looks)[1])] = None
+        return [self._members[one] for one in found if one in self._members]
+
+    def _part(self, member: GroupMember) -> None:
+        """Note that a member has left; it keeps the secrets that it holds."""
+        member.is_here = False
+        self._groups.part(member.claim.principal)
+
+    def _put_out(self, principal: Principal) -> GroupMember | None:
+        """Forget a member at once, whatever it holds, and return it."""
+        self.store.keep_member(principal, None, ())
+        return self._members.pop(principal, None)
+
+    def _forget_if_gone(self, principal: Principal) -> None:
+        """Forget a member that has left and holds no secret any more."""
+        if not self._members[principal].is_here and not self._groups.held_by(principal):
+            self._put_out(principal)
+
+    def _keep(self, principal: Principal) -> None:
+        """Store what a member holds and showed."""
+        member, held = self._members.get(principal), self._groups.held_by(principal)
+        self.store.keep_member(principal, None if member is None else member.claim, held)
 
     # -------------------------------------------------------- after a restart
 
@@ -375,18 +473,17 @@ class GroupManager:
         """Go on from what was kept: the same epochs and secrets, the same holders, no member present yet."""
         self._groups.restore(kept)
         claims = [
-            Claim(one.principal, tuple(versions[v] for v in one.versions if v in versions), one.pool)
-            for one in kept.members
+            Claim(who, tuple(versions[v] for v in one.versions if v in versions), one.pool)
+            for who, one in kept.members.items()
         ]
         for claim in claims:  # what is answered says which groups are open to the others
             for said in standing(claim, self.grounds, now).restricted_by:
                 if len(self._answered) < ANSWERS_MAX:
                     self._answered[self._names.uid_of(said)] = said
-        for record, claim in zip(kept.members, claims, strict=True):
-            found = RightHistory(claim, self.grounds, now).now
-            self._members.restored(GroupMember(claim, found.groups, found.may_write, found.until))
+        for claim in claims:
+            self._members[claim.principal] = GroupMember(claim, self._history(claim, now).now)
             # Its right may have ended meanwhile: `tick` puts it out.
-            self._members.recheck(now, record.principal)
+            self._recheck(now, claim.principal)
 
 
 class _AnswerNames:

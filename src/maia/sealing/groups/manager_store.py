@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Annotated, Final, TypeVar
 
@@ -31,26 +30,27 @@ from maia.credentials import (
     principal_from_bytes,
 )
 from maia.errors import MaiaError
-from maia.events import AttributeUid, Instant
+from maia.events import INSTANT_MAX, AttributeUid
 from maia.sealing.groups.key_group import GroupId, Issued
 from maia.sealing.groups.membership import Claim
-from maia.sealing.groups.welcome import Handed
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
-from maia.sealing.keys.history import CERTIFICATES_MAX, PastWriters
-from maia.sealing.keys.secrets import AtRest, Secret
+from maia.sealing.keys.parcels import CERTIFICATES_MAX, WRITERS_MAX, Record, Uid, reader_of, write_record
+from maia.sealing.keys.secrets import AtRest
 
 _Found = TypeVar("_Found")
-_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class KeptMember:
+class KeptMember(Record, frozen=True):
     """A member as it was kept: what it holds, and what it showed."""
 
-    principal: Principal
-    held: tuple[GroupId, ...]
-    pool: tuple[SignedCertificate, ...] = field(repr=False)
-    versions: tuple[bytes, ...] = field(repr=False)
+    held: Annotated[list[Uid], Meta(max_length=1025)]
+    written_pool: Annotated[list[bytes], Meta(max_length=256)]
+    versions: Annotated[list[bytes], Meta(max_length=64)]
+
+    @property
+    def pool(self) -> tuple[SignedCertificate, ...]:
+        """Return the certificates that it showed."""
+        return tuple(map(certificate_from_bytes, self.written_pool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +59,13 @@ class KeptGroups:
 
     epochs: tuple[SignedEpoch, ...]
     secrets: Mapping[GroupId, list[Issued]] = field(repr=False)
-    members: tuple[KeptMember, ...]
+    members: Mapping[Principal, KeptMember] = field(repr=False)
     dropped: tuple[str, ...]
 
 
-class _Member(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    held: Annotated[list[str | None], Meta(max_length=1025)]
-    pool: Annotated[list[bytes], Meta(max_length=256)]
-    versions: Annotated[list[bytes], Meta(max_length=64)]
-
-
-class _Secret(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    since: int
-    replaced_in: int | None
-    replaced_at: int | None
-    secret: bytes
-
-    def __repr__(self) -> str:
-        return "_Secret(…)"
-
-
-_WRITER: Final = msgspec.msgpack.Decoder(Annotated[list[bytes], Meta(max_length=CERTIFICATES_MAX)])
-_MEMBER: Final = msgspec.msgpack.Decoder(_Member)
-_SECRET: Final = msgspec.msgpack.Decoder(_Secret)
+_read_member: Final = reader_of(KeptMember)
+_read_secret: Final = reader_of(Issued)
+_read_writer: Final = reader_of(list[bytes])
 
 
 class ManagerStore:
@@ -89,10 +73,10 @@ class ManagerStore:
 
     def __init__(self, type_id: bytes, at_rest: AtRest) -> None:
         self._type_id, self._at_rest = type_id, at_rest
-        self._prefix = type_id.hex()
-        self._history: dict[GroupId, list[Handed]] = {}
+        self._history: dict[GroupId, list[Issued]] = {}
         """What is over, by group, in the order of epochs."""
-        self.writers = PastWriters()
+        self.writers: dict[Principal, dict[bytes, SignedCertificate]] = {}
+        """The publishers of what may still be read, and their certificates by id."""
         self.changes: dict[str, bytes | None] = {}
 
     def take_changes(self) -> dict[str, bytes | None]:
@@ -102,138 +86,115 @@ class ManagerStore:
 
     # -------------------------------------------------------- keeping
 
-    def keep_epoch(self, signed: SignedEpoch) -> None:
-        self.changes[self._name("epoch", str(signed.statement.number))] = epoch_to_bytes(signed)
+    def keep_epoch(self, number: int, signed: SignedEpoch | None) -> None:
+        """Keep an epoch; None forgets it."""
+        self.changes[self._name("epoch", number)] = None if signed is None else epoch_to_bytes(signed)
 
-    def keep_epoch_gone(self, number: int) -> None:
-        self.changes[self._name("epoch", str(number))] = None
-
-    def keep_secret(self, group: GroupId, issued: Issued) -> None:
+    def keep_secret(self, group: GroupId, issued: Issued, *, what: str = "secret") -> None:
         """Keep a secret that is in use, or that still opens what is on its way."""
-        name = self._secret_name("secret", group, issued.epoch)
-        self.changes[name] = self._sealed(name, issued)
+        name = self._name(what, "*" if group.uid is None else group.uid, issued.epoch)
+        record = write_record(msgspec.structs.astuple(issued)[:-1])
+        self.changes[name] = self._at_rest.seal(name, record)
 
     def keep_over(self, group: GroupId, issued: Issued, *, keeps_history: bool) -> None:
         """Forget a secret whose time is over, or move it to where the past is kept."""
-        self.changes[self._secret_name("secret", group, issued.epoch)] = None
+        self.changes[self._name("secret", "*" if group.uid is None else group.uid, issued.epoch)] = None
         if keeps_history:
-            name = self._secret_name("history", group, issued.epoch)
-            self.changes[name] = self._sealed(name, issued)
+            self.keep_secret(group, issued, what="history")
             self._remember(group, issued)
 
     def keep_member(self, principal: Principal, claim: Claim | None, held: Iterable[GroupId]) -> None:
         """Keep what a member holds and showed; None forgets it."""
-        name = self._name("member", principal.key.hex())
-        if claim is None:
-            self.changes[name] = None
-            return
-        pool = [certificate_to_bytes(signed) for signed in claim.pool]
-        versions = [version.id for version in claim.versions]
-        self.changes[name] = _ENCODER.encode(_Member([group.uid for group in held], pool, versions))
+        data = None
+        if claim is not None:
+            versions = [version.id for version in claim.versions]
+            pool = list(map(certificate_to_bytes, claim.pool))
+            data = write_record(KeptMember([group.uid for group in held], pool, versions))
+        self.changes[self._name("member", principal.key.hex())] = data
 
     def keep_writer(self, principal: Principal, shown: Iterable[SignedCertificate]) -> None:
         """Keep a publisher's certificates, for later readers."""
-        if self.writers.note(principal, shown):
-            data = [certificate_to_bytes(signed) for signed in self.writers.of(principal)]
-            self.changes[self._name("writer", principal.key.hex())] = _ENCODER.encode(data)
+        if self._note(principal, shown):
+            data = write_record(list(map(certificate_to_bytes, self.writers[principal].values())))
+            self.changes[self._name("writer", principal.key.hex())] = data
 
-    def history(self, group: GroupId, epoch: int) -> Handed | None:
+    def _note(self, principal: Principal, shown: Iterable[SignedCertificate]) -> bool:
+        """Remember what a member publishes with; say whether any of it is new."""
+        known = self.writers.get(principal, {})
+        found = known | {signed.id: signed for signed in shown}
+        if found.keys() == known.keys() or (not known and len(self.writers) >= WRITERS_MAX):
+            return False
+        kept = sorted(found.values(), key=_ends)[-CERTIFICATES_MAX:]
+        self.writers[principal] = {signed.id: signed for signed in kept}
+        return self.writers[principal].keys() != known.keys()
+
+    def history(self, group: GroupId, epoch: int) -> Issued | None:
         """Return what a group shared in an epoch whose time is over, if that is kept."""
         of_group = self._history.get(group, [])
         place = bisect_right(of_group, epoch, key=lambda one: one.epoch)
-        if not place:
-            return None
-        one = of_group[place - 1]
-        is_of_its_time = one.until is None or epoch < one.until
-        return one if is_of_its_time else None
+        return of_group[place - 1] if place and of_group[place - 1].is_of(epoch) else None
 
     def _remember(self, group: GroupId, issued: Issued) -> None:
-        kept = Handed(group, issued.epoch, issued.replaced_in, issued.secret)
         of_group = self._history.setdefault(group, [])
-        place = bisect_right(of_group, kept.epoch, key=lambda one: one.epoch)
-        if not place or of_group[place - 1].epoch != kept.epoch:
-            of_group.insert(place, kept)
+        place = bisect_right(of_group, issued.epoch, key=lambda one: one.epoch)
+        if not place or of_group[place - 1].epoch != issued.epoch:
+            of_group.insert(place, issued)
 
-    def _sealed(self, name: str, issued: Issued) -> bytes:
-        replaced_at = None if issued.replaced_at is None else int(issued.replaced_at)
-        record = _Secret(int(issued.since), issued.replaced_in, replaced_at, issued.secret.reveal())
-        return self._at_rest.seal(name, _ENCODER.encode(record))
-
-    def _name(self, *parts: str) -> str:
-        return "/".join((self._prefix, *parts))
-
-    def _secret_name(self, what: str, group: GroupId, epoch: int) -> str:
-        return self._name(what, "*" if group.uid is None else group.uid, str(epoch))
+    def _name(self, *parts: str | int) -> str:
+        return "/".join(map(str, (self._type_id.hex(), *parts)))
 
     # -------------------------------------------------------- the way back
 
     def read(self, kept: Mapping[str, bytes], manager: Principal) -> KeptGroups:
         """Read what was kept of this type; what cannot be believed is left out and named."""
-        reading = _Reading(kept, self._prefix)
-        epochs = list(reading.each("epoch", partial(_read_epoch, manager)))
-        epochs.sort(key=lambda one: one.statement.number)
+        dropped: list[str] = []
+
+        def each(what: str, read: Callable[[str, list[str], bytes], _Found]) -> Iterator[_Found]:
+            start = self._name(what, "")
+            for name in sorted(kept):
+                if name.startswith(start):
+                    try:
+                        yield read(name, name.removeprefix(start).split("/"), kept[name])
+                    except (MaiaError, msgspec.MsgspecError, ValueError):
+                        dropped.append(name)
+
+        def epoch(_name: str, _parts: list[str], data: bytes) -> SignedEpoch:
+            verify_epoch(signed := epoch_from_bytes(data), manager)
+            return signed
+
+        def secret(name: str, parts: list[str], data: bytes) -> tuple[GroupId, Issued]:
+            uid, number = parts
+            issued = _read_secret(self._at_rest.open(name, data))
+            issued.epoch = int(number)
+            return GroupId(self._type_id, None if uid == "*" else AttributeUid(uid)), issued
+
+        def member(_name: str, parts: list[str], data: bytes) -> tuple[Principal, KeptMember]:
+            (key,) = parts
+            found = _read_member(data)
+            _ = found.pool  # all of it can be read
+            return principal_from_bytes(bytes.fromhex(key)), found
+
+        def writer(_name: str, parts: list[str], data: bytes) -> None:
+            (key,) = parts
+            self._note(
+                principal_from_bytes(bytes.fromhex(key)), map(certificate_from_bytes, _read_writer(data))
+            )
+
+        epochs = sorted(each("epoch", epoch), key=lambda one: one.statement.number)
         secrets: dict[GroupId, list[Issued]] = {}
-        for group, issued in reading.each("secret", self._read_secret):
+        for group, issued in each("secret", secret):
             secrets.setdefault(group, []).append(issued)
-        for group, issued in reading.each("history", self._read_secret):
+        for group, issued in each("history", secret):
             self._remember(group, issued)
-        for principal, shown in reading.each("writer", self._read_writer):
-            self.writers.note(principal, shown)
-        return KeptGroups(
-            tuple(epochs),
-            {group: _in_order(some, epochs) for group, some in secrets.items()},
-            tuple(reading.each("member", self._read_member)),
-            tuple(reading.dropped),
-        )
-
-    def _read_secret(self, name: str, parts: list[str], data: bytes) -> tuple[GroupId, Issued]:
-        uid, epoch = parts
-        found = _SECRET.decode(self._at_rest.open(name, data))
-        replaced = None if found.replaced_at is None else Instant(found.replaced_at)
-        group = GroupId(self._type_id, None if uid == "*" else AttributeUid(uid))
-        secret = Secret.from_bytes(found.secret)
-        return group, Issued(int(epoch), Instant(found.since), secret, found.replaced_in, replaced)
-
-    def _read_writer(
-        self, _name: str, parts: list[str], data: bytes
-    ) -> tuple[Principal, tuple[SignedCertificate, ...]]:
-        (key,) = parts
-        shown = tuple(certificate_from_bytes(one) for one in _WRITER.decode(data))
-        return principal_from_bytes(bytes.fromhex(key)), shown
-
-    def _read_member(self, _name: str, parts: list[str], data: bytes) -> KeptMember:
-        found = _MEMBER.decode(data)
-        (key,) = parts
-        held = (None if uid is None else AttributeUid(uid) for uid in found.held)
-        return KeptMember(
-            principal_from_bytes(bytes.fromhex(key)),
-            tuple(GroupId(self._type_id, uid) for uid in held),
-            tuple(certificate_from_bytes(one) for one in found.pool),
-            tuple(found.versions),
-        )
+        list(each("writer", writer))
+        members = dict(each("member", member))
+        ordered = {group: _in_order(some, epochs) for group, some in secrets.items()}
+        return KeptGroups(tuple(epochs), ordered, members, tuple(dropped))
 
 
-class _Reading:
-    """Goes through what was kept of one type, and remembers what could not be believed."""
-
-    def __init__(self, kept: Mapping[str, bytes], prefix: str) -> None:
-        self._kept, self._prefix = sorted(kept.items()), prefix
-        self.dropped: list[str] = []
-
-    def each(self, what: str, read: Callable[[str, list[str], bytes], _Found]) -> Iterator[_Found]:
-        start = f"{self._prefix}/{what}/"
-        for name, data in self._kept:
-            if name.startswith(start):
-                try:
-                    yield read(name, name.removeprefix(start).split("/"), data)
-                except (MaiaError, msgspec.MsgspecError, ValueError):
-                    self.dropped.append(name)
-
-
-def _read_epoch(manager: Principal, _name: str, _parts: list[str], data: bytes) -> SignedEpoch:
-    signed = epoch_from_bytes(data)
-    verify_epoch(signed, manager)
-    return signed
+def _ends(signed: SignedCertificate) -> int:
+    ends = signed.certificate.validity.not_after
+    return INSTANT_MAX if ends is None else int(ends)
 
 
 def _in_order(issued: list[Issued], epochs: list[SignedEpoch]) -> list[Issued]:

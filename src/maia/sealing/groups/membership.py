@@ -5,14 +5,23 @@ groups, and nothing else does (dissertation 7.6): the answer is the policy
 kernel's, asked for publishing and for subscribing. A group is open to a principal that
 has a View that shows or writes its attribute at this moment; the type's own
 group to a principal with any View of the type.
+
+Where certificates demand a one-time test, a key server asks here which testers
+must confirm them so that the member gets keys, before it admits it and again
+while it stays. What a question is about is named by a digest that server and
+member work out alike: these keys, for this member, from this server, in this
+session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final
 
+from maia.canonical import write_canonical
 from maia.credentials import (
     Action,
     Budget,
@@ -43,12 +52,22 @@ from maia.policy.view import Window, keeps
 from maia.predicates import Predicate, attributes_of
 from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel, VerifiedType
-from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Monitor, Once, Tester, VouchedFor, one_time_tests
+from maia.validity import (
+    ASSUMED_GOOD,
+    NO_ANSWERS,
+    Monitor,
+    Once,
+    Tester,
+    VouchedFor,
+    one_time_tests,
+    questions_for,
+)
 
 VERSIONS_MAX: Final = 16
 """Versions of a type that one member may ask for."""
 
-_STEPS_MAX: Final = 256
+PERIODS_MAX: Final = 1024
+"""Periods of a principal's rights that are checked for one answer."""
 _WORK_MAX: Final = 40_000
 """Steps that the search for one right of one claim may take."""
 _ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
@@ -125,20 +144,14 @@ class MembershipState:
     restricted_by: frozenset[Predicate] = field(default=frozenset(), repr=False)
     """What the principal's rights ask of attributes that it may not read."""
 
-    def is_within(self, other: MembershipState | Held) -> bool:
+    def is_within(self, other: MembershipState) -> bool:
         """Say whether it gives no more than another one."""
         return self.groups <= other.groups and self.may_write <= other.may_write
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a member holds already."""
-
-    groups: frozenset[GroupId] = frozenset()
-    may_write: bool = False
-
-
-NOTHING_HELD: Final = Held()
+NOTHING_HELD: Final = MembershipState(
+    frozenset(), may_write=False, since=Instant(INSTANT_MIN), until=Instant(INSTANT_MAX)
+)
 
 
 def requests_for(claim: Claim) -> list[Request]:
@@ -204,7 +217,9 @@ def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Gro
     return replace(claim, pool=pool), replace(grounds, standing=ASSUMED_GOOD)
 
 
-def standing_now(claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> MembershipState:
+def standing_now(
+    claim: Claim, grounds: Grounds, now: Instant, held: MembershipState = NOTHING_HELD
+) -> MembershipState:
     """Return what a claim opens at the present moment to a member that holds this already.
 
     One-time answers were given for one authorisation. Until the next ones, what depends on them is never
@@ -235,34 +250,60 @@ def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[S
 
 
 class RightHistory:
-    """What a claim opens now, and has opened before; worked out backwards, on demand."""
+    """What a claim opens now, and has opened before; each steady period is decided once, on demand."""
 
-    __slots__ = ("_claim", "_found", "_grounds", "at", "now")
+    __slots__ = ("_claim", "_found", "_grounds", "_trusted_since", "at", "now")
 
-    def __init__(self, claim: Claim, grounds: Grounds, now: Instant, held: Held = NOTHING_HELD) -> None:
-        """Begin with what is open at `now` to a member that holds this already."""
+    def __init__(
+        self,
+        claim: Claim,
+        grounds: Grounds,
+        now: Instant,
+        held: MembershipState | None = NOTHING_HELD,
+        *,
+        trusted_since: Instant | None = None,
+    ) -> None:
+        """Begin with what is open at `now` to a member that holds this already; None reads the past alone.
+
+        `trusted_since` is when an evicted principal was admitted again; nothing from before is for it.
+        """
         self._claim, self._grounds = tested_now(claim, grounds, now)
-        self.at = now
-        self.now: MembershipState = standing_now(claim, grounds, now, held)
+        self._trusted_since, self.at = trusted_since, now
+        if held is None:
+            self.now = standing(self._claim, self._grounds, now)
+        else:
+            self.now = standing_now(claim, grounds, now, held)
         self._found = [self.now]
 
     def held_since(self, group: GroupId, moment: Instant) -> bool:
         """Say whether a group was open at every moment from `moment` on."""
-        for found in self._backwards():
-            if group not in found.groups:
-                return False
-            if found.since <= moment:
-                return True
-        return False  # too many steps: an extra refresh does no harm
+        return group in self.throughout(moment, self.at)
 
-    def _backwards(self) -> Iterator[MembershipState]:
-        for step in range(_STEPS_MAX):
-            if step == len(self._found):
-                since = self._found[-1].since
-                if since <= INSTANT_MIN:
-                    return
-                self._found.append(standing(self._claim, self._grounds, Instant(since - 1)))
-            yield self._found[step]
+    def throughout(self, since: Instant, last: Instant) -> frozenset[GroupId]:
+        """Return the groups that were open at every moment between these two."""
+        if self._trusted_since is not None and since < self._trusted_since:
+            return frozenset()
+        moment: int = since
+        groups: frozenset[GroupId] | None = None
+        while moment <= last:
+            period = self._period(Instant(moment))
+            if period is None:
+                return frozenset()  # too many: an extra refresh does no harm
+            groups = period.groups if groups is None else groups & period.groups
+            if not groups:
+                break
+            moment = period.until + 1
+        return groups or frozenset()
+
+    def _period(self, moment: Instant) -> MembershipState | None:
+        """Return what was open at a moment; None once too many periods were checked."""
+        place = bisect_right(self._found, moment, key=lambda one: one.since)
+        if place and self._found[place - 1].until >= moment:
+            return self._found[place - 1]
+        if len(self._found) >= PERIODS_MAX:
+            return None
+        self._found.insert(place, standing(self._claim, self._grounds, moment))
+        return self._found[place]
 
 
 def _opened(
@@ -303,3 +344,48 @@ def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) 
         )
     except TooMuchToSearch:
         return NO_EVIDENCE  # what exceeds the budget of one answer opens nothing
+
+
+_PRESENT: Final = b"join"
+_PAST: Final = b"history"
+
+
+def keys_digest(
+    *, member: Principal, manager: Principal, type_id: bytes, session: bytes, is_past: bool
+) -> bytes:
+    """Return 32 bytes that name a request for keys; `session` is the key that they would be sealed to."""
+    what = _PAST if is_past else _PRESENT
+    asked = (b"maia/1/keys-digest", what, member.key, manager.key, type_id, session)
+    return sha256(write_canonical(asked)).digest()
+
+
+def demanded(
+    claim: Claim, grounds: Grounds, now: Instant, *, most: int, held: MembershipState | None = None
+) -> frozenset[Once]:
+    """Return which testers must confirm what so that a claim opens more than is `held`, or than without.
+
+    None, if that would not do: what leads to no key is not asked about (A30). Of many chains, so many
+    are asked about as one request may.
+    """
+    every = _would_do(claim, grounds, now)
+    if not every:
+        return NO_ANSWERS
+    hoped = _answered(claim, every, now)
+    found = (evidence_for(request, hoped, grounds, now) for request in requests_for(claim))
+    wanted = questions_for((chain for evidence in found for chain in evidence.chains), most)
+    opened = standing_now(_answered(claim, wanted, now), grounds, now)
+    beyond = standing_now(replace(claim, vouched=None), grounds, now) if held is None else held
+    return NO_ANSWERS if opened.is_within(beyond) else wanted
+
+
+def _would_do(claim: Claim, grounds: Grounds, now: Instant) -> frozenset[Once]:
+    """Return whose word is all that some certificates lack."""
+    check = grounds.tester.check
+    tested = [(signed, tests) for signed in claim.pool if (tests := one_time_tests(signed))]
+    return frozenset(
+        one for signed, tests in tested if check(signed, now, once=tests) is None for one in tests
+    )
+
+
+def _answered(claim: Claim, once: frozenset[Once], now: Instant) -> Claim:
+    return replace(claim, vouched=VouchedFor(once, now, now, now) if once else None)

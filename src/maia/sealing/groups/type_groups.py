@@ -14,15 +14,17 @@ managers must not be running (A54).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from maia.credentials import Principal, SigningKey
 from maia.events import Instant
+from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId, KeyGroup
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
+from maia.sealing.groups.membership import RightHistory
 from maia.sealing.groups.outcomes import (
     GroupsForked,
     NewEpoch,
@@ -30,35 +32,32 @@ from maia.sealing.groups.outcomes import (
     joining_calls_for_refresh,
     periodic_at,
 )
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import EpochChain, EpochStatement, SignedEpoch, commitment, sign_epoch
-from maia.sealing.keys.history import EpochSpan
-from maia.sealing.keys.key_ring import KeyTerms
+from maia.sealing.keys.key_ring import KeyTerms, content_key
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, PastEpoch, write_answers
 from maia.sealing.keys.secrets import Secret
 
 EPOCHS_KEPT: Final = 256
 """Signed epochs that members may ask for; those of secrets in use are kept beside them."""
 
 
-class EpochLedger:
+class EpochSpan(NamedTuple):
+    """An epoch that is over: from `since` up to, and without, `ends`."""
+
+    number: int
+    since: Instant
+    ends: Instant
+
+
+class EpochLedger(EpochChain):
     """The signed epochs of one type, newest last."""
 
-    __slots__ = ("_chain", "_epochs", "_key", "_store", "type_id")
+    __slots__ = ("_epochs", "_key", "_store")
 
     def __init__(self, type_id: bytes, key: SigningKey, store: ManagerStore) -> None:
-        self.type_id = type_id
+        super().__init__(type_id, key.principal)
         self._key, self._store = key, store
-        self._chain = EpochChain(type_id, key.principal)
         self._epochs: dict[int, SignedEpoch] = {}
-
-    @property
-    def head(self) -> SignedEpoch | None:
-        return self._chain.head
-
-    @property
-    def number(self) -> int:
-        """Return the number of the newest epoch; 0 before the first."""
-        return self._chain.number
 
     def next_since(self, now: Instant) -> Instant:
         """Return when an epoch that is made now begins: after the last one, whatever the clock says."""
@@ -70,7 +69,7 @@ class EpochLedger:
         previous = None if last is None else last.digest
         statement = EpochStatement(self.type_id, self.number + 1, since, commitments, previous)
         signed = sign_epoch(statement, self._key)
-        self._chain.follow(signed)
+        self.follow(signed)
         self._keep(signed)
         return signed
 
@@ -82,14 +81,14 @@ class EpochLedger:
 
     def adopt(self, head: SignedEpoch) -> None:
         """Go on from an epoch that this manager signed and has forgotten, as after an old backup."""
-        self._chain.start_at(head)
+        self.start_at(head)
         self._keep(head)
 
     def restore(self, epochs: Iterable[SignedEpoch]) -> None:
         """Go on from what was kept, oldest first."""
         for signed in epochs:
             self._epochs[signed.statement.number] = signed
-            self._chain.start_at(signed)
+            self.start_at(signed)
 
     def needed(self, used: Iterable[int], head: SignedEpoch | None) -> tuple[SignedEpoch, ...]:
         """Return the epochs from the first of `used` on, and those that follow on what a member holds."""
@@ -115,11 +114,11 @@ class EpochLedger:
         """Forget epochs that are no longer needed."""
         for number in [one for one in self._epochs if one <= self.number - EPOCHS_KEPT and one not in used]:
             del self._epochs[number]
-            self._store.keep_epoch_gone(number)
+            self._store.keep_epoch(number, None)
 
     def _keep(self, signed: SignedEpoch) -> None:
         self._epochs[signed.statement.number] = signed
-        self._store.keep_epoch(signed)
+        self._store.keep_epoch(signed.statement.number, signed)
 
 
 Due = dict[GroupId, Refresh]
@@ -154,118 +153,116 @@ class TypeGroups:
         self.together = False
         """Whether periodic refreshes come at moments that are the same for all types."""
         self._store, self._random = store, random
-        self._groups: dict[GroupId, KeyGroup] = {}
-
-    def __len__(self) -> int:
-        return len(self._groups)
+        self.by_id: dict[GroupId, KeyGroup] = {}
+        """Those that ever had a member."""
 
     # -------------------------------------------------------- asking
 
-    def get(self, group: GroupId) -> KeyGroup | None:
-        """Return a group, if it ever had a member."""
-        return self._groups.get(group)
-
-    def holders(self, group: GroupId) -> frozenset[Principal]:
-        """Return who holds the newest secret of a group, whether it is here or has left."""
-        known = self._groups.get(group)
-        return frozenset() if known is None else frozenset(known.holders)
-
     def held_by(self, principal: Principal) -> tuple[GroupId, ...]:
-        """Return the groups whose newest secret has a holder."""
-        return tuple(group.id for group in self._groups.values() if principal in group.holders)
+        """Return the groups whose newest secret a principal holds, whether it is here or has left."""
+        return tuple(group.id for group in self.by_id.values() if principal in group.holders)
 
     def secret_of(self, group: GroupId, epoch: int) -> Secret | None:
         """Return the secret of a group in an epoch, in use or kept for reading the past."""
-        known = self._groups.get(group)
-        for one in () if known is None else known.issued:
-            if one.epoch <= epoch and (one.replaced_in is None or epoch < one.replaced_in):
-                return one.secret
-        kept = self._store.history(group, epoch)
-        return None if kept is None else kept.secret
+        issued = self.by_id[group].issued if group in self.by_id else ()
+        found = next((one for one in issued if one.is_of(epoch)), None) or self._store.history(group, epoch)
+        return None if found is None else found.secret
+
+    def past_keys(self, spans: Iterable[EpochSpan], rights: RightHistory) -> Iterator[PastEpoch]:
+        """Yield, for each epoch, the content keys of the groups that were open to a claim throughout.
+
+        The right is that of the time of publication: the key of an epoch is for principals that could have
+        been in its group at every moment of the epoch, and the kernel says so from certificates shown now.
+        """
+        for span in spans:
+            opened = rights.throughout(span.since, Instant(span.ends - 1))
+            pairs = [
+                (group.uid, content_key(secret, group, span.number))
+                for group in _ordered(opened)
+                if (secret := self.secret_of(group, span.number)) is not None
+            ]
+            if pairs:
+                yield PastEpoch(*span, pairs)
 
     def parcel(
-        self,
-        principal: Principal,
-        groups: frozenset[GroupId],
-        *,
-        held_since: Callable[[GroupId, Instant], bool],
+        self, principal: Principal, groups: frozenset[GroupId], history: RightHistory | None, answers: Answers
     ) -> GroupWelcome:
-        """Return what a member may hold of these groups: newest secrets, and older ones by its right."""
-        opened = [self._groups[one] for one in _ordered(groups)]
+        """Return what a member may hold of groups: newest secrets, and older ones as `history` shows."""
+        opened = [self.by_id[one] for one in _ordered(groups)]
         secrets = [
-            Handed(group.id, one.epoch, one.replaced_in, one.secret)
+            Handed(group.id.uid, one.epoch, one.replaced_in, one.secret)
             for group in opened
             for one in group.issued
-            if one is group.current or held_since(group.id, one.since)
+            if one is group.current or (history is not None and history.held_since(group.id, one.since))
         ]
-        paths = [HeldPath(group.id, path) for group in opened if (path := group.path(principal)) is not None]
-        return GroupWelcome(groups, tuple(secrets), tuple(paths))
+        paths = [(group.id.uid, group.path(principal)) for group in opened]
+        held = [HeldPath(uid, path) for uid, path in paths if path is not None]
+        return GroupWelcome([group.id.uid for group in opened], secrets, held, write_answers(answers))
 
     # -------------------------------------------------------- who comes and goes
 
     def take_in(
-        self,
-        group_id: GroupId,
-        principal: Principal,
-        *,
-        held_since: Callable[[GroupId, Instant], bool],
-        now: Instant,
-    ) -> Refresh | None:
-        """Admit a principal with the right to a group; return why the group needs a new secret, if so."""
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = KeyGroup(group_id, self._random)
-        why = Refresh.TIMER if self._is_stale(group, now) else None
-        if group.current is None:
-            why = Refresh.FIRST
-        elif joining_calls_for_refresh(
-            was_used=group.was_used,
-            holds_it=principal in group.holders,
-            held_right_since_refresh=held_since(group.id, group.current.since),
-        ):
-            why = Refresh.JOIN
-        group.admit(principal)
-        return why
+        self, principal: Principal, groups: Iterable[GroupId], history: RightHistory, due: Due
+    ) -> None:
+        """Admit a principal with the right to groups; note which need a new secret, and why."""
+        for group_id in _ordered(groups):
+            group = self.by_id.get(group_id) or self._begin(group_id)
+            why = Refresh.TIMER if self._is_stale(group, history.at) else None
+            if group.current is None:
+                why = Refresh.FIRST
+            elif joining_calls_for_refresh(
+                was_used=group.was_used,
+                holds_it=principal in group.holders,
+                held_right_since_refresh=history.held_since(group.id, group.current.since),
+            ):
+                why = Refresh.JOIN
+            group.admit(principal)
+            if why is not None:
+                due.setdefault(group_id, why)
+
+    def _begin(self, group: GroupId) -> KeyGroup:
+        made = self.by_id[group] = KeyGroup(group, self._random)
+        return made
 
     def part(self, principal: Principal) -> None:
         """Remove a member, which keeps its secrets until they are replaced."""
-        for group in self._groups.values():
+        for group in self.by_id.values():
             group.part(principal)
 
     def expel(self, principal: Principal, *, but_from: frozenset[GroupId] = frozenset()) -> list[GroupId]:
         """Evict a member from every group but these; return those whose secret it holds."""
         lost = [group for group in self.held_by(principal) if group not in but_from]
         for group in lost:
-            self._groups[group].expel(principal)
+            self.by_id[group].expel(principal)
         return lost
 
     # -------------------------------------------------------- epochs
 
-    def refresh(self, due: Mapping[GroupId, Refresh], now: Instant) -> Refreshed:
-        """Begin an epoch in which these groups have new secrets."""
+    def refresh(self, due: Due, now: Instant, is_here: Callable[[Principal], bool]) -> Refreshed:
+        """Begin an epoch in which these groups have new secrets, for those who are here."""
         number, since = self.ledger.number + 1, self.ledger.next_since(now)
         welcomed: set[Principal] = set()
         left_behind: set[Principal] = set()
         parts: list[tuple[GroupId, bytes]] = []
         for group in _ordered(due):
-            rekeyed, dropped = self._groups[group].refresh(epoch=number, since=since)
+            rekeyed, dropped = self.by_id[group].refresh(epoch=number, since=since, is_here=is_here)
             welcomed |= {Principal(key) for key in rekeyed.welcomes}
             left_behind |= dropped
             parts.append((group, rekeyed.broadcast))
-        issued = {group: self._groups[group].issued[-1] for group in due}
+        issued = {group: self.by_id[group].issued[-1] for group in due}
         made = {group: commitment(one.secret, group, number) for group, one in issued.items()}
         epoch = self.ledger.announce(since, made)
         for group, one in issued.items():
             self._store.keep_secret(group, one)
         if not self.keeps_history:  # a reader of the past has to know when each epoch was
-            self.ledger.prune({one.epoch for some in self._groups.values() for one in some.issued})
+            self.ledger.prune({one.epoch for some in self.by_id.values() for one in some.issued})
         announcement = NewEpoch(epoch, tuple(parts), Counter(due.values()))
         return Refreshed(announcement, frozenset(welcomed), frozenset(left_behind))
 
     def adopt(self, head: SignedEpoch) -> Due:
         """Go on from an epoch that this manager has forgotten; no secret of before is good any more."""
         self.ledger.adopt(head)
-        return dict.fromkeys(self._groups, Refresh.ADOPTED)
+        return dict.fromkeys(self.by_id, Refresh.ADOPTED)
 
     # -------------------------------------------------------- time
 
@@ -274,7 +271,7 @@ class TypeGroups:
         # A group without holders waits for the next member: it protects nothing.
         return {
             group.id: Refresh.TIMER
-            for group in self._groups.values()
+            for group in self.by_id.values()
             if group.holders and self._is_stale(group, now)
         }
 
@@ -286,7 +283,7 @@ class TypeGroups:
 
     def destroy(self, now: Instant) -> None:
         """Destroy the secrets with which nothing may be opened any more, or keep them for the past."""
-        for group in self._groups.values():
+        for group in self.by_id.values():
             for issued in group.take_over(now, self.terms.drift_s):
                 self._store.keep_over(group.id, issued, keeps_history=self.keeps_history)
                 if not self.keeps_history:
@@ -295,7 +292,7 @@ class TypeGroups:
     def next_looks(self) -> list[Instant]:
         """Return the moments at which a refresh is due or a secret is to be destroyed."""
         moments: list[Instant] = []
-        for group in self._groups.values():
+        for group in self.by_id.values():
             if group.current is not None and group.holders:
                 moments.append(self._periodic_at(group.current.since))
             moments += [over for one in group.issued if (over := one.over_at(self.terms.drift_s)) is not None]
@@ -308,13 +305,13 @@ class TypeGroups:
         self.ledger.restore(kept.epochs)
         newest = {group: one.statement.number for one in kept.epochs for group in one.statement.refreshed}
         for group_id, issued in kept.secrets.items():
-            group = self._groups[group_id] = KeyGroup(group_id, self._random)
+            group = self._begin(group_id)
             # A secret that cannot be read back is gone; the one before it must not take its place.
-            group.restore(issued if issued[-1].epoch == newest.get(group_id) else [])
-        for record in kept.members:
-            for group_id in record.held:
-                if group_id in self._groups:
-                    self._groups[group_id].restore_holder(record.principal)
+            group.issued = issued if issued[-1].epoch == newest.get(group_id) else []
+        for principal, record in kept.members.items():
+            for uid in record.held:
+                if (held := self.by_id.get(GroupId(self.ledger.type_id, uid))) is not None:
+                    held.admit(principal)
 
 
 def _ordered(groups: Iterable[GroupId]) -> list[GroupId]:

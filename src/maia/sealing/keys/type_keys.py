@@ -16,7 +16,6 @@ from maia.credentials import Principal
 from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome, Handed
 from maia.sealing.keys.epochs import (
     EpochChain,
     EpochForked,
@@ -29,6 +28,7 @@ from maia.sealing.keys.epochs import (
     verify_epoch,
 )
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.sealing.keys.parcels import GroupWelcome
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.past import PastReading
 from maia.sealing.tree.key_tree import TreeMember
@@ -111,16 +111,20 @@ class TypeKeys:
         """Take on everything that the manager has handed over."""
         statements = self._followed([epoch_from_bytes(one) for one in message.epochs], was_asked=was_asked)
         for handed in parcel.secrets:
-            self._check(handed, statements)
-        trees = {
-            one.group: TreeMember.from_bytes(one.path, group=group_name(one.group)) for one in parcel.paths
-        }
-        self.ring.terms = KeyTerms.from_record(message.terms)
+            statement = statements.get(handed.epoch)
+            if statement is None:
+                raise KeysMissed(f"a secret of epoch {handed.epoch} came without its epoch")
+            check_meant(handed.secret, GroupId(self.type_id, handed.uid), statement)
+        paths = {GroupId(self.type_id, one.uid): one.path for one in parcel.paths}
+        trees = {group: TreeMember.from_bytes(path, group=group_name(group)) for group, path in paths.items()}
+        self.ring.adopt(KeyTerms.from_record(message.terms))
         for number in sorted(statements):
             self.ring.learn(number, since=statements[number].since)
         for handed in parcel.secrets:
-            self._hold(handed.group, handed.secret, first=handed.epoch, until=handed.until)
-        self._trees, self.groups = trees, parcel.groups
+            until = (self.ring.newest or handed.epoch) + 1 if handed.until is None else handed.until
+            for number in filter(self.ring.knows_epoch, range(handed.epoch, until)):
+                self.ring.hold(GroupId(self.type_id, handed.uid), number, handed.secret)
+        self._trees, self.groups = trees, frozenset(GroupId(self.type_id, uid) for uid in parcel.uids)
         self.ring.answers = parcel.answers
 
     def follow(self, message: Rekey) -> bool:
@@ -133,7 +137,10 @@ class TypeKeys:
             raise KeysMissed(problem.message) from problem
         if statement is None:
             return False
-        changes = {GroupId(message.type_id, _uid(part.uid)): part.change for part in message.parts}
+        changes = {
+            GroupId(self.type_id, AttributeUid(part.uid) if part.uid else None): part.change
+            for part in message.parts
+        }
         secrets = {group: self._secret(group, statement, changes, before) for group in self.groups}
         self.ring.learn(statement.number, since=statement.since)
         for group, secret in secrets.items():
@@ -174,18 +181,6 @@ class TypeKeys:
             stated[statement.number] = statement
         return stated
 
-    def _check(self, handed: Handed, statements: dict[int, EpochStatement]) -> None:
-        statement = statements.get(handed.epoch)
-        if statement is None:
-            raise KeysMissed(f"a secret of epoch {handed.epoch} came without its epoch")
-        check_meant(handed.secret, handed.group, statement)
-
-    def _hold(self, group: GroupId, secret: Secret, *, first: int, until: int | None) -> None:
-        newest = self.ring.newest or first
-        for number in range(first, (newest + 1) if until is None else until):
-            if self.ring.knows_epoch(number):
-                self.ring.hold(group, number, secret)
-
     def _secret(
         self, group: GroupId, statement: EpochStatement, changes: dict[GroupId, bytes], before: int
     ) -> Secret:
@@ -203,7 +198,3 @@ class TypeKeys:
             raise KeysMissed(problem.message) from problem
         check_meant(secret, group, statement)
         return secret
-
-
-def _uid(uid: str | None) -> AttributeUid | None:
-    return None if uid is None else AttributeUid(uid)

@@ -18,8 +18,8 @@ from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.predicates import Predicate
 from maia.sealing.frames.ciphers import EpochKeys
-from maia.sealing.keys.history import PastAnswer, PastEpoch
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.sealing.keys.parcels import PastAnswer, PastEpoch
 from maia.wire.messages import HistoryKeysReply
 
 _EPOCHS_MAX: Final = 4096
@@ -91,13 +91,13 @@ class PastOpening:
     def __init__(self, type_id: bytes, epoch: PastEpoch, terms: KeyTerms) -> None:
         """Hold what a manager handed out."""
         self._epoch, self._terms = epoch, terms
-        self.keys = EpochKeys(type_id, epoch.span.number, epoch.keys.get)
+        self.keys = EpochKeys(type_id, epoch.number, epoch.keys.get)
 
     def is_of_its_time(self, *, published_at: int, recorded_at: int) -> bool:
         """Say whether something may have been sealed in this epoch: an old key seals nothing new (A50)."""
-        span, slack = self._epoch.span, self._terms.back_dating_s * SECOND
-        in_time = span.since - slack <= published_at <= span.ends + slack
-        return in_time and recorded_at <= span.ends + max(slack, self._terms.drift_s * SECOND)
+        epoch, slack = self._epoch, self._terms.back_dating_s * SECOND
+        in_time = epoch.since - slack <= published_at <= epoch.ends + slack
+        return in_time and recorded_at <= epoch.ends + max(slack, self._terms.drift_s * SECOND)
 
     def wipe(self) -> None:
         """Destroy the keys."""
@@ -131,7 +131,7 @@ class MemberPast:
             return  # a reader of its own takes what it asked for from its reading
         self._put(reading.type_id, reading.epoch, None)
         for one in reading.epochs:
-            self._put(reading.type_id, one.span.number, PastOpening(reading.type_id, one, reading.terms))
+            self._put(reading.type_id, one.number, PastOpening(reading.type_id, one, reading.terms))
 
     def _put(self, type_id: bytes, epoch: int, opening: PastOpening | None) -> None:
         self._drop((type_id, epoch))

@@ -247,7 +247,7 @@ async def fetch_reading_keys(
         raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
     ring, past = await _asked(key, settings, versions, standing=standing, timeout_s=timeout_s)
     before = PastKeys(past.epochs, past.terms)
-    begins = [KeysBegin(one.span.since, frozenset(one.keys)) for one in past.epochs]
+    begins = [KeysBegin(one.since, frozenset(one.keys)) for one in past.epochs]
     if ring is None:
         return ReadingKeys(before, past.writers, past.answers, tuple(begins))
     for epoch in ring.epochs:
