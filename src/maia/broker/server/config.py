@@ -295,7 +295,7 @@ class PreparedBroker:
 
     def types_to_keep(self) -> dict[str, bytes]:
         """Return the folder's definitions in the form in which a broker keeps those it has verified."""
-        from maia.broker.access.known_types import KEPT_TYPE
+        from maia.broker.rights.known_types import KEPT_TYPE
 
         return {f"{KEPT_TYPE}{one.id.hex()}": definition_to_bytes(one) for one in self.definitions}
 
