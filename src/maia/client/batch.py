@@ -1,7 +1,7 @@
 """Which events leave together in the next frame?
 
 Every way to publish comes through here: an event by its names, a column of many, a batch of Arrow, a run of
-MQTT messages. What is given is checked by being written, and waits as a frame. A single event waits for
+MQTT messages. What is given is checked, and waits as a frame. A single event waits for
 company while a frame is under way, and leaves at once otherwise: a quiet publisher never waits, and a
 busy one fills its frames by itself. A run of events leaves as soon as there is room for it.
 """
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from maia.client.meant_values import meant_value
 from maia.credentials import BadName
 from maia.errors import BadInput, MaiaError
-from maia.events import AttributeUid, BadValue, Column, Frame, Kind, Value
+from maia.events import AttributeUid, BadValue, Column, Frame, Kind, PresentValue, Value
 from maia.predicates import Predicate
-from maia.types import VerifiedType, check_event
+from maia.types import ValueMismatch, VerifiedType, check_event
 from maia.types.definition import TOPIC, checked_topic, tree_root
 from maia.wire.columns import EventWriter, frame_to_columns
 from maia.wire.messages import Column as WireColumn
@@ -51,8 +51,10 @@ class OutgoingFrame(msgspec.Struct):
     rows: int
     size: int
     """How many characters their texts have."""
-    runs: list[tuple[int, Mapping[AttributeUid, Sequence[Value]]]]
-    """How many rows were given together, and their values by column; columns of nulls may be left out."""
+    # Any: as the sentence below says.
+    runs: list[tuple[int, Mapping[AttributeUid, Any]]]
+    """How many rows were given together, and their values by column, or if they wait the values of one event;
+    columns of nulls may be left out."""
     written: list[WireColumn] | None
     """The columns as they travel, if nothing was added since they were written."""
     requires: Predicate | None = None
@@ -65,6 +67,8 @@ class OutgoingFrame(msgspec.Struct):
 
     def column(self, uid: AttributeUid) -> tuple[Value, ...]:
         """Return the values of one attribute."""
+        if self.waits:
+            return tuple([event.get(uid) for _, event in self.runs])
         return tuple(chain.from_iterable([run.get(uid) or (None,) * rows for rows, run in self.runs]))
 
 
@@ -90,7 +94,6 @@ class Outbox:
         columns: Mapping[str, Sequence[object]],
         requires: Predicate | None = None,
         *,
-        waits: bool = False,
         joins: bool = False,
     ) -> Iterator[OutgoingFrame]:
         """Yield events, by the names of their columns, as frames; raise before the first with a mistake."""
@@ -99,15 +102,36 @@ class Outbox:
             part = columns if some == rows else {n: one[start : start + some] for n, one in columns.items()}
             size = sum([len(one) for values in part.values() for one in values if isinstance(one, _LONG)])
             if size > FRAME_BYTES and some > 1:  # long ones: as many in a frame as fit
-                for at in range(some):
-                    alone = {name: values[at : at + 1] for name, values in part.items()}
-                    yield from self.frames(1, alone, requires, waits=requires is None, joins=True)
+                for row in zip(*part.values(), strict=True):
+                    alone = dict(zip(part, row, strict=True))
+                    if requires is None and not joins:
+                        yield self.event(alone)
+                    else:
+                        one = {name: (value,) for name, value in alone.items()}
+                        yield from self.frames(1, one, requires, joins=joins)
                 continue
             if size > EVENT_BYTES_MAX:
                 raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
             values, written = self._checked(some, part)
-            is_open = (joins or waits) and requires is None
-            yield OutgoingFrame(some, size, [(some, values)], written, requires, waits, is_open)
+            yield OutgoingFrame(some, size, [(some, values)], written, requires, joins=joins)
+
+    def event(self, given: Mapping[str, object]) -> OutgoingFrame:
+        """Return one event, by its names, as a frame that waits for company; raise what is wrong with it."""
+        event = self._event(given)
+        size = sum([len(value) for value in event.values() if isinstance(value, _LONG)])
+        if size > EVENT_BYTES_MAX:
+            raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
+        if self._tree is not None:
+            self._check_topics([event.get(TOPIC.uid)])
+        return OutgoingFrame(1, size, [(1, event)], None, waits=True, joins=True)
+
+    def _event(self, given: Mapping[str, object]) -> dict[AttributeUid, PresentValue]:
+        try:
+            return check_event(given, self.event_type)
+        except ValueMismatch:
+            known = self.event_type.vocabulary.get
+            meant = {n: one if (of := known(n)) is None else meant_value(of, one) for n, one in given.items()}
+            return check_event(meant, self.event_type)
 
     def _checked(
         self, rows: int, columns: Mapping[str, Sequence[object]]
@@ -121,10 +145,9 @@ class Outbox:
         try:
             written = self._written(rows, given)
         except BadValue:
-            meant = {name: [meant_value(vocabulary[name], one) for one in columns[name]] for name in columns}
-            for row in zip(*meant.values(), strict=True):
-                check_event(dict(zip(columns, row, strict=True)), self.event_type)
-            given = {vocabulary[name].uid: values for name, values in meant.items()}  # type: ignore[misc]
+            named = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+            events = [self._event(one) for one in named]
+            given = {uid: [one.get(uid) for one in events] for uid in given}
             written = self._written(rows, given)
         if self._tree is not None:
             self._check_topics(given.get(TOPIC.uid, (None,)))
@@ -147,11 +170,10 @@ class Outbox:
     @property
     def is_full(self) -> bool:
         """Say whether the first frame should wait for no more events."""
-        if not self._frames:
-            return False
+        if len(self._frames) != 1:
+            return bool(self._frames)
         first = self._frames[0]
-        is_filled = first.rows >= self.rows_max or first.size >= FRAME_BYTES
-        return is_filled or not first.joins or len(self._frames) > 1
+        return first.rows >= self.rows_max or first.size >= FRAME_BYTES or not first.joins
 
     @property
     def waits(self) -> bool:
@@ -164,7 +186,9 @@ class Outbox:
         self.rows += frame.rows
         if (
             last is None
-            or not (last.joins and frame.joins and self.go_together(last, frame))
+            or not (last.joins and frame.joins)
+            or last.waits is not frame.waits
+            or (frame.whose and not self.go_together(last, frame))
             or last.rows + frame.rows > self.rows_max
             or last.size + frame.size > FRAME_BYTES
         ):
@@ -173,7 +197,7 @@ class Outbox:
         last.rows += frame.rows
         last.size += frame.size
         last.runs += frame.runs
-        last.written, last.waits = None, last.waits and frame.waits
+        last.written = None
         last.whose += frame.whose
 
     def take(self) -> OutgoingFrame:
@@ -182,7 +206,7 @@ class Outbox:
         self.rows -= frame.rows
         if frame.written is None:
             columns = {uid: frame.column(uid) for uid in self._kinds}
-            frame.written = columns_of(frame.rows, columns, self._kinds)
+            frame.written = self._written(frame.rows, columns)
         return frame
 
     # -------------------------------------------------------- what becomes of them

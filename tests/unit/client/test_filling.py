@@ -19,14 +19,18 @@ def outbox() -> Outbox:
     return Outbox(known_version([STORY.definition], at=NOW).event_type)
 
 
-def give(outbox: Outbox, rows: int = 1, *, waits: bool = True, **columns: list[object]) -> None:
-    for frame in outbox.frames(rows, columns, waits=waits):
+def give(outbox: Outbox, **event: object) -> None:
+    outbox.put(outbox.event(event))
+
+
+def give_run(outbox: Outbox, rows: int, **columns: list[object]) -> None:
+    for frame in outbox.frames(rows, columns):
         outbox.put(frame)
 
 
 def test_events_come_out_as_they_went_in_and_absent_attributes_take_no_room(outbox):
-    give(outbox, numberplate=["AE05 XYZ"])
-    give(outbox, numberplate=["BD51 SMR"], location=["Victoria"])
+    give(outbox, numberplate="AE05 XYZ")
+    give(outbox, numberplate="BD51 SMR", location="Victoria")
     frame = outbox.take()
     assert [column.uid for column in frame.written] == [NUMBERPLATE, LOCATION]
     assert list(columns_to_frame(frame.written, frame.rows, NUMBERPLATE_KINDS).events()) == [
@@ -37,8 +41,8 @@ def test_events_come_out_as_they_went_in_and_absent_attributes_take_no_room(outb
 
 
 def test_one_event_given_as_a_run_is_the_event_given_alone(outbox):
-    give(outbox, numberplate=["AE05 XYZ"], location=["Victoria"])
-    give(outbox, 2, waits=False, location=["Victoria"] * 2, numberplate=["AE05 XYZ"] * 2)
+    give(outbox, numberplate="AE05 XYZ", location="Victoria")
+    give_run(outbox, 2, location=["Victoria"] * 2, numberplate=["AE05 XYZ"] * 2)
     alone, run = outbox.take(), outbox.take()
     assert [next(columns_to_frame(one.written, one.rows).events()) for one in (alone, run)] == [
         {NUMBERPLATE: "AE05 XYZ", LOCATION: "Victoria"}
@@ -48,20 +52,20 @@ def test_one_event_given_as_a_run_is_the_event_given_alone(outbox):
 def test_a_frame_is_full_by_its_rows_or_by_its_bytes(outbox):
     for _ in range(ROWS_PER_FRAME):
         assert not outbox.is_full
-        give(outbox, numberplate=["AE05 XYZ"])
+        give(outbox, numberplate="AE05 XYZ")
     assert outbox.is_full
     outbox.take()
     assert not outbox.is_full
-    give(outbox, numberplate=["A" * (FRAME_BYTES - 1)])
+    give(outbox, numberplate="A" * (FRAME_BYTES - 1))
     assert not outbox.is_full
-    give(outbox, numberplate=["A"])
+    give(outbox, numberplate="A")
     assert outbox.is_full
 
 
 def test_a_run_is_a_frame_of_its_own_and_long_events_of_it_leave_as_they_fit(outbox):
-    give(outbox, 2, waits=False, numberplate=["A", "B"])
-    give(outbox, 2, waits=False, numberplate=["C", "D"])
-    give(outbox, 3, waits=False, numberplate=["E" * (FRAME_BYTES // 2)] * 3)
+    give_run(outbox, 2, numberplate=["A", "B"])
+    give_run(outbox, 2, numberplate=["C", "D"])
+    give_run(outbox, 3, numberplate=["E" * (FRAME_BYTES // 2)] * 3)
     assert [outbox.take().rows for _ in range(4)] == [2, 2, 2, 1]
 
 
@@ -72,7 +76,7 @@ def test_events_of_a_covered_type_leave_one_by_one():
     covered = sign_definition(replace(plain, sealing=sealing), pito)
     event_type = known_version([covered], at=NOW).event_type
     outbox = Outbox(event_type)
-    give(outbox, numberplate=["AE05 XYZ"])
+    give(outbox, numberplate="AE05 XYZ")
     assert outbox.is_full
     assert rows_per_frame(event_type) == 1
 

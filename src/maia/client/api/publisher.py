@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -105,8 +105,11 @@ class Publisher:
 
         If there is no room because the broker cannot seal the type, its reason is raised.
         """
-        given = {**event, **values} if event else values
-        await self._put(1, {name: (value,) for name, value in given.items()}, waits=True)
+        frame = self._outbox.event({**event, **values} if event else values)
+        if self._outbox.is_full or self._problem is not None:
+            await self._room_for(frame)
+        self._outbox.put(frame)
+        self._pump()
 
     async def publish_to(
         self, requires: str | Predicate, event: Mapping[str, object] | None = None, /, **values: object
@@ -128,7 +131,8 @@ class Publisher:
         remaining = iter(events)
         while some := list(islice(remaining, self._outbox.rows_max)):
             names = set().union(*some)
-            await self._put(len(some), {name: [one.get(name) for one in some] for name in names}, required)
+            columns = {name: [one.get(name) for one in some] for name in names}
+            await self._put(self._outbox.frames(len(some), columns, required))
 
     async def publish_columns(self, columns: Mapping[str, list[object]]) -> None:
         """Publish events that are given by column, whose names are those of the type.
@@ -136,7 +140,7 @@ class Publisher:
         Up to `maia.client.batch.rows_per_frame` events, of at most `FRAME_BYTES` characters together, leave
         in one frame.
         """
-        await self._put(len(next(iter(columns.values()), ())), columns)
+        await self._put(self._outbox.frames(len(next(iter(columns.values()), ())), columns))
 
     async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
@@ -152,7 +156,7 @@ class Publisher:
                     columns[name] = [None if one is None else Instant(one) for one in moments]
                 else:
                     columns[name] = column.to_pylist()
-            await self._put(part.num_rows, columns, required)
+            await self._put(self._outbox.frames(part.num_rows, columns, required))
 
     async def flush(self, *, timeout_s: float = FLUSH_S) -> None:
         """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all.
@@ -239,25 +243,21 @@ class Publisher:
 
     # -------------------------------------------------------- inside
 
-    async def _put(
-        self,
-        rows: int,
-        columns: Mapping[str, Sequence[object]],
-        requires: Predicate | None = None,
-        *,
-        waits: bool = False,
-    ) -> None:
-        """Publish events by column, as frames; of a frame with a mistake nothing is sent."""
-        outbox, has_room = self._outbox, self._session.has_room
-        for frame in outbox.frames(rows, columns, requires, waits=waits):
-            if frame.waits:
-                await self._until(lambda: not outbox.is_full)
-            else:  # events that were given one by one go first
-                await self._until(lambda: not outbox.rows and has_room(self._entry), hurries=True)
-            outbox.put(frame)
+    async def _put(self, frames: Iterable[OutgoingFrame]) -> None:
+        """Publish frames, which were checked, in their order; of one with a mistake nothing is sent."""
+        for frame in frames:
+            await self._room_for(frame)
+            self._outbox.put(frame)
             self._pump()
-            if not frame.waits:
-                await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve other tasks
+            await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve other tasks
+
+    async def _room_for(self, frame: OutgoingFrame) -> None:
+        """Wait until a frame may wait with others, or leave at once: events given one by one go first."""
+        outbox, has_room = self._outbox, self._session.has_room
+        if frame.waits:
+            await self._until(lambda: not outbox.is_full)
+        else:
+            await self._until(lambda: not outbox.rows and has_room(self._entry), hurries=True)
 
     async def _until(self, is_so: Callable[[], bool], *, hurries: bool = False) -> None:
         """Send what may leave until something is so; raise why it cannot be."""
