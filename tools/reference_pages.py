@@ -18,7 +18,6 @@ from typer.core import TyperGroup, TyperOption
 from maia.broker.server.config import BrokerConfig
 from maia.broker.settings import BrokerLimits
 from maia.cli.main import commands_for
-from maia.cli.profile_option import offer_profiles
 from maia.config.settings import ServerConfig
 from maia.domain import DomainLimits
 from maia.domain.server.access_config import AccessConfig, FactConfig, PushConfig
@@ -194,7 +193,6 @@ dashboard](../operations/monitoring.md) use them.
 def commands_page() -> str:
     """Return the page about every command and option."""
     command = typer.main.get_command(commands_for([]))
-    offer_profiles(command, [])
     head = f"""\
 # The command line
 

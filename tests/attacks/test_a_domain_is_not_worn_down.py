@@ -35,7 +35,7 @@ from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.http import authentication as gate
 from maia.domain.http import calls, turns
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
-from maia.domain.storage.tables import STATEMENTS
+from maia.domain.storage.tables import StatementRow
 from maia.errors import MaiaError, Refusal
 from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
@@ -366,11 +366,11 @@ def _with_long_lists(met: DomainAtWork, lists: int, ids: int) -> None:
 
     def state(access: AccessControl) -> None:
         with access._store.transaction() as tables:
-            last = tables.find(STATEMENTS, limit=1, order=STATEMENTS.c.number, descending=True)[0]
+            last = tables.find(StatementRow, limit=1, order=StatementRow.c.number, descending=True)[0]
             for number in range(last.number + 1, last.number + 1 + lists):
                 said = RevocationList(met.key.principal, number, None, revoked)
                 data = statement_to_bytes(sign_statement(said, met.key))
-                tables.put(STATEMENTS, [replace(last, number=number, signed=data)])
+                tables.put(replace(last, number=number, signed=data))
 
     met.ask(state)
 

@@ -8,7 +8,7 @@ import pytest
 
 from maia.domain.access.refusals import NoPolicy, ServiceFull
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.storage.tables import POLICIES, TYPES
+from maia.domain.storage.tables import PolicyRow, TypeRow
 from maia.roles import BadPolicy
 from support.access_control import (
     MET,
@@ -90,8 +90,8 @@ def test_a_stored_policy_that_was_tampered_with_grants_nothing_after_a_restart(s
     """A42: neither the altered text nor an older one comes into force."""
     station.load_policy(POLICY.replace("8 hours", "4 hours"))
     with station.store.transaction() as tables:
-        row = tables.get(POLICIES, 2)
-        tables.put(POLICIES, [replace(row, text=row.text.replace("while detective(holder)\n", ""))])
+        row = tables.get(PolicyRow, 2)
+        tables.put(replace(row, text=row.text.replace("while detective(holder)\n", "")))
     again = station.restarted()
     assert again.policy() is None
     with pytest.raises(NoPolicy):
@@ -104,7 +104,7 @@ def test_a_stored_policy_that_was_tampered_with_grants_nothing_after_a_restart(s
 def test_a_policy_whose_types_are_gone_grants_nothing_after_a_restart(station: Station) -> None:
     """A42: what it was read with is part of it."""
     with station.store.transaction() as tables:
-        tables.delete(TYPES)
+        tables.delete(TypeRow)
     assert station.restarted().policy() is None
 
 

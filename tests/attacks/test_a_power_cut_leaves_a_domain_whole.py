@@ -82,9 +82,9 @@ class CutTables(Tables):
         super().__init__(connection)
         self._cut = cut
 
-    def put(self, table, rows):
+    def put(self, *rows):
         self._cut.count()
-        super().put(table, rows)
+        super().put(*rows)
 
     def delete(self, table, *where):
         self._cut.count()
@@ -94,7 +94,9 @@ class CutTables(Tables):
 def contents(store) -> dict:
     """Everything that a store holds."""
     with store.reading() as tables:
-        return {table.name: tables.find(table, limit=100_000) for table in ALL_TABLES}
+        return {
+            table.sql.name.removeprefix("domain_"): tables.find(table, limit=100_000) for table in ALL_TABLES
+        }
 
 
 def prepared(store, *, logged_in: bool = True) -> tuple[Station, object]:

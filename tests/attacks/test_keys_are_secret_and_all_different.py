@@ -63,7 +63,7 @@ def test_no_two_types_attributes_epochs_or_processes_share_a_key():
             member = EpochKeys(type_id, epoch, lambda _uid: shared)
             for uid in (None, "1", "type", "plate"):
                 for process in (b"1" * 16, b"2" * 16):
-                    cipher = member.cipher(uid, process)
+                    cipher = member.ciphers((uid or "",), process)[0]
                     assert cipher is not None
                     found += [cipher.salt, cipher.encrypt(bytes(12), bytes(32), b"")[:32]]
     assert len(set(found)) == len(found) == 2 * 3 * 4 * 2 * 2
@@ -128,7 +128,7 @@ def test_no_text_of_a_key_shows_it():
     """No repr, str, format, %-format, f-string or log line shows a byte of a key."""
     of = Secret.from_bytes(LOUD)
     member = EpochKeys(TYPE_ID, 1, lambda _uid: of)
-    cipher = member.cipher(PLATE, b"1" * 16)
+    cipher = member.ciphers((PLATE,), b"1" * 16)[0]
     assert cipher is not None
     written = io.StringIO()
     logger = logging.getLogger("quiet")
@@ -150,7 +150,7 @@ def test_no_traceback_shows_a_key():
         opened(broken, member)
     told = traceback.TracebackException.from_exception(refused.value, capture_locals=True)
     text = "".join(told.format()) + str(refused.value.as_record())
-    cipher = member.cipher(PLATE, frame.mark.instance)
+    cipher = member.ciphers((PLATE,), frame.mark.instance)[0]
     assert cipher is not None
     assert "Cipher(…)" in text
     _assert_hidden(text, LOUD, cipher.salt)
@@ -180,7 +180,7 @@ def test_keys_are_neither_pickled_nor_copied(copied):
     """A crash dump or a worker process that pickles its state gets a refusal in place of keys."""
     of = Secret.from_bytes(LOUD)
     member = EpochKeys(TYPE_ID, 1, lambda _uid: of)
-    for thing in (of, member, member.cipher(PLATE, b"1" * 16)):
+    for thing in (of, member, member.ciphers((PLATE,), b"1" * 16)[0]):
         with pytest.raises(TypeError) as refused:
             copied(thing)
         _assert_hidden(str(refused.value), LOUD)
@@ -194,7 +194,7 @@ def test_no_byte_of_a_key_travels():
         frame = Publishing(keys=member, level=level).seal(plates(300))
         travels = b"".join([*(one.sealed + one.commitment for one in frame.columns), frame.signature])
         for uid, of in held.items():
-            cipher = member.cipher(uid, frame.mark.instance)
+            cipher = member.ciphers((uid or "",), frame.mark.instance)[0]
             assert cipher is not None
             assert of.reveal() not in travels
             assert cipher.salt not in travels

@@ -30,7 +30,7 @@ from maia.credentials import (
     principal_from_bytes,
     principal_from_text,
 )
-from maia.credentials.keys import owner_from_expression
+from maia.credentials.documents import OWNER
 from maia.errors import MaiaError
 from support.certificates import KEYS, VERSION
 
@@ -220,7 +220,7 @@ def test_a_key_has_one_binary_form(encoded):
         principal_from_bytes(encoded)
     for expression in ((b"ed25519", encoded), (b"quorum", encoded), (b"ed25519", PITO.key, b""), PITO.key):
         with pytest.raises(MaiaError):
-            owner_from_expression(expression)
+            OWNER.read(expression)
 
 
 @pytest.mark.parametrize("control", [*map(chr, range(32)), "\x7f", "\x85", "\u2028", "\u2029"])

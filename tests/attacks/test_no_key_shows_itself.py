@@ -15,9 +15,8 @@ import pytest
 
 from maia.net.telemetry import Telemetry
 from maia.sealing.groups.key_group import Issued
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath, pack, unpack
 from maia.sealing.keys.delivery import SessionKey
-from maia.sealing.keys.history import PastAnswer, PastEpoch
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, PastAnswer, PastEpoch, pack, unpack
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sealing.tree.key_tree import KeyTree, TreeMember
 from maia.wire.codec import decode

@@ -46,8 +46,8 @@ def test_even_attributes_that_share_a_key_by_mistake_do_not_share_ciphertexts():
     """A46: the uid is bound by itself, and not by the key alone."""
     frame, _ = _frames()
     careless = keys()
-    one = careless.cipher(PLATE, frame.mark.instance)
-    careless._ciphers[frame.mark.instance][PLACE] = one
+    held = careless.looked_up(tuple(column.uid for column in frame.columns), frame.mark.instance)
+    held.ciphers[1] = held.ciphers[0]
     plate, _place, seen = frame.columns
     with pytest.raises(BrokenSeal):
         opened(replace(frame, columns=[plate, replace(plate, uid=PLACE), seen]), careless)

@@ -22,18 +22,7 @@ from maia.domain.storage.store import (
     postgres_store,
     sqlite_store,
 )
-from maia.domain.storage.tables import (
-    ALL_TABLES,
-    FACTS,
-    FOR_EVER,
-    META,
-    REVOKED,
-    RIGHTS,
-    FactRow,
-    MetaRow,
-    RevokedRow,
-    RightRow,
-)
+from maia.domain.storage.tables import ALL_TABLES, FOR_EVER, FactRow, MetaRow, RevokedRow, RightRow
 from support.random_cases import usually
 
 
@@ -98,38 +87,38 @@ def test_a_row_comes_back_as_it_was_put(database: Database) -> None:
     rows = [right(1), right(2, revoked_at=7, reason="it is \x01 over"), right(3, about="")]
     store = database.open()
     with store.transaction() as tables:
-        tables.put(RIGHTS, rows)
-        assert [tables.get(RIGHTS, row.id) for row in rows] == rows
+        tables.put(*rows)
+        assert [tables.get(RightRow, row.id) for row in rows] == rows
     with closing(database.open()) as again, again.reading() as tables:
-        assert tables.find(RIGHTS, limit=10) == rows
-        assert tables.get(RIGHTS, b"none") is None
+        assert tables.find(RightRow, limit=10) == rows
+        assert tables.get(RightRow, b"none") is None
 
 
 def test_a_row_takes_the_place_of_the_one_with_its_key(database: Database) -> None:
     store = database.open()
     with store.transaction() as tables:
-        tables.put(META, [MetaRow("sequence", 1, b"")])
-        tables.put(META, [MetaRow("sequence", 2, b"x"), MetaRow("other", 3, b"")])
-        assert tables.find(META, limit=5) == [MetaRow("other", 3, b""), MetaRow("sequence", 2, b"x")]
+        tables.put(MetaRow("sequence", 1, b""))
+        tables.put(MetaRow("sequence", 2, b"x"), MetaRow("other", 3, b""))
+        assert tables.find(MetaRow, limit=5) == [MetaRow("other", 3, b""), MetaRow("sequence", 2, b"x")]
 
 
 def test_a_transaction_that_breaks_off_leaves_nothing(database: Database) -> None:
     store = database.open()
     with store.transaction() as tables:
-        tables.put(META, [MetaRow("kept", 1, b"")])
+        tables.put(MetaRow("kept", 1, b""))
 
     def break_off() -> None:
         with store.transaction() as tables:
-            tables.put(META, [MetaRow("kept", 2, b""), MetaRow("new", 1, b"")])
-            tables.delete(META, META.c.name == "kept")
+            tables.put(MetaRow("kept", 2, b""), MetaRow("new", 1, b""))
+            tables.delete(MetaRow, MetaRow.c.name == "kept")
             raise Broke
 
     with pytest.raises(Broke):
         break_off()
     with store.reading() as tables:
-        assert tables.find(META, limit=5) == [MetaRow("kept", 1, b"")]
+        assert tables.find(MetaRow, limit=5) == [MetaRow("kept", 1, b"")]
     with store.transaction() as tables:
-        tables.put(META, [MetaRow("kept", 3, b"")])
+        tables.put(MetaRow("kept", 3, b""))
 
 
 def test_a_transaction_within_another_is_part_of_it(database: Database) -> None:
@@ -138,26 +127,26 @@ def test_a_transaction_within_another_is_part_of_it(database: Database) -> None:
     def break_off() -> None:
         with store.transaction() as outer:
             with store.transaction() as inner:
-                inner.put(META, [MetaRow("inner", 1, b"")])
+                inner.put(MetaRow("inner", 1, b""))
             with store.reading() as reader:
-                assert reader.get(META, "inner") == MetaRow("inner", 1, b"")
-            outer.put(META, [MetaRow("outer", 1, b"")])
+                assert reader.get(MetaRow, "inner") == MetaRow("inner", 1, b"")
+            outer.put(MetaRow("outer", 1, b""))
             raise Broke
 
     with pytest.raises(Broke):
         break_off()
     with store.reading() as tables:
-        assert tables.count(META) == 0
+        assert tables.count(MetaRow) == 0
 
 
 def test_a_second_process_that_wrote_stops_the_first(database: Database) -> None:
     first, second = database.open(), database.open()
     with first.transaction() as tables:
-        tables.put(META, [MetaRow("sequence", 1, b"")])
+        tables.put(MetaRow("sequence", 1, b""))
     with pytest.raises(StoreFenced), second.transaction() as tables:
-        tables.put(META, [MetaRow("sequence", 1, b"again")])
+        tables.put(MetaRow("sequence", 1, b"again"))
     with first.transaction() as tables:
-        assert tables.get(META, "sequence") == MetaRow("sequence", 1, b"")
+        assert tables.get(MetaRow, "sequence") == MetaRow("sequence", 1, b"")
 
 
 def test_texts_are_ordered_by_code_point_and_bytes_by_byte(database: Database) -> None:
@@ -165,35 +154,35 @@ def test_texts_are_ordered_by_code_point_and_bytes_by_byte(database: Database) -
     digests = [b"\x80", b"\x7f", b"\x00", b"\xff", b"\x00\x01", b"A", b"a"]
     store = database.open()
     with store.transaction() as tables:
-        tables.put(META, [MetaRow(name, 0, b"") for name in names])
-        tables.put(REVOKED, [RevokedRow(digest, 1, 1) for digest in digests])
-        assert [row.name for row in tables.find(META, limit=99)] == sorted(names)
-        assert [row.id for row in tables.find(REVOKED, limit=99)] == sorted(digests)
-        assert tables.distinct(META.c.name, limit=99, after="B") == sorted(n for n in names if n > "B")
+        tables.put(*(MetaRow(name, 0, b"") for name in names))
+        tables.put(*(RevokedRow(digest, 1, 1) for digest in digests))
+        assert [row.name for row in tables.find(MetaRow, limit=99)] == sorted(names)
+        assert [row.id for row in tables.find(RevokedRow, limit=99)] == sorted(digests)
+        assert tables.distinct(MetaRow.c.name, limit=99, after="B") == sorted(n for n in names if n > "B")
 
 
 def test_thousands_of_values_are_looked_for_at_once(database: Database) -> None:
     rows = [RevokedRow(number.to_bytes(4), number, 0) for number in range(3000)]
     store = database.open()
     with store.transaction() as tables:
-        tables.put(REVOKED, rows)
-        wanted = REVOKED.c.id.in_([*(row.id for row in reversed(rows[500:2500])), b"none"])
-        assert tables.find(REVOKED, wanted, limit=5000) == rows[500:2500]
-        assert tables.find(REVOKED, wanted, limit=7) == rows[500:507]
-        assert tables.count(REVOKED, wanted, REVOKED.c.not_after <= 600) == 101
-        assert tables.distinct(REVOKED.c.id, wanted, limit=3) == [row.id for row in rows[500:503]]
-        assert tables.delete(REVOKED, wanted) == 2000
-        assert tables.count(REVOKED) == 1000
-        assert tables.find(REVOKED, REVOKED.c.id.in_([]), limit=7) == []
+        tables.put(*rows)
+        wanted = RevokedRow.c.id.in_([*(row.id for row in reversed(rows[500:2500])), b"none"])
+        assert tables.find(RevokedRow, wanted, limit=5000) == rows[500:2500]
+        assert tables.find(RevokedRow, wanted, limit=7) == rows[500:507]
+        assert tables.count(RevokedRow, wanted, RevokedRow.c.not_after <= 600) == 101
+        assert tables.distinct(RevokedRow.c.id, wanted, limit=3) == [row.id for row in rows[500:503]]
+        assert tables.delete(RevokedRow, wanted) == 2000
+        assert tables.count(RevokedRow) == 1000
+        assert tables.find(RevokedRow, RevokedRow.c.id.in_([]), limit=7) == []
 
 
 def test_rows_come_in_order_from_a_cursor_on_forwards_and_backwards(database: Database) -> None:
     store = database.open()
     with store.transaction() as tables:
-        tables.put(RIGHTS, [right(key, number=key) for key in (4, 1, 6, 3, 5, 2)])
+        tables.put(*(right(key, number=key) for key in (4, 1, 6, 3, 5, 2)))
 
         def numbers(**asked: object) -> list[int]:
-            return [row.number for row in tables.find(RIGHTS, order=RIGHTS.c.number, **asked)]
+            return [row.number for row in tables.find(RightRow, order=RightRow.c.number, **asked)]
 
         assert numbers(limit=9) == [1, 2, 3, 4, 5, 6]
         assert numbers(limit=3, after=2) == [3, 4, 5]
@@ -205,31 +194,31 @@ def test_rows_come_in_order_from_a_cursor_on_forwards_and_backwards(database: Da
 def test_a_key_has_all_its_parts(database: Database) -> None:
     store = database.open()
     with store.transaction() as tables, pytest.raises(ValueError, match="shorter"):
-        tables.get(FACTS, "onDuty")
+        tables.get(FactRow, "onDuty")
 
 
 def test_all_rows_come_page_by_page_while_they_are_changed(database: Database) -> None:
     rows = [RevokedRow(number.to_bytes(4), number, 0) for number in range(2 * AT_ONCE + 1)]
     store = database.open()
     with store.transaction() as tables:
-        tables.put(REVOKED, rows)
+        tables.put(*rows)
         pages = []
-        for page in tables.every(REVOKED, order=REVOKED.c.id):
-            tables.delete(REVOKED, REVOKED.c.id.in_([row.id for row in page]))
+        for page in tables.every(RevokedRow, order=RevokedRow.c.id):
+            tables.delete(RevokedRow, RevokedRow.c.id.in_([row.id for row in page]))
             pages.append(len(page))
         assert pages == [AT_ONCE, AT_ONCE, 1]
-        assert tables.count(REVOKED) == 0
+        assert tables.count(RevokedRow) == 0
 
 
 SMALL = st.integers(0, 5)
-COLUMNS = st.sampled_from([RIGHTS.c.number, RIGHTS.c.not_after, RIGHTS.c.revoked_at])
+COLUMNS = st.sampled_from([RightRow.c.number, RightRow.c.not_after, RightRow.c.revoked_at])
 CONDITIONS = st.lists(
     st.one_of(
         st.builds(lambda column, value: column == value, COLUMNS, SMALL),
         st.builds(lambda column, value: column >= value, COLUMNS, SMALL),
         st.builds(lambda column, value: column <= value, COLUMNS, SMALL),
         st.builds(lambda column, values: column.in_(values), COLUMNS, st.lists(SMALL, max_size=4)),
-        st.just(RIGHTS.c.revoked_at.is_(None)),
+        st.just(RightRow.c.revoked_at.is_(None)),
     ),
     max_size=2,
 )
@@ -248,7 +237,7 @@ STEPS = st.one_of(
     st.tuples(st.just("page"), CONDITIONS, st.integers(1, 3)),
     st.tuples(
         st.just("distinct"),
-        st.sampled_from([RIGHTS.c.number, RIGHTS.c.revoked_at]),
+        st.sampled_from([RightRow.c.number, RightRow.c.revoked_at]),
         CONDITIONS,
         st.none() | SMALL,
     ),
@@ -276,23 +265,23 @@ def answer(store, steps):
 def one_answer(tables, word, *rest):
     match word, rest:
         case "put", (rows,):
-            return tables.put(RIGHTS, list({row.id: row for row in rows}.values()))
+            return tables.put(*list({row.id: row for row in rows}.values()))
         case "delete", (where,):
-            return tables.delete(RIGHTS, *where)
+            return tables.delete(RightRow, *where)
         case "find", (where, limit, after, descending):
             # Ties have no order, so the column that orders is what is compared.
             found = tables.find(
-                RIGHTS, *where, limit=limit, order=RIGHTS.c.number, after=after, descending=descending
+                RightRow, *where, limit=limit, order=RightRow.c.number, after=after, descending=descending
             )
             return [row.number for row in found]
         case "page", (where, limit):
-            return tables.find(RIGHTS, *where, limit=limit)
+            return tables.find(RightRow, *where, limit=limit)
         case "distinct", (column, where, after):
             return tables.distinct(column, *where, limit=3, after=after)
         case "count", (where,):
-            return tables.count(RIGHTS, *where)
+            return tables.count(RightRow, *where)
         case _:
-            return tables.put(RIGHTS, [right(9)])
+            return tables.put(right(9))
 
 
 @given(st.lists(STEPS, max_size=12))
@@ -301,7 +290,7 @@ def one_answer(tables, word, *rest):
 def test_postgres_answers_like_sqlite(postgres_server: str, steps) -> None:
     with closing(postgres_store(postgres_server, "laws")) as store, closing(memory_store()) as double:
         with store.transaction() as tables:
-            tables.delete(RIGHTS)
+            tables.delete(RightRow)
         assert answer(store, steps) == answer(double, steps)
 
 
@@ -311,10 +300,10 @@ def test_every_table_can_be_written_and_read(database: Database) -> None:
         with store.reading() as tables:
             assert tables.find(table, limit=1) == []
     with store.transaction() as tables:
-        tables.put(FACTS, [FactRow("onDuty", b"d", b"()", 1)])
-        assert tables.find(FACTS, FACTS.c.name == "onDuty", limit=2, order=FACTS.c.digest, after=b"c") == [
-            FactRow("onDuty", b"d", b"()", 1)
-        ]
+        tables.put(FactRow("onDuty", b"d", b"()", 1))
+        assert tables.find(
+            FactRow, FactRow.c.name == "onDuty", limit=2, order=FactRow.c.digest, after=b"c"
+        ) == [FactRow("onDuty", b"d", b"()", 1)]
 
 
 def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
@@ -348,7 +337,7 @@ def test_postgres_is_also_named_by_an_address_of_the_other_form(postgres_server:
     named = psycopg.conninfo.conninfo_to_dict(postgres_server)
     address = f"postgresql://{named['user']}@/{named['dbname']}?host={named['host']}"
     with closing(postgres_store(address, "by_url")) as store, store.transaction() as tables:
-        tables.put(META, [MetaRow("url", 1, b"")])
+        tables.put(MetaRow("url", 1, b""))
 
 
 def test_a_database_that_goes_away_in_the_middle_keeps_nothing_of_it_and_is_found_again(
@@ -356,19 +345,19 @@ def test_a_database_that_goes_away_in_the_middle_keeps_nothing_of_it_and_is_foun
 ) -> None:
     with closing(postgres_store(postgres_server, "outage")) as store:
         with store.transaction() as tables:
-            tables.put(META, [MetaRow("kept", 1, b"")])
+            tables.put(MetaRow("kept", 1, b""))
 
         def interrupted() -> None:
             with store.transaction() as tables:
-                tables.put(META, [MetaRow("kept", 2, b"")])
+                tables.put(MetaRow("kept", 2, b""))
                 end_connections(postgres_server)
-                tables.put(META, [MetaRow("more", 1, b"")])
+                tables.put(MetaRow("more", 1, b""))
 
         with pytest.raises(DomainStoreUnavailable):
             interrupted()
         with store.transaction() as tables:
-            assert tables.find(META, limit=5) == [MetaRow("kept", 1, b"")]
-            tables.put(META, [MetaRow("kept", 3, b"")])
+            assert tables.find(MetaRow, limit=5) == [MetaRow("kept", 1, b"")]
+            tables.put(MetaRow("kept", 3, b""))
 
 
 def end_connections(address: str) -> None:

@@ -206,7 +206,9 @@ def broker(now: Instant, *stations: Station) -> Monitor:
 def check_consistent(station: Station) -> None:
     """Everything that the tables of a domain say about one thing, they say together."""
     with station.store.reading() as tables:
-        everything = {table.name: tables.find(table, limit=100_000) for table in ALL_TABLES}
+        everything = {
+            table.sql.name.removeprefix("domain_"): tables.find(table, limit=100_000) for table in ALL_TABLES
+        }
     meta = {row.name: row for row in everything["meta"]}
     _check_audit(everything, meta)
     _check_statements(everything, meta)

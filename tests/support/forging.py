@@ -11,6 +11,6 @@ from support.sealing import keys
 def reseal(frame: Sealed, uid: str, plaintext: bytes, member: EpochKeys | None = None) -> bytes:
     """Return a ciphertext that opens to `plaintext` in the place of one column of `frame`."""
     member = member or keys(frame.epoch, type_id=frame.type_id)
-    cipher = member.cipher(uid or None, frame.mark.instance)
+    cipher = member.ciphers((uid,), frame.mark.instance)[0]
     assert cipher is not None
     return cipher.encrypt(nonce(frame.mark), plaintext, description(frame) + uid.encode())

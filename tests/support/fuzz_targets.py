@@ -56,9 +56,9 @@ from maia.predicates import parse_predicate
 from maia.roles import parse_policy
 from maia.sealing.filters.sealed_filters import part_from_bytes
 from maia.sealing.frames.authorship import AuthorProof
-from maia.sealing.groups.welcome import unpack as unpack_welcome
 from maia.sealing.keys.epochs import epoch_from_bytes
-from maia.sealing.keys.history import unpack_past
+from maia.sealing.keys.parcels import unpack as unpack_welcome
+from maia.sealing.keys.parcels import unpack_past
 from maia.sealing.tree.rekey import read_path, read_rekey
 from maia.types import TypeDefinition, definition_from_bytes, sign_definition, verify_definition
 from maia.types.foreign_schemas import schema_from_text

@@ -14,7 +14,7 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -176,18 +176,21 @@ class DomainClient:
 
     # Any: a question is of whatever class the table says.
     def every(
-        self, endpoint: Endpoint[Any, Paged[_Item_co]], asked: Any = None, **path: object
-    ) -> list[_Item_co]:
-        """Return the items of all pages of a long answer."""
-        found: list[_Item_co] = []
+        self,
+        endpoint: Endpoint[Any, Paged[_Item_co]],
+        asked: Any = None,
+        *,
+        pages_max: int = PAGES_MAX,
+        **path: object,
+    ) -> Iterator[_Item_co]:
+        """Yield the items of a long answer, page by page."""
         question = endpoint.takes() if asked is None else asked
-        for _ in range(PAGES_MAX):
+        for _ in range(pages_max):
             page = self.ask(endpoint, question, once="", **path)
-            found += page.items
+            yield from page.items
             if page.next is None:
-                break
+                return
             question = msgspec.structs.replace(question, after=page.next)
-        return found
 
     def call(
         self,

@@ -20,19 +20,19 @@ BODY_BYTES_MAX: Final = 2 << 20
 """How much is read of a body, unless its page takes more."""
 
 Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Endpoint(Generic[Asked, Answer]):
+class Endpoint(Generic[Asked, Answer_co]):
     """One call: what goes in and comes out, and who may make it."""
 
     method: str
     path: str
     summary: str
     takes: type[Asked]
-    answer: type[Answer]
+    answer: type[Answer_co]
     tag: str
     right: str = ""
     """What an administrator's certificates must allow: `ACTION TOPIC`; empty where the caller needs none."""

@@ -12,6 +12,7 @@ with hyphens, and the order of the declaration is that of the bytes:
     many(PARAMETERS)    (parameters PARAMETER …)    what is inside is declared as several items
     bare(KEY)           KEY                         without a name
     rest(PLACES)        PLACE …                     all that follows
+    run(PLACES, b"at")  (at …) (at …) …             as long as they begin so
     flag()              (propagate)?
 
 With `left_out` a field is optional: it is not written where it has that value, and if it is, it is refused.
@@ -21,10 +22,11 @@ what was expected in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from maia.canonical.expression import NotCanonical, SExpression, read_canonical, write_canonical
@@ -68,6 +70,7 @@ class Field:
     word: bytes | None = None
     is_several: bool = False
     left_out: object = _REQUIRED
+    is_run: bool = False
 
     def put(self, value: Any) -> Items:
         """Return the items of a value."""
@@ -75,7 +78,7 @@ class Field:
             return ()
         written = self.part.write(value)
         several: Items = written if self.is_several else (written,)
-        return ((self.word, *several),) if self.word else several
+        return ((self.word, *several),) if self.word and not self.is_run else several
 
     def take(self, items: Items, at: int) -> tuple[Any, int]:
         """Return the value at this place, and the next place."""
@@ -85,6 +88,9 @@ class Field:
                 return read(items[at:]), len(items)
             if at < len(items):
                 return read(items[at]), at + 1
+        elif self.is_run:
+            found = tuple(takewhile(lambda item: isinstance(item, tuple) and item[:1] == (word,), items[at:]))
+            return read(found), at + len(found)
         elif at < len(items) and isinstance(item := items[at], tuple) and item and item[0] == word:
             if len(item) != 2 and not self.is_several:
                 raise Misplaced(f"`{word.decode()}` with one value")
@@ -115,6 +121,11 @@ def bare(part: Part[Any], *, left_out: object = _REQUIRED) -> Field:
 def rest(part: Part[Any]) -> Field:
     """Declare `ITEM …` up to the end."""
     return Field(part, b"", is_several=True)
+
+
+def run(part: Part[Any], word: bytes) -> Field:
+    """Declare `(word …) (word …) …`, as many as there are."""
+    return Field(part, word, is_several=True, is_run=True)
 
 
 def flag(word: bytes | None = None) -> Field:
@@ -168,8 +179,10 @@ def fields(
             raise NotCanonical("it begins with another version, or is long")
         for name, begins, following, known, left_out in cuts:
             if data.startswith(begins, at):
-                ends = [place for word in following if (place := data.find(word, at + 1)) > 0]
-                end = min(ends, default=len(data))
+                end = len(data)
+                for word in following:
+                    place = data.find(word, at, end)
+                    end = end if place < 0 else place
                 values[name], at = known(data[at:end]), end
             elif left_out is _REQUIRED:
                 raise NotCanonical("it is not cut where it seems")
@@ -193,9 +206,14 @@ def _check_version(items: Items, error: type[MaiaError], version_of: str) -> Non
 def _cuts(
     ordered: list[tuple[str, Field]],
 ) -> list[tuple[str, bytes, list[bytes], Callable[[bytes], Any], object]]:
-    """Return with which bytes each field begins, and those that may follow; nothing if one is not known."""
+    """Return with which bytes each field begins, and those that may follow; nothing if one is not known.
+
+    The first field begins at the beginning, whatever it is.
+    """
     begins = [_opening(field.word or field.part.word) for _, field in ordered]
-    if not all(begins):
+    if not all(begins[1:]) or any(
+        field.is_run or (field.is_several and not field.word) for _, field in ordered
+    ):
         return []
     following: list[list[bytes]] = [[] for _ in ordered]
     for place in range(len(ordered) - 1):
@@ -277,9 +295,11 @@ def choice(wrong: Wrong, parts: Mapping[Any, Part[Any]], by: Callable[[Any], obj
             raise error(sentence)
         return part.read(expression)
 
+    openings = [(_opening(part.word), part) for part in parts.values()]
+
     def cut(data: bytes) -> Any:
-        for part in parts.values():
-            if data.startswith(_opening(part.word)):
+        for opening, part in openings:
+            if data.startswith(opening):
                 return _from_bytes(part, data)
         raise NotCanonical("it is not cut where it seems")
 
@@ -315,9 +335,11 @@ def alone(part: Part[T], wrong: Wrong) -> Part[T]:
 
 def either(word: bytes, meaning: object, part: Part[T]) -> Part[Any]:
     """Declare one word for one meaning, such as `*` for any, and a part for all others."""
+    written = write_canonical(word)
     return Part(
         lambda value: word if value == meaning else part.write(value),
         lambda expression: meaning if expression == word else part.read(expression),
+        cut=lambda data: meaning if data == written else _from_bytes(part, data),
     )
 
 
@@ -333,8 +355,8 @@ def octets(least: int, most: int, wrong: Wrong) -> Part[bytes]:
     return Part(checked, checked)
 
 
-def word_of(words: type[_Word], error: type[MaiaError], sentence: str) -> Part[_Word]:
-    """Declare the value of an enumeration; of `sentence`, what was read in its place is a part."""
+def word_of(words: Iterable[_Word], error: type[MaiaError], sentence: str) -> Part[_Word]:
+    """Declare a member of an enumeration; what was read in its place can be a part of the sentence."""
     known = {one.value.encode(): one for one in words}
 
     def read(expression: SExpression) -> _Word:

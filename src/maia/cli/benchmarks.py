@@ -5,14 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
 
 import maia
+from maia.cli.command import arg, flag
 from maia.errors import Unavailable
-
-EXAMPLES: Final = "Examples: maia bench --list; maia bench 3; maia bench 5-7; maia bench growth --quick"
 
 
 class BenchmarksNotHere(Unavailable):
@@ -22,17 +18,21 @@ class BenchmarksNotHere(Unavailable):
 
 
 def bench(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NUMBER|NAME]...", help="Which: 3, 5-7, decision, growth; default: all but growth."
-        ),
-    ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Few rounds, nothing is kept.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per case.")] = False,
+    names: list[str] | None = arg(
+        "Which: 3, 5-7, decision, growth; default: all but growth.", default=None, metavar="[NUMBER|NAME]..."
+    ),
+    list_them: bool = flag("List the benchmarks and stop.", "--list"),
+    quick: bool = flag("Few rounds, nothing is kept."),
+    as_json: bool = flag("One JSON object per case.", "--json"),
 ) -> int:
-    """Compare Maia with its peers, or with itself, and print ratios."""
+    """Compare Maia with its peers, or with itself, and print ratios.
+
+    Examples:
+        maia bench --list
+        maia bench 3
+        maia bench 5-7
+        maia bench growth --quick
+    """
     folder = Path(maia.__file__).resolve().parents[2] / "bench"
     if not (folder / "__main__.py").is_file():
         raise BenchmarksNotHere("benchmarks run from a checkout of Maia; clone it and run `make bench`")

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group
+from maia.cli.command import opt
+from maia.cli.inputs import command_group
 from maia.cli.organisation import Org, opened
-from maia.cli.output import answer
+from maia.cli.output import Answer, row
 from maia.cli.servers.server_command import run_server
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.console.config import ConsoleConfig
 
-
-_SERVE: Final = (
-    "Examples: maia console serve; maia console serve --as auditor; maia console serve -c console.toml"
-)
-_OPEN: Final = "Examples: maia console open; maia console open --as auditor"
 
 app = command_group("A web page of brokers, rights, streams and disclosures, each as its reader may see it.")
 As: TypeAlias = Annotated[
@@ -29,34 +25,40 @@ As: TypeAlias = Annotated[
 ]
 
 
-@app.command(epilog=_SERVE)
+@app.command()
 def serve(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="The console's TOML file; see docs/console.md.")
-    ] = None,
+    config: Path | None = opt("The console's TOML file; see docs/console.md.", "--config", "-c"),
     profile: As = None,
     org: Org = None,
-    listen: Annotated[
-        str | None, typer.Option(help="Where browsers connect: HOST:PORT; default 127.0.0.1:7700.")
-    ] = None,
-    as_json: AsJson = False,
+    listen: str | None = opt("Where browsers connect: HOST:PORT; default 127.0.0.1:7700."),
 ) -> None:
-    """Run the console for an organisation, for one profile, or as a file says, until Ctrl-C or SIGTERM."""
+    """Run the console for an organisation, for one profile, or as a file says, until Ctrl-C or SIGTERM.
+
+    Examples:
+        maia console serve
+        maia console serve --as auditor
+        maia console serve -c console.toml
+    """
     from maia.console.server import serve as run
 
     found = _config(config, profile, org, listen)
-    run_server(found, found, run, as_json=as_json)
+    run_server(found, found, run)
 
 
-@app.command("open", epilog=_OPEN)
-def open_(profile: As = None, org: Org = None, as_json: AsJson = False) -> None:
-    """Print a link that works once, in one browser, within two minutes, and signs you in with your rights."""
+@app.command("open")
+def open_(profile: As = None, org: Org = None) -> Answer:
+    """Print a link that works once, in one browser, within two minutes, and signs you in with your rights.
+
+    Examples:
+        maia console open
+        maia console open --as auditor
+    """
     from maia.console.config import held_by
     from maia.console.server import link_for
     from maia.profile import find_profile
 
     link = link_for(held_by(opened(org).profile if profile is None else find_profile(profile)))
-    answer([link], {"link": link}, as_json=as_json)
+    return row("", link, link=link)
 
 
 def _config(config: Path | None, profile: str | None, org: Path | None, listen: str | None) -> ConsoleConfig:

@@ -17,10 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from maia.cli.command import arg, flag, opt
 from maia.cli.output import ANSWER_NO, answer
 from maia.demo.program import BEFORE, after, typed_command
 from maia.errors import BadInput
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
     from maia.demo.program import Demonstration, Options, Outcome
 
 
-EXAMPLES: Final = (
-    "Examples: maia demo; maia demo --details; maia demo --keep   (the network stays, until Ctrl-C); "
-    "maia demo --spark --rows 100000; maia demo consortium   (three organisations); "
-    "maia demo coalition   (three nations, six routers); "
-    "maia demo city --spark"
-)
 _FORMS: Final = (".png", ".svg", ".pdf")
 _ROWS: Final = 1_000_000
 
@@ -57,40 +50,36 @@ class Story(Enum):
 
 
 def demo(
-    story: Annotated[
-        Story,
-        typer.Argument(
-            help="numberplate: police and cameras. consortium: three organisations, two owners. "
-            "coalition: identity, requirements, routers. "
-            "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
-            "homecare: prescriptions, with PostgreSQL."
-        ),
-    ] = Story.NUMBERPLATE,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Let Spark read what was recorded, under the same rights.")
-    ] = False,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=100_000_000, help="With --spark: generated sightings beside it; 1000000 by default."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the generated sightings.")] = 2003,
-    plot: Annotated[
-        Path, typer.Option(help="Where Spark draws the traffic: a .png, .svg or .pdf file.")
-    ] = Path("demo-output/traffic.png"),
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the network running, with commands to try, until Ctrl-C.")
-    ] = False,
-    details: Annotated[
-        bool,
-        typer.Option("--details", help="Show policies, certificates, deliveries and refusals, one by one."),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object at the end, and nothing else.")
-    ] = False,
+    story: Story = arg(
+        "numberplate: police and cameras. consortium: three organisations, two owners. "
+        "coalition: identity, requirements, routers. "
+        "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
+        "homecare: prescriptions, with PostgreSQL.",
+        default=Story.NUMBERPLATE,
+    ),
+    spark: bool = flag("Let Spark read what was recorded, under the same rights."),
+    rows: int | None = opt(
+        "With --spark: generated sightings beside it; 1000000 by default.", min=0, max=100_000_000
+    ),
+    seed: int = opt("The seed of the generated sightings.", default=2003),
+    plot: Path = opt(
+        "Where Spark draws the traffic: a .png, .svg or .pdf file.", default=Path("demo-output/traffic.png")
+    ),
+    keep: bool = flag("Leave the network running, with commands to try, until Ctrl-C."),
+    details: bool = flag("Show policies, certificates, deliveries and refusals, one by one."),
+    as_json: bool = flag("One JSON object at the end, and nothing else.", "--json"),
 ) -> int:
-    """Play a story on a real network: with a crash, a revocation, roles, Spark or attested routers."""
+    """Play a story on a real network: with a crash, a revocation, roles, Spark or attested routers.
+
+    Examples:
+        maia demo
+        maia demo --details
+        maia demo --keep (the network stays, until Ctrl-C)
+        maia demo --spark --rows 100000
+        maia demo consortium (three organisations)
+        maia demo coalition (three nations, six routers)
+        maia demo city --spark
+    """
     if story in (Story.CONSORTIUM, Story.COALITION):
         return _story(story, as_json=as_json)
     has_spark = (spark or bool(rows)) and not keep

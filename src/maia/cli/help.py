@@ -7,14 +7,10 @@ the completion of a first word loads any of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import partial, wraps
-from inspect import Parameter, signature
+from collections.abc import Mapping
 from textwrap import wrap
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
-import typer
 from typer.core import CompletionItem, TyperGroup  # type: ignore[attr-defined]  # the first has no public name
 
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -95,16 +91,9 @@ def examples_of(epilog: str) -> list[tuple[str, str]]:
     return found
 
 
-def show_examples(command: Any) -> None:
-    """Let a command, and those below it, show its examples line by line."""
-    for below in getattr(command, "commands", {}).values():
-        show_examples(below)
-    if command.epilog:
-        command.format_epilog = partial(_write_examples, command.epilog)
-
-
-def _write_examples(epilog: str, ctx: Any, formatter: Any) -> None:
-    del ctx
+# Any: Typer carries a copy of Click inside, whose classes have no public names.
+def write_examples(epilog: str, formatter: Any) -> None:
+    """Write the examples of a command, each in lines that can be copied."""
     with formatter.section("Examples"):
         for text, remark in examples_of(epilog):
             formatter.write("".join(f"  # {line}\n" for line in wrap(remark, _WIDTH)))
@@ -119,49 +108,3 @@ def _broken(text: str) -> str:
             lines.append("")
         lines[-1] += f" {word}" if lines[-1] else word
     return " \\\n      ".join(lines)
-
-
-# How do commands share options? A parameter whose type is a dataclass stands for all of its fields: see
-# `Caller` in `domain/calls.py`, and the commands that take one.
-
-
-def expand_groups(app: typer.Typer) -> None:
-    """Give every command below `app` the options of its groups."""
-    for command in app.registered_commands:
-        if command.callback is not None:
-            command.callback = with_options(command.callback)
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            expand_groups(group.typer_instance)
-
-
-# Any: commands take and return what they like.
-def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command with a parameter for each option, which are handed on in their groups."""
-    given = signature(command, eval_str=True)
-    kinds: dict[str, Any] = {name: one.annotation for name, one in given.parameters.items()}
-    groups = {name: kind for name, kind in kinds.items() if isinstance(kind, type) and is_dataclass(kind)}
-    if not groups:
-        return command
-    parameters: list[Parameter] = []
-    for name, one in given.parameters.items():
-        if name in groups:
-            hints = get_type_hints(groups[name], include_extras=True)
-            parameters += [_parameter(each, hints[each.name]) for each in fields(groups[name])]
-        else:
-            parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY))
-
-    @wraps(command)
-    def run(**options: Any) -> Any:
-        for name, group in groups.items():
-            options[name] = group(**{one.name: options.pop(one.name) for one in fields(group)})
-        return command(**options)
-
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    run.__dict__["__signature__"] = given.replace(parameters=parameters)
-    return run
-
-
-def _parameter(one: Field[Any], annotation: object) -> Parameter:
-    default = Parameter.empty if one.default is MISSING else one.default
-    return Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -8,13 +8,12 @@ file that is not what it should be is named in the error.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from maia.cli.output import read_owner, read_principal
+from maia.cli.output import Answer, read_owner, read_principal, row
 from maia.config.input_files import (
     BadFile,
     kind_of_file,
@@ -29,7 +28,6 @@ __all__ = [
     "At",
     "AsJson",
     "BadFile",
-    "Described",
     "attribute_from_words",
     "command_group",
     "moment",
@@ -74,17 +72,11 @@ def vocabulary_from(definition: Path | None) -> Vocabulary | None:
     return None if definition is None else read_definition(definition).definition.vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What a schema or a sample describes: attributes as `name:kind`, and what to answer about them."""
+def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) -> tuple[list[str], Answer]:
+    """Read the attributes that a schema or a sample describes, but for those left out or given by hand.
 
-    attributes: list[str]
-    lines: list[str]
-    record: dict[str, object]
-
-
-def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) -> Described:
-    """Read the attributes that a schema or a sample describes, but for those left out or given by hand."""
+    Return them as `name:kind`, and what to answer about them.
+    """
     from maia.types.foreign_schemas import schema_from_text
 
     text = read_text(path)
@@ -92,28 +84,20 @@ def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) ->
     if found is not None:  # it may be a secret, and a header that is none would be quoted
         raise BadFile(f"`{path}` is {found}; a schema or a sample was expected")
     schema = schema_from_text(text, file_name=path.name, skip=skip, given=given)
-    rows = "" if schema.rows is None else f", {schema.rows} row{'' if schema.rows == 1 else 's'}"
+    count = "" if schema.rows is None else f", {schema.rows} row{'' if schema.rows == 1 else 's'}"
     reasons = {one.name: one.reason for one in schema.attributes if one.reason}
     kinds = {one.name: one.kind.value for one in schema.attributes}
-    return Described(
-        [f"{name}:{kind}" for name, kind in kinds.items()],
-        [
-            f"from         {path}, {schema.form.value}{rows}",
-            *(f"kind         {name}: {kinds[name]} ({reason})" for name, reason in reasons.items()),
-            *(f"left out     {name}" for name in schema.skipped),
-            *([f"not checked  {', '.join(schema.not_carried)}"] if schema.not_carried else []),
-        ],
-        {
-            "from": {
-                "file": str(path),
-                "form": schema.form.name.lower().replace("_", "-"),
-                "rows": schema.rows,
-                "reasons": reasons,
-                "left_out": list(schema.skipped),
-                "not_checked": list(schema.not_carried),
-            }
-        },
+    said = {
+        "file": path, "form": schema.form.name.lower().replace("_", "-"), "rows": schema.rows,
+        "reasons": reasons, "left_out": schema.skipped, "not_checked": schema.not_carried,
+    }  # fmt: skip
+    about = Answer(
+        row("from", f"{path}, {schema.form.value}{count}", **{"from": said}),
+        row("kind", [f"{name}: {kinds[name]} ({reason})" for name, reason in reasons.items()]),
+        row("left out", list(schema.skipped)),
+        row("not checked", ", ".join(schema.not_carried) or None),
     )
+    return [f"{name}:{kind}" for name, kind in kinds.items()], about
 
 
 def moment(text: str | None) -> Instant:

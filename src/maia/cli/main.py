@@ -144,17 +144,17 @@ def _print_version(is_wanted: bool) -> None:
 def _add(app: typer.Typer, name: str) -> None:
     import typer
 
-    from maia.cli.help import expand_groups, with_options
+    from maia.cli.command import Command, complete, described
 
     file, _, found = COMMANDS[name].rpartition(".")
     module = import_module(f"maia.cli.{file}")
     command = getattr(module, found)
     if isinstance(command, typer.Typer):
-        expand_groups(command)
+        complete(command, name)
         app.add_typer(command, name=name)
     else:
-        epilog = module.EXAMPLES if isinstance(module.EXAMPLES, str) else module.EXAMPLES[name]
-        app.command(name=name, epilog=epilog)(with_options(command))
+        about = described(command, name)
+        app.command(name=name, cls=Command, help=about["help"], epilog=about["epilog"])(about["callback"])
 
 
 def _run(words: list[str]) -> object:
@@ -163,13 +163,8 @@ def _run(words: list[str]) -> object:
 
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise _no_command(words[0])
-    from maia.cli.help import show_examples
-    from maia.cli.profile_option import offer_profiles
-
     try:
         command = typer.main.get_command(commands_for(_typed(words)))
-        offer_profiles(command, words)
-        show_examples(command)
         status: object = command.main(args=words, prog_name="maia", standalone_mode=False)
     except BaseExceptionGroup as group:
         raise _one_of(group) from group

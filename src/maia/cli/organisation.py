@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import HINTS, ReasonText, record_of, revoked_lines
-from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import answer, named, use_folder
+from maia.cli.inputs import command_group
+from maia.cli.output import Answer, named, row, rows, several, show, use_folder, wants_json
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
-from maia.cli.trust.grants import narrowing, right_lines, right_record, shown_subject
+from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import Force
 from maia.errors import MaiaError
 
@@ -25,18 +26,10 @@ if TYPE_CHECKING:
     from maia.api.responses import RevokedAnswer
     from maia.credentials import SignedCertificate
     from maia.organisation import Organisation
-    from maia.organisation.losses import Loss, Losses
+    from maia.organisation.losses import Losses
     from maia.organisation.rights import Terms
     from maia.profile import Profile
 
-
-EXAMPLES: Final = {
-    "grant": "Example: maia grant institute.pub --may subscribe:LabResult --only ward,value "
-    '--where \'ward in ("3", "4")\' --delegable --days 90 -o institute.grant',
-    "revoke": "Examples: maia revoke lab --reason 'left us'; maia revoke institute --dry-run; "
-    "maia revoke institute.grant",
-    "up": "Examples: maia up; maia up --org hospital",
-}
 
 org_app = command_group("Make an organisation, and join the network of another one.")
 member_app = command_group("Add members to an organisation, and list them.")
@@ -59,63 +52,36 @@ Days: TypeAlias = Annotated[
 
 _OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
 _NO_KEY: Final = (
-    "note         a sealed type: with --set it brings no key to the other's brokers, which deliver nothing; "
+    "a sealed type: with --set it brings no key to the other's brokers, which deliver nothing; "
     "leave --set out, or let it read at your broker"
 )
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class RightOptions:
     """What may be done, with how much of a type, until when: of `maia grant` and `maia member add`."""
 
-    may: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--may", metavar="ACTION:TYPE",
-            help="publish:TYPE or subscribe:TYPE; of topics, 'publish:/topic' is that one, "
-            "'publish:/topic/#' and 'subscribe:/topic' also those below. May be repeated.",
-        ),
-    ] = None  # fmt: skip
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAMES", help="Only these attributes: ward,value. Default: all."),
-    ] = None
-    where: Annotated[
-        str | None, typer.Option("--where", help="Only events that this admits, in the filter language.")
-    ] = None
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
-        ),
-    ] = None
-    shown_as: Annotated[
-        str | None,
-        typer.Option("--shown-as", metavar="TYPE", help="Show events as this type; it has what is --set."),
-    ] = None
-    every: Annotated[
-        str | None, typer.Option(help="Show what events come to in each period: '5 minutes at least 5'.")
-    ] = None
-    per: Annotated[
-        list[str] | None, typer.Option(help="Group them by a value: 'area := first(place, 3)'; repeatable.")
-    ] = None
-    condition: Annotated[
-        str | None,
-        typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
-    ] = None
-    during: Annotated[
-        str | None,
-        typer.Option(help="When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."),
-    ] = None
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only these topics, such as '/news/uk/#'; repeatable.")
-    ] = None
+    may: list[str] | None = opt(
+        "publish:TYPE or subscribe:TYPE; of topics, 'publish:/topic' is that one, "
+        "'publish:/topic/#' and 'subscribe:/topic' also those below. May be repeated.",
+        metavar="ACTION:TYPE",
+    )
+    only: list[str] | None = opt("Only these attributes: ward,value. Default: all.", metavar="NAMES")
+    where: str | None = opt("Only events that this admits, in the filter language.")
+    assignments: list[str] | None = opt(
+        "Change what is shown, or published: 'place := first(place, 3)'; repeatable.", "--set"
+    )
+    shown_as: str | None = opt("Show events as this type; it has what is --set.", metavar="TYPE")
+    every: str | None = opt("Show what events come to in each period: '5 minutes at least 5'.")
+    per: list[str] | None = opt("Group them by a value: 'area := first(place, 3)'; repeatable.")
+    condition: str | None = opt("What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'.")
+    during: str | None = opt(
+        "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
+    )
+    topic: list[str] | None = opt("Only these topics, such as '/news/uk/#'; repeatable.")
     days: Days = None
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="How long, instead of --days: the end of a day, or a moment."),
-    ] = None
+    until: str | None = opt("How long, instead of --days: the end of a day, or a moment.", metavar="DATE")
 
     @property
     def terms(self) -> Terms:
@@ -142,78 +108,87 @@ def opened(folder: Path | None) -> Organisation:
 # ------------------------------------------------------------ the organisation
 
 
-@org_app.command(epilog="Examples: maia org new hospital; maia org new institute --host 10.0.0.7")
+@org_app.command()
 def new(
-    folder: Annotated[Path, typer.Argument(help="A new folder, whose name is the organisation's.")],
-    host: Annotated[
-        str, typer.Option(help="Where its servers listen; free ports are chosen once.")
-    ] = "127.0.0.1",
-    processes: Annotated[
-        int, typer.Option(min=1, max=64, help="How many processes its broker is; they share its types.")
-    ] = 1,
-    as_json: AsJson = False,
-) -> None:
-    """Make an organisation: a key, a network of its own, and the settings of its servers."""
+    folder: Path = arg("A new folder, whose name is the organisation's."),
+    host: str = opt("Where its servers listen; free ports are chosen once.", default="127.0.0.1"),
+    processes: int = opt("How many processes its broker is; they share its types.", default=1, min=1, max=64),
+) -> Answer:
+    """Make an organisation: a key, a network of its own, and the settings of its servers.
+
+    Examples:
+        maia org new hospital
+        maia org new institute --host 10.0.0.7
+    """
     from maia.organisation import Organisation
 
     made = Organisation.create(folder, host=host, processes=processes)
-    lines = [
-        f"organisation {made.name}, in {made.folder} (only you can read it)",
-        f"public half  {made.folder / f'{made.name}.pub'}   (hand it out: others grant rights to it)",
-        *(f"{name:<12} {address}" for name, address in made.addresses.items()),
-        "next         maia type define, maia member add, maia up",
-    ]
-    record = {"name": made.name, "principal": str(made.principal), "folder": str(folder), **made.addresses}
-    answer(lines, record, as_json=as_json, whole=True)
+    public = f"{made.folder / f'{made.name}.pub'}   (hand it out: others grant rights to it)"
+    return Answer(
+        row("organisation", f"{made.name}, in {made.folder} (only you can read it)", name=made.name),
+        row("public half", public, principal=made.principal, folder=folder),
+        rows(**made.addresses),
+        row("next", "maia type define, maia member add, maia up"),
+        whole=True,
+    )
 
 
-@org_app.command(epilog="Examples: maia org join institute.grant; maia org join institute.grant --check")
+@org_app.command()
 def join(
-    file: Annotated[Path, typer.Argument(help="An invitation or a grant, made for this organisation.")],
-    leave: Annotated[
-        bool, typer.Option("--leave", help="Leave the network that it is in, without a question.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", "--dry-run", help="Try it and say what it would change.")
-    ] = False,
-    name: Annotated[
-        str | None, typer.Option(help="What you call the other organisation from now on.")
-    ] = None,
+    file: Path = arg("An invitation or a grant, made for this organisation."),
+    leave: bool = flag("Leave the network that it is in, without a question."),
+    check: bool = flag("Try it and say what it would change.", "--check", "--dry-run"),
+    name: str | None = opt("What you call the other organisation from now on."),
     org: Org = None,
-    as_json: AsJson = False,
-) -> None:
-    """Use an invitation or a grant, as `maia network join` does."""
-    from maia.cli.network import join_and_answer
+) -> Answer:
+    """Use an invitation or a grant, as `maia network join` does.
 
-    join_and_answer(file, leave=leave, check=check, name=name, org=org, as_json=as_json)
+    Examples:
+        maia org join institute.grant
+        maia org join institute.grant --check
+    """
+    from maia.cli.network import joined
+
+    return joined(file, leave=leave, check=check, name=name, org=org)
 
 
-@org_app.command("show", epilog="Examples: maia org show; maia org show --org hospital")
-def show_org(org: Org = None, as_json: AsJson = False) -> None:
-    """Print the organisation's key, network, addresses, types and members, and who granted what to whom."""
+@org_app.command("show")
+def show_org(org: Org = None) -> Answer:
+    """Print the organisation's key, network, addresses, types and members, and who granted what to whom.
+
+    Examples:
+        maia org show
+        maia org show --org hospital
+    """
     ours = opened(org)
-    record: dict[str, object] = {
-        "name": ours.name,
-        "principal": str(ours.principal),
-        "network": ours.network.name,
-        "coordinator": str(ours.network.owner),
-        **ours.addresses,
-        "types": sorted({one.definition.name.name for one in ours.definitions()}),
-        "members": [one.name for one in ours.members()],
-    }
     held = [one for one in ours.held() if one.certificate.subject == ours.principal]
-    rights = _Rights.of(ours)
-    lines = [*_lines(record), *map(named, rights.lines(held, by=True))]
-    given = _by_subject(ours.issued())
-    for to, some in given.items():
-        lines += [named(f"granted to   {to}"), *(f"  {named(line)}" for line in rights.lines(some))]
-    record["holds"] = rights.records(held)
-    record["granted"] = [{"to": to, **one} for to, some in given.items() for one in rights.records(some)]
-    answer(lines, record, as_json=as_json, whole=True)
+    rights, given = _Rights(ours, ours.revoked_now()), list[Answer]()
+    lines = [named(line) for one in rights.of(held, by=True) for line in one.lines]
+    for to, some in _by_subject(ours.issued()).items():
+        lines += [named(f"granted to   {to}")]
+        for one in rights.of(some):
+            lines += [f"  {named(line)}" for line in one.lines]
+            given.append(Answer(row(to=to), one))
+    holds = [one.record for one in rights.of(held)]
+    return Answer(
+        rows(
+            name=ours.name, principal=ours.principal, network=ours.network.name,
+            coordinator=ours.network.owner, **ours.addresses,
+            types=sorted({one.definition.name.name for one in ours.definitions()}),
+            members=[one.name for one in ours.members()],
+        ),
+        row("", lines, holds=holds, granted=[one.record for one in given]),
+        whole=True,
+    )  # fmt: skip
 
 
-def up(org: Org = None, as_json: AsJson = False) -> None:
-    """Run the organisation's broker and domain server until Ctrl-C or SIGTERM, with their logs together."""
+def up(org: Org = None) -> None:
+    """Run the organisation's broker and domain server until Ctrl-C or SIGTERM, with their logs together.
+
+    Examples:
+        maia up
+        maia up --org hospital
+    """
     import asyncio
 
     from maia.organisation.servers import run_servers
@@ -223,125 +198,119 @@ def up(org: Org = None, as_json: AsJson = False) -> None:
     where = ours.addresses
 
     def ready() -> None:
-        line = f"up           {ours.name}: broker {where['broker']}, server {where['server']}"
-        answer([line], {"up": ours.name, **where}, as_json=as_json)
+        line = f"{ours.name}: broker {where['broker']}, server {where['server']}"
+        show(row("up", line, up=ours.name, **where))
 
-    asyncio.run(run_servers(ours, ready=ready, named=None if as_json else named))
-
-
-def _lines(record: dict[str, object]) -> list[str]:
-    return [f"{name:<12} {' '.join(one) if isinstance(one, list) else one}" for name, one in record.items()]
+    asyncio.run(run_servers(ours, ready=ready, named=None if wants_json() else named))
 
 
 # ------------------------------------------------------------ rights
 
 
-@member_app.command(
-    epilog="Examples: maia member add lab --may publish:LabResult; "
-    "maia member add dashboard --may subscribe:LabResult --only ward,value"
-)
+@member_app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="The member: letters, digits, - and _.")],
-    rights: RightOptions,
-    org: Org = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a member with a key and a profile, or give a member more rights; its broker gets them, too."""
+    *, name: str = arg("The member: letters, digits, - and _."), rights: RightOptions, org: Org = None
+) -> Answer:
+    """Make a member with a key and a profile, or give a member more rights; its broker gets them, too.
+
+    Examples:
+        maia member add lab --may publish:LabResult
+        maia member add dashboard --may subscribe:LabResult --only ward,value
+    """
     ours = opened(org)
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
-    sealed = _sealed_among(ours, rights)
-    lines = [
-        f"member       {name} of {ours.name}",
-        f"profile      {made.path} (only you can read it; `--as {name}`)",
-        *shown_rights(given),
-        *_topic_notes(rights.may or ()),
-        *(f"recorded     of {one}, {_OPENED}" for one in sealed),
-    ]
-    record = {
-        "member": name, "profile": str(made.path), "may": rights.may or [], "rights": _right_records(given),
-    }  # fmt: skip
-    answer(lines, record, as_json=as_json)
+    sealed = [f"of {one}, {_OPENED}" for one in _sealed_among(ours, rights)]
+    return Answer(
+        row("member", f"{name} of {ours.name}", member=name),
+        row("profile", f"{made.path} (only you can read it; `--as {name}`)", profile=made.path),
+        row(may=rights.may or []),
+        several("rights", map(right, given)),
+        _topic_notes(rights.may),
+        row("recorded", sealed),
+    )
 
 
-@member_app.command("list", epilog="Examples: maia member list; maia member list --org hospital")
-def list_members(org: Org = None, as_json: AsJson = False) -> None:
-    """List the members of an organisation, their profiles, and what it has granted them."""
+@member_app.command("list")
+def list_members(org: Org = None) -> Answer:
+    """List the members of an organisation, their profiles, and what it has granted them.
+
+    Examples:
+        maia member list
+        maia member list --org hospital
+    """
     ours = opened(org)
-    lines, records, rights = list[str](), list[dict[str, object]](), _Rights.of(ours)
+    rights, found = _Rights(ours, ours.revoked_now()), list[Answer]()
     for one in ours.members():
-        given = ours.issued_to(one.principal())
-        lines += [f"{one.name:<12} {one.path}", *(f"  {line}" for line in rights.lines(given, by=True))]
-        records.append({"member": one.name, "profile": str(one.path), "rights": rights.records(given)})
-    answer(lines or ["no members"], {"members": records}, as_json=as_json)
+        given = rights.of(ours.issued_to(one.principal()), by=True)
+        head = row(one.name, one.path, member=one.name, profile=one.path)
+        found.append(Answer(head, several("rights", given, indent="  ")))
+    return several("members", found, none="no members")
 
 
 def grant(
-    subject: Annotated[str, typer.Argument(help="To whom: a .pub file or a key.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to hand to the other organisation.")],
+    *,
+    subject: str = arg("To whom: a .pub file or a key."),
+    out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     rights: RightOptions,
-    delegable: Annotated[
-        bool, typer.Option("--delegable", help="It may pass the rights on, to its members and its broker.")
-    ] = False,
+    delegable: bool = flag("It may pass the rights on, to its members and its broker."),
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Grant rights to another organisation: certificates, types and addresses in one file; no secrets."""
+) -> Answer:
+    """Grant rights to another organisation: certificates, types and addresses in one file; no secrets.
+
+    Examples:
+        maia grant institute.pub --may subscribe:LabResult --only ward,value --where 'ward in ("3",
+          "4")' --delegable --days 90 -o institute.grant
+    """
     ours = opened(org)
     made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.terms)
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
-    is_own = made.coordinator == ours.principal
-    lines = [
-        f"granted to   {made.subject}",
-        *shown_rights(given),
-        *_topic_notes(rights.may or ()),
-        *([_NO_KEY] if rights.assignments and _sealed_among(ours, rights) else []),
-        f"for network  {made.network} of {made.coordinator}{_OF_OUR_OWN if is_own else ''}",
-        f"written to   {out}   (revoke it with `maia revoke {out}`)",
-    ]
-    record: dict[str, object] = {
-        "subject": str(made.subject), "may": rights.may or [], "file": str(out),
-        "network": made.network, "coordinator": str(made.coordinator),
-    }  # fmt: skip
-    record["rights"] = _right_records(given)
-    answer(lines, record, as_json=as_json)
-
-
-def revoke(
-    what: Annotated[
-        str, typer.Argument(help="A member or an organisation by its name or key; a grant; a certificate.")
-    ],
-    reason: ReasonText = "",
-    dry_run: DryRun = False,
-    org: Org = None,
-    as_json: AsJson = False,
-) -> None:
-    """Revoke rights at the organisation's own server, which `maia up` runs; open streams end."""
-    ours = opened(org)
-    revoke_and_answer(
-        ours.losses(what), None if dry_run else lambda: ours.revoke(what, reason=reason), as_json=as_json
+    own = _OF_OUR_OWN if made.coordinator == ours.principal else ""
+    has_no_key = rights.assignments and _sealed_among(ours, rights)
+    return Answer(
+        row("granted to", made.subject, subject=made.subject, may=rights.may or []),
+        several("rights", map(right, given)),
+        _topic_notes(rights.may),
+        row("note", _NO_KEY if has_no_key else None, network=made.network, coordinator=made.coordinator),
+        row("for network", f"{made.network} of {made.coordinator}{own}"),
+        row("written to", f"{out}   (revoke it with `maia revoke {out}`)", file=out),
     )
 
 
-def revoke_and_answer(
-    losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: str | None = None, as_json: bool
-) -> None:
-    """Say who loses what, and revoke it; without an act, it is a dry run."""
-    lines = [line for one in losses.lost for line in _loss_lines(one)] + ([also] if also else [])
-    record: dict[str, object] = {
-        "loses": [{"principal": str(one.subject), **right_record(one.signed)} for one in losses.lost]
-    }
-    if losses.kept:
-        kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
-        lines.append(f"stays        {', '.join(kept)} (`maia network revoke` ends that)")
-        record["stays"] = kept
+def revoke(
+    what: str = arg("A member or an organisation by its name or key; a grant; a certificate."),
+    reason: ReasonText = "",
+    dry_run: DryRun = False,
+    org: Org = None,
+) -> Answer:
+    """Revoke rights at the organisation's own server, which `maia up` runs; open streams end.
+
+    Examples:
+        maia revoke lab --reason 'left us'
+        maia revoke institute --dry-run
+        maia revoke institute.grant
+    """
+    ours = opened(org)
+    return revoked(ours.losses(what), None if dry_run else lambda: ours.revoke(what, reason=reason))
+
+
+def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: Answer | None = None) -> Answer:
+    """Revoke what is meant, and say who loses what; without an act, it is a dry run."""
+    lost = []
+    for one in losses.lost:
+        passed_on = f", passed on by {one.signed.certificate.issuer}" if one.is_passed_on else ""
+        head = row("loses", f"{one.subject}{passed_on}")
+        head.lines += [f"  {line}" for line in right(one.signed).lines]
+        lost.append(Answer(row(principal=one.subject), head, row(**right_record(one.signed))))
+    kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
+    stays = row("stays", f"{', '.join(kept)} (`maia network revoke` ends that)", stays=kept)
+    parts = [several("loses", lost), also or Answer(), stays if kept else Answer()]
     if act is None:
-        unknown = [] if losses.is_complete else ["unknown      what it passed on: the server does not answer"]
-        answer([*lines, *unknown, "dry run      nothing was revoked"], record, as_json=as_json)
-        return
+        unknown = None if losses.is_complete else "what it passed on: the server does not answer"
+        return Answer(*parts, row("unknown", unknown), row("dry run", "nothing was revoked"))
     try:
         found = act()
     except MaiaError as problem:
@@ -350,17 +319,7 @@ def revoke_and_answer(
         elif problem.code in HINTS:
             problem.add_note(HINTS[problem.code])
         raise
-    answer([*lines, *revoked_lines(found)], record_of(found) | record, as_json=as_json)
-
-
-def _loss_lines(one: Loss) -> list[str]:
-    passed_on = f", passed on by {one.signed.certificate.issuer}" if one.is_passed_on else ""
-    return [f"loses        {one.subject}{passed_on}", *(f"  {line}" for line in right_lines(one.signed))]
-
-
-def shown_rights(given: Iterable[SignedCertificate], *, by: bool = False) -> list[str]:
-    """Return what certificates grant, in lines; with `by`, also who granted it."""
-    return [line for one in given for line in right_lines(one, by=by)]
+    return Answer(*parts, row("", revoked_lines(found), **(record_of(found) | parts[0].record)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,46 +329,26 @@ class _Rights:
     ours: Organisation
     revoked: frozenset[bytes]
 
-    @classmethod
-    def of(cls, ours: Organisation) -> _Rights:
-        """Ask the issuers whose grants matter here."""
-        return cls(ours, ours.revoked_now())
-
-    def lines(self, given: Iterable[SignedCertificate], *, by: bool = False) -> list[str]:
-        """Return them for people."""
-        found = list[str]()
-        for one in self._once(given):
-            found += right_lines(one, by=by)
-            rests_on = self.ours.rests_on(one)
-            for below in [each for each in rests_on if each.id not in self.revoked] or rests_on[:1]:
-                terms = "; ".join(narrowing(below))
-                found.append(
-                    f"  rests on   a grant of {below.certificate.issuer}{f': {terms}' if terms else ''}"
-                )
-            if not self._counts(one, rests_on):
-                who = rests_on[0].certificate.issuer if rests_on else one.certificate.issuer
-                found.append(f"  revoked    by {who}: it counts no more")
-        return found
-
-    def records(self, given: Iterable[SignedCertificate]) -> list[dict[str, object]]:
-        """Return them for programs."""
-        found = list[dict[str, object]]()
-        for one in self._once(given):
-            rests_on = self.ours.rests_on(one)
-            below = {"rests_on": _right_records(rests_on)} if rests_on else {}
-            found.append({**right_record(one), **below, "counts": self._counts(one, rests_on)})
-        return found
-
-    def _counts(self, one: SignedCertificate, rests_on: list[SignedCertificate]) -> bool:
-        lost = rests_on and all(each.id in self.revoked for each in rests_on)
-        return one.id not in self.revoked and not lost
-
-    def _once(self, given: Iterable[SignedCertificate]) -> list[SignedCertificate]:
-        """Return one certificate for each right: the one that counts for the longest time."""
-        found: dict[str, SignedCertificate] = {}
+    def of(self, given: Iterable[SignedCertificate], *, by: bool = False) -> list[Answer]:
+        """Return one answer for each right: of the certificate that counts for the longest time."""
+        once: dict[str, SignedCertificate] = {}
         for one in sorted(given, key=lambda each: (each.id not in self.revoked, _ends(each))):
-            found[repr({**right_record(one), "until": None})] = one
-        return list(found.values())
+            once[repr({**right_record(one), "until": None})] = one
+        return [self._right(one, by=by) for one in once.values()]
+
+    def _right(self, one: SignedCertificate, *, by: bool) -> Answer:
+        rests_on = self.ours.rests_on(one)
+        shown = [each for each in rests_on if each.id not in self.revoked] or rests_on[:1]
+        counts = one.id not in self.revoked and not (rests_on and shown[0].id in self.revoked)
+        terms = [(f"a grant of {each.certificate.issuer}", "; ".join(narrowing(each))) for each in shown]
+        texts = [": ".join(filter(None, each)) for each in terms]
+        who = rests_on[0].certificate.issuer if rests_on else one.certificate.issuer
+        below = {"rests_on": [right_record(each) for each in rests_on]} if rests_on else {}
+        return Answer(
+            right(one, by=by),
+            row("  rests on", texts, **below),
+            row("  revoked", None if counts else f"by {who}: it counts no more", counts=counts),
+        )
 
 
 def _ends(signed: SignedCertificate) -> int:
@@ -432,17 +371,11 @@ def _sealed_among(ours: Organisation, rights: RightOptions) -> list[str]:
     return sorted({one.name.name for one in read if one.sealing is not None})
 
 
-def _topic_notes(may: Iterable[str]) -> list[str]:
+def _topic_notes(may: Iterable[str] | None) -> Answer:
     """Say what is meant by the right to publish on a topic, which is less than to subscribe to it."""
-    return [
-        f"note         `{one}` is that topic alone; `{one.rstrip('/')}/#` would include those below it"
-        for one in may
-        if one.startswith("publish:/") and not one.endswith("#")
-    ]
-
-
-def _right_records(given: Iterable[SignedCertificate]) -> list[dict[str, object]]:
-    return [right_record(one) for one in given]
+    alone = [one for one in may or () if one.startswith("publish:/") and not one.endswith("#")]
+    said = "`{}` is that topic alone; `{}/#` would include those below it"
+    return row("note", [said.format(one, one.rstrip("/")) for one in alone])
 
 
 def _names(words: list[str] | None) -> list[str]:
@@ -453,28 +386,33 @@ def _names(words: list[str] | None) -> list[str]:
 # ------------------------------------------------------------ profiles
 
 
-@profile_app.command("show", epilog="Examples: maia profile show lab.maia; maia profile show")
-def show_profile(
-    profile: Annotated[str | None, typer.Argument(help="A profile; default: the one in use.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print what a profile names; the secret key is never shown."""
+@profile_app.command("show")
+def show_profile(profile: str | None = arg("A profile; default: the one in use.", default=None)) -> Answer:
+    """Print what a profile names; the secret key is never shown.
+
+    Examples:
+        maia profile show lab.maia
+        maia profile show
+    """
     from maia.profile import NoSuchProfile, find_profile
 
     found = used_profile() if profile is None else find_profile(profile)
     if found is None:
         raise NoSuchProfile(f"no profile is in use: name one, set {VARIABLE}, or run `maia profile use`")
-    record = _profile_record(found)
-    answer(_lines(record), record, as_json=as_json)
+    return rows(**_profile_record(found))
 
 
-@profile_app.command(epilog="Examples: maia profile use lab.maia; maia profile use --none")
+@profile_app.command()
 def use(
-    profile: Annotated[str | None, typer.Argument(help="The profile that commands use from now on.")] = None,
-    none: Annotated[bool, typer.Option("--none", help="Use no profile any more.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Choose the profile that commands of this user take what is not given from."""
+    profile: str | None = arg("The profile that commands use from now on.", default=None),
+    none: bool = flag("Use no profile any more."),
+) -> Answer:
+    """Choose the profile that commands of this user take what is not given from.
+
+    Examples:
+        maia profile use lab.maia
+        maia profile use --none
+    """
     from maia.private_files import create_private, make_private_folder
     from maia.profile import find_profile
 
@@ -483,13 +421,12 @@ def use(
     file = used_profile_file()
     if profile is None:
         file.unlink(missing_ok=True)
-        answer(["no profile is in use"], {"profile": None}, as_json=as_json)
-        return
+        return row("", "no profile is in use", profile=None)
     path = find_profile(profile).path.resolve()
     make_private_folder(file.parent)
     with create_private(file) as written:
         written.write(f"{path}\n".encode())
-    answer([f"in use       {path}"], {"profile": str(path)}, as_json=as_json)
+    return row("in use", path, profile=path)
 
 
 def _profile_record(profile: Profile) -> dict[str, object]:
@@ -499,12 +436,7 @@ def _profile_record(profile: Profile) -> dict[str, object]:
     from maia.keystore.key_files import public_half
 
     settings = profile.settings
-    record: dict[str, object] = {"profile": str(profile.path)}
-    if settings.key is not None:
-        record["principal"] = str(public_half(settings.key))
-    for one in msgspec.structs.fields(settings):
-        value = getattr(settings, one.name)
-        if value not in (None, ()):
-            record[one.name] = [str(each) for each in value] if isinstance(value, tuple) else str(value)
+    own = {} if settings.key is None else {"principal": public_half(settings.key)}
+    said = {name: one for name, one in msgspec.structs.asdict(settings).items() if one not in (None, ())}
     names = {one.definition.name.name for one in read_definitions(settings.types)}
-    return record | {"knows": sorted(names)}
+    return {"profile": profile.path, **own, **said, "knows": sorted(names)}

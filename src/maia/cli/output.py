@@ -1,7 +1,8 @@
 """How does a command answer: to a person, or to a program?
 
-Every command builds one answer: lines for people and one record for programs.
-`--json` picks the record. Errors go to standard error with their code, and
+Every command builds one answer of rows. A row is a label with what people read
+behind it, and the named fields that programs get in its place; `--json` picks
+these. Errors go to standard error with their code, and
 the exit status tells the family, so that a script need not read sentences.
 """
 
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from maia.config.input_files import QUORUM_SUFFIX
 from maia.config.input_files import read_owner as owner_in
@@ -44,11 +45,23 @@ class _Used:
     folder: Path | None = None
     book: AddressBook | None = None
     read_at = 0.0
+    as_json = False
 
 
 def begin() -> None:
     """Forget the names of the command before."""
     _Used.folder = _Used.book = None
+    _Used.as_json = False
+
+
+def use_json(is_wanted: bool) -> None:
+    """Answer programs, or people."""
+    _Used.as_json = is_wanted
+
+
+def wants_json() -> bool:
+    """Say whether a program reads the answer."""
+    return _Used.as_json
 
 
 def use_folder(folder: Path) -> None:
@@ -118,13 +131,91 @@ _STATUS: Final[tuple[tuple[type[MaiaError], int], ...]] = (
 )
 
 
-def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool, whole: bool = False) -> None:
-    """Print the answer of a command, as text or JSON; keys by their names unless they are to be `whole`."""
-    if as_json:
-        sys.stdout.write(_json_line(record))
-    else:
-        sys.stdout.writelines(f"{line if whole else named(line)}\n" for line in lines)
+class Answer:
+    """What a command answers: lines for people, and one record for programs."""
+
+    def __init__(self, *parts: Answer, whole: bool = False, no: bool = False) -> None:
+        """Put parts together; keys are shown whole, not by name, if that is asked; `no` is exit status 1."""
+        self.lines: list[str] = [line for one in parts for line in one.lines]
+        self.record: dict[str, object] = {name: it for one in parts for name, it in one.record.items()}
+        self.whole, self.no = whole, no
+
+
+def row(label: str = "", text: object = None, /, **fields: object) -> Answer:
+    """Return one row: a label and a text, or several texts with a line each, and fields for programs.
+
+    Without a text it is for programs alone, and without fields for people alone.
+    """
+    made = Answer()
+    texts = text if isinstance(text, list | tuple) else [] if text is None else [text]
+    made.lines = [f"{label:<12} {_shown(one)}" if label else _shown(one) for one in texts]
+    made.record = fields
+    return made
+
+
+def rows(**fields: object) -> Answer:
+    """Return a row for each field, whose label is its name; one that is None is for programs alone."""
+    made = Answer(*(row(name.replace("_", " "), None if it is None else [it]) for name, it in fields.items()))
+    made.record = fields
+    return made
+
+
+def several(
+    name: str, parts: Iterable[Answer], *, none: str | None = None, apart: bool = False, indent: str = ""
+) -> Answer:
+    """Return a list of answers: their lines, and their records under one name; `none` if there are none."""
+    made, found = Answer(), list(parts)
+    made.record = {name: [one.record for one in found]}
+    for one in found:
+        made.lines += [f"{indent}{line}" for line in one.lines] + ([""] if apart else [])
+    made.lines = made.lines[:-1] if apart else made.lines
+    made.lines = made.lines or ([] if none is None else [none])
+    return made
+
+
+def show(found: Answer) -> int:
+    """Print an answer as text or JSON; return the exit status."""
+    if not wants_json():
+        sys.stdout.writelines(f"{line if found.whole else named(line)}\n" for line in found.lines)
+    elif found.record:
+        sys.stdout.write(_json_line(found.record))
     sys.stdout.flush()
+    return ANSWER_NO if found.no else 0
+
+
+def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool, whole: bool = False) -> None:
+    """Print an answer whose lines and record were made apart."""
+    made = Answer(whole=whole)
+    made.lines, made.record = list(lines), dict(record)
+    use_json(as_json)
+    show(made)
+
+
+def _shown(value: object) -> str:
+    """Return a value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_shown, value))
+    return str(plain(value))
+
+
+# Any: what JSON can hold.
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it: moments, keys and paths as text, bytes in hexadecimal digits."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    if hasattr(value, "__struct_fields__"):
+        import msgspec
+
+        return msgspec.to_builtins(value)
+    return str(value)
 
 
 def fail(problem: MaiaError, *, as_json: bool) -> int:
@@ -140,9 +231,10 @@ def fail(problem: MaiaError, *, as_json: bool) -> int:
 
 def _json_line(record: Mapping[str, object]) -> str:
     """Return a record as one line: ids are whole, and `names` says what this user calls them."""
-    text = json.dumps(record, ensure_ascii=False, default=str)
+    found = plain(record)
+    text = json.dumps(found, ensure_ascii=False)
     names = names_in(text)
-    return f"{json.dumps({**record, 'names': names}, ensure_ascii=False, default=str) if names else text}\n"
+    return f"{json.dumps({**found, 'names': names}, ensure_ascii=False) if names else text}\n"
 
 
 def exit_status(problem: MaiaError) -> int:

@@ -6,14 +6,15 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import ANSWER_NO, answer, use_folder
+from maia.cli.command import flag, need, opt, options
+from maia.cli.inputs import command_group
+from maia.cli.output import Answer, row, several, show, use_folder
 from maia.cli.profile_option import profile_named
 from maia.cli.servers.server_command import LogFormat, LogLevel
 from maia.cli.trust.key import open_key
@@ -35,18 +36,15 @@ views_app = command_group("Show tables of a PostgreSQL database through the View
 app.add_typer(views_app, name="views")
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class ConnectorFile:
     """The settings of a connector: the operator's file, and what it need not say of a participant."""
 
-    config: Annotated[Path, typer.Option("--config", "-c", help="A TOML file; MAIA_POSTGRES_… wins over it.")]
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--as", metavar="PROFILE",
-            help="Take key, certificates, network and broker from this profile, unless the file says others.",
-        ),
-    ] = None  # fmt: skip
+    config: Path = need("A TOML file; MAIA_POSTGRES_… wins over it.", "--config", "-c")
+    profile: str | None = opt(
+        "Take key, certificates, network and broker from this profile, unless the file says others.",
+        "--as", metavar="PROFILE",
+    )  # fmt: skip
 
     def defaults(self) -> Defaults | None:
         """Return what the profile says of the connector."""
@@ -117,12 +115,14 @@ def _in_database(url: str, work: Callable[[Connection], Awaitable[_Found]]) -> _
         raise database_problem(problem) from None
 
 
-@app.command(
-    epilog="Examples: maia postgres install -c connector.toml; "
-    "maia postgres install -c connector.toml --admin postgresql://owner@/clinic"
-)
-def install(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
-    """Put into the database what the file declares; run it again after a change of the file."""
+@app.command()
+def install(file: ConnectorFile, as_role: DatabaseWord = None) -> Answer:
+    """Put into the database what the file declares; run it again after a change of the file.
+
+    Examples:
+        maia postgres install -c connector.toml
+        maia postgres install -c connector.toml --admin postgresql://owner@/clinic
+    """
     from maia.postgres import schema
 
     prepared = _prepared(file)
@@ -134,22 +134,25 @@ def install(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson =
 
     role = _in_database(url, role_of)
     _in_database(as_role or url, lambda connection: schema.install(connection, prepared, role=role))
-    stores, releases = ([one.name for one in prepared.stores], [one.name for one in prepared.releases])
-    lines = [
-        f"installed in schema {prepared.config.schema} for the role {role}",
-        *(f"store        {one.name}: into {one.table}" for one in prepared.stores),
-        *(f"release      {one.name}: from {one.table or 'derived events'}" for one in prepared.releases),
-    ]
-    answer(lines, {"installed": True, "role": role, "stores": stores, "releases": releases}, as_json=as_json)
+    stores, releases = prepared.stores, prepared.releases
+    head = f"installed in schema {prepared.config.schema} for the role {role}"
+    into = [f"{one.name}: into {one.table}" for one in stores]
+    out_of = [f"{one.name}: from {one.table or 'derived events'}" for one in releases]
+    return Answer(
+        row("", head, installed=True, role=role),
+        row("store", into, stores=[one.name for one in stores]),
+        row("release", out_of, releases=[one.name for one in releases]),
+    )
 
 
-@app.command(
-    epilog="Examples: maia postgres run -c connector.toml; maia postgres run -c connector.toml --as clinic"
-)
-def run(
-    file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel = None, as_json: AsJson = False
-) -> None:
-    """Store and release until Ctrl-C or SIGTERM; one line says when the connector is ready."""
+@app.command()
+def run(file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel = None) -> None:
+    """Store and release until Ctrl-C or SIGTERM; one line says when the connector is ready.
+
+    Examples:
+        maia postgres run -c connector.toml
+        maia postgres run -c connector.toml --as clinic
+    """
     import asyncio
 
     from maia.net.telemetry import Telemetry
@@ -161,75 +164,58 @@ def run(
 
     def ready(running: Running) -> None:
         what = [*(f"store {one}" for one in running.stores), *(f"release {one}" for one in running.releases)]
-        record = {
-            "connected": settings.broker,
-            "broker": running.broker,
-            "principal": running.principal,
-            "stores": running.stores,
-            "releases": running.releases,
-        }
-        lines = [f"connected to {settings.broker} as {running.principal}: {', '.join(what)}"]
-        answer(lines, record, as_json=as_json)
+        line = f"connected to {settings.broker} as {running.principal}: {', '.join(what)}"
+        show(row("", line, connected=settings.broker, **asdict(running)))
 
     asyncio.run(serve(prepared, telemetry, ready))
 
 
-@app.command(
-    epilog="Examples: maia postgres check -c connector.toml; maia postgres check -c connector.toml --json"
-)
-def check(file: ConnectorFile, as_role: DatabaseWord = None, as_json: AsJson = False) -> None:
-    """Explain what is installed, what differs from the file, and how far stores and releases have come."""
+@app.command()
+def check(file: ConnectorFile, as_role: DatabaseWord = None) -> Answer:
+    """Explain what is installed, what differs from the file, and how far stores and releases have come.
+
+    Examples:
+        maia postgres check -c connector.toml
+        maia postgres check -c connector.toml --json
+    """
     from maia.postgres.check import check as compare
 
     prepared = _prepared(file)
-    found = _in_database(
-        as_role or prepared.config.database, lambda connection: compare(connection, prepared)
-    )
-    lines = [
-        f"broker       {found.broker or 'none yet'}",
-        *(f"installed    {one}" for one in found.installed),
-        *(
-            f"stored       {name}: {found.stored[name]} events in {frames} frames, {found.missed[name]} gaps"
-            for name, frames in found.frames.items()
-        ),
-        *(
-            f"waiting      {name}: {rows} rows; {found.refused[name]} were refused so far"
-            for name, rows in found.waiting.items()
-        ),
-        *(f"differs      {one}" for one in found.differences),
-        f"checked      differences: {len(found.differences)}",
+    url = as_role or prepared.config.database
+    found = _in_database(url, lambda connection: compare(connection, prepared))
+    stored = [
+        f"{name}: {found.stored[name]} events in {frames} frames, {found.missed[name]} gaps"
+        for name, frames in found.frames.items()
     ]
-    record: dict[str, Any] = {  # Any: what JSON can hold
-        "broker": found.broker,
-        "installed": found.installed,
-        "differences": found.differences,
-        "waiting": found.waiting,
-        "refused": found.refused,
-        "frames": found.frames,
-        "stored": found.stored,
-        "missed": found.missed,
-    }
-    answer(lines, record, as_json=as_json)
-    if found.differences:
-        raise typer.Exit(ANSWER_NO)
+    waiting = [
+        f"{name}: {count} rows; {found.refused[name]} were refused so far"
+        for name, count in found.waiting.items()
+    ]
+    differ = found.differences
+    return Answer(
+        row("broker", found.broker or "none yet", broker=found.broker),
+        row("installed", found.installed, installed=found.installed),
+        row("stored", stored, frames=found.frames, stored=found.stored, missed=found.missed),
+        row("waiting", waiting, waiting=found.waiting, refused=found.refused),
+        row("differs", differ, differences=differ),
+        row("checked", f"differences: {len(differ)}"),
+        no=bool(differ),
+    )
 
 
-@app.command(
-    epilog="Examples: maia postgres accept -c connector.toml --discard; "
-    "maia postgres accept -c connector.toml --publish"
-)
+@app.command()
 def accept(
     file: ConnectorFile,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="Rows that wait may have been published: drop them.")
-    ] = False,
-    publish: Annotated[
-        bool, typer.Option("--publish", help="Rows that wait have never been published: publish them.")
-    ] = False,
+    discard: bool = flag("Rows that wait may have been published: drop them."),
+    publish: bool = flag("Rows that wait have never been published: publish them."),
     as_role: DatabaseWord = None,
-    as_json: AsJson = False,
-) -> None:
-    """Go on with a database that was restored from a backup, or copied; the connector must not run."""
+) -> Answer:
+    """Go on with a database that was restored from a backup, or copied; the connector must not run.
+
+    Examples:
+        maia postgres accept -c connector.toml --discard
+        maia postgres accept -c connector.toml --publish
+    """
     from maia.net.process import own_folder
     from maia.postgres.positions import Positions
     from maia.postgres.positions import accept as go_on
@@ -244,72 +230,66 @@ def accept(
             as_role or settings.database,
             lambda connection: go_on(connection, settings.schema, positions, publish=publish),
         )
-    lines = [
-        *(f"waiting      {name}: {rows} rows will be published" for name, rows in done.kept.items()),
-        *(f"discarded    {name}: {rows} rows" for name, rows in done.discarded.items()),
-        *(
-            f"lost         {name}: frames {first} to {last} were acknowledged, and are not here"
-            for name, (first, last) in done.lost.items()
-        ),
-        "accepted     what is released from now on is under new streams",
+    waiting = [f"{name}: {count} rows will be published" for name, count in done.kept.items()]
+    discarded = [f"{name}: {count} rows" for name, count in done.discarded.items()]
+    lost = [
+        f"{name}: frames {first} to {last} were acknowledged, and are not here"
+        for name, (first, last) in done.lost.items()
     ]
-    record = {"waiting": done.kept, "discarded": done.discarded, "lost": done.lost}
-    answer(lines, record, as_json=as_json)
+    return Answer(
+        row("waiting", waiting, waiting=done.kept),
+        row("discarded", discarded, discarded=done.discarded),
+        row("lost", lost, lost=done.lost),
+        row("accepted", "what is released from now on is under new streams"),
+    )
 
 
-@app.command(
-    epilog="Examples: maia postgres remove -c connector.toml; maia postgres remove -c connector.toml --force"
-)
+@app.command()
 def remove(
     file: ConnectorFile,
-    force: Annotated[bool, typer.Option("--force", help="Lose rows that wait to be published.")] = False,
+    force: bool = flag("Lose rows that wait to be published."),
     as_role: DatabaseWord = None,
-    as_json: AsJson = False,
-) -> None:
-    """Take the connector's schema and triggers out of the database; tables with stored events stay."""
+) -> Answer:
+    """Take the connector's schema and triggers out of the database; tables with stored events stay.
+
+    Examples:
+        maia postgres remove -c connector.toml
+        maia postgres remove -c connector.toml --force
+    """
     from maia.postgres import schema
 
     prepared = _prepared(file)
-    gone = _in_database(
-        as_role or prepared.config.database,
-        lambda connection: schema.remove(connection, prepared.config.schema, force=force),
-    )
-    answer(
-        [f"removed schema {prepared.config.schema} with {len(gone)} releases"],
-        {"removed": prepared.config.schema, "releases": gone},
-        as_json=as_json,
-    )
+    name, url = prepared.config.schema, as_role or prepared.config.database
+    gone = _in_database(url, lambda connection: schema.remove(connection, name, force=force))
+    return row("", f"removed schema {name} with {len(gone)} releases", removed=name, releases=gone)
 
 
 # `maia postgres views`: principals read a database's tables through their Views.
 
 
-@views_app.command(
-    name="install",
-    epilog="Examples: maia postgres views install -c views.toml; "
-    "maia postgres views install -c views.toml --json",
-)
-def install_views(config: ViewsFile, as_json: AsJson = False) -> int:
-    """Make an SQL view for every reader and table; exit status 1 if a reader has no right to one."""
+@views_app.command("install")
+def install_views(config: ViewsFile) -> Answer:
+    """Make an SQL view for every reader and table; exit status 1 if a reader has no right to one.
+
+    Examples:
+        maia postgres views install -c views.toml
+        maia postgres views install -c views.toml --json
+    """
     from maia.clock import system_now
     from maia.postgres.views import ViewWatch
 
     outcomes = ViewWatch(config, system_now).install()
-    _print(outcomes, as_json=as_json)
-    return 0 if all(one.shows for one in outcomes) else ANSWER_NO
+    return _shown(outcomes, no=not all(one.shows for one in outcomes))
 
 
-@views_app.command(
-    name="renew",
-    epilog="Examples: maia postgres views renew -c views.toml; "
-    "maia postgres views renew -c views.toml --watch",
-)
-def renew_views(
-    config: ViewsFile,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C or SIGTERM.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Decide every reader's right again: renew views, remove those whose right is gone, add new ones."""
+@views_app.command("renew")
+def renew_views(config: ViewsFile, watch: bool = flag("Go on until Ctrl-C or SIGTERM.")) -> Answer | None:
+    """Decide every reader's right again: renew views, remove those whose right is gone, add new ones.
+
+    Examples:
+        maia postgres views renew -c views.toml
+        maia postgres views renew -c views.toml --watch
+    """
     from threading import Event
 
     from maia.clock import system_now
@@ -317,8 +297,7 @@ def renew_views(
 
     views = ViewWatch(config, system_now)
     if not watch:
-        _print(views.renew(), as_json=as_json)
-        return
+        return _shown(views.renew())
     over = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
@@ -327,22 +306,24 @@ def renew_views(
     def on_outcomes(outcomes: list[Outcome]) -> None:
         now = [(one.name, one.what if one.what != "renewed" else "made") for one in outcomes]
         if now != before:
-            _print(outcomes, as_json=as_json)
+            show(_shown(outcomes))
             before[:] = now
 
     def on_problem(problem: MaiaError) -> None:
         sys.stderr.write(f"maia: {problem.message} [{problem.code}]\n")
 
     views.run(over, on_outcomes, on_problem)
+    return None
 
 
-@views_app.command(
-    name="remove",
-    epilog="Examples: maia postgres views remove -c views.toml; "
-    "maia postgres views remove -c views.toml --json",
-)
-def remove_views(config: ViewsFile, as_json: AsJson = False) -> int:
-    """Remove all views; exit status 1 if one is being read, which shows nothing more."""
+@views_app.command("remove")
+def remove_views(config: ViewsFile) -> Answer:
+    """Remove all views; exit status 1 if one is being read, which shows nothing more.
+
+    Examples:
+        maia postgres views remove -c views.toml
+        maia postgres views remove -c views.toml --json
+    """
     from maia.clock import system_now
     from maia.postgres.view_settings import read_views_config
     from maia.postgres.views import InstalledViews, connected, view_ledger
@@ -350,70 +331,54 @@ def remove_views(config: ViewsFile, as_json: AsJson = False) -> int:
     settings = read_views_config(config)
     with connected(settings.database) as connection, view_ledger(settings) as ledger:
         outcomes = InstalledViews(settings.schema).remove(connection, system_now(), ledger)
-    _print(outcomes, as_json=as_json)
-    return 0 if all(one.what == "removed" for one in outcomes) else ANSWER_NO
+    return _shown(outcomes, no=not all(one.what == "removed" for one in outcomes))
 
 
-@views_app.command(
-    name="list",
-    epilog="Examples: maia postgres views list -c views.toml; maia postgres views list -c views.toml --json",
-)
-def list_views(config: ViewsFile, as_json: AsJson = False) -> None:
-    """Show the views that are there: for which role and principal, and until when each shows rows."""
+@views_app.command("list")
+def list_views(config: ViewsFile) -> Answer:
+    """Show the views that are there: for which role and principal, and until when each shows rows.
+
+    Examples:
+        maia postgres views list -c views.toml
+        maia postgres views list -c views.toml --json
+    """
     from maia.postgres.view_settings import read_views_config
     from maia.postgres.views import InstalledViews, connected
 
     settings = read_views_config(config)
     with connected(settings.database) as connection:
         found = InstalledViews(settings.schema).entries(connection)
-    lines = [line for one in found for line in _entry_lines(settings.schema, one)]
-    answer(lines or ["there are no views"], {"views": [_entry_record(one) for one in found]}, as_json=as_json)
+    entries = (_entry(settings.schema, one) for one in found)
+    return several("views", entries, none="there are no views")
 
 
-def _print(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
-    lines = []
-    for one in outcomes:
-        line = f"{one.name:<32} {one.what:<8}"
-        if one.problem is not None:
-            line += f" {one.problem.message} [{one.problem.code}]"
-        elif one.definition is not None:
-            shown = " ".join(each.name for each in one.definition.columns)
-            line += f" until {_until(one.until)}: {shown}"
-        lines.append(line.rstrip())
-    records = [
-        {
-            "view": one.name,
-            "role": one.role,
-            "what": one.what,
-            **({} if one.principal is None else {"principal": str(one.principal)}),
-            **({} if one.definition is None else {"until": _until(one.until)}),
-            **({} if one.problem is None else {"problem": one.problem.as_record()}),
-        }
-        for one in outcomes
-    ]
-    answer(lines, {"views": records}, as_json=as_json)
+def _shown(outcomes: Sequence[Outcome], *, no: bool = False) -> Answer:
+    return Answer(several("views", map(_outcome, outcomes)), no=no)
 
 
-def _entry_lines(schema: str, one: InstalledView) -> list[str]:
-    return [
-        f"{schema}.{one.name}",
-        f"  role       {one.role}",
-        f"  principal  {one.principal}",
-        f"  shows      {one.type_name} in {one.table}",
-        f"  until      {'ended, and still being read' if one.is_ended else _until(one.until)}",
-    ]
+def _outcome(one: Outcome) -> Answer:
+    text, fields = f"{one.name:<32} {one.what:<8}", {"view": one.name, "role": one.role, "what": one.what}
+    fields |= {} if one.principal is None else {"principal": str(one.principal)}
+    if one.definition is not None:
+        fields["until"] = _until(one.until)
+    if one.problem is not None:
+        text += f" {one.problem.message} [{one.problem.code}]"
+        return row("", text.rstrip(), **fields, problem=one.problem.as_record())
+    if one.definition is not None:
+        text += f" until {_until(one.until)}: {' '.join(each.name for each in one.definition.columns)}"
+    return row("", text.rstrip(), **fields)
 
 
-def _entry_record(one: InstalledView) -> dict[str, object]:
-    return {
-        "view": one.name,
-        "role": one.role,
-        "principal": one.principal,
-        "type": one.type_name,
-        "table": one.table,
-        "until": "ended" if one.is_ended else _until(one.until),
-        "certificates": list(one.certificates),
-    }
+def _entry(schema: str, one: InstalledView) -> Answer:
+    until = _until(one.until)
+    shown = "ended, and still being read" if one.is_ended else until
+    return Answer(
+        row("", f"{schema}.{one.name}", view=one.name),
+        row("  role", one.role, role=one.role),
+        row("  principal", one.principal, principal=one.principal, type=one.type_name, table=one.table),
+        row("  shows", f"{one.type_name} in {one.table}", certificates=one.certificates),
+        row("  until", shown, until="ended" if one.is_ended else until),
+    )
 
 
 def _until(until: Instant | None) -> str:

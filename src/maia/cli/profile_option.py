@@ -8,11 +8,9 @@ command, so it is stronger than the environment; a profile that comes from
 from __future__ import annotations
 
 import os
-import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
 
 VARIABLE: Final = "MAIA_PROFILE"
+PROFILE: Final = "--as"
 _PATH_MAX: Final = 4096
 
 _FILLED: Final = {
@@ -55,7 +54,7 @@ _NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})
 """Commands that configure a server, or that need no participant."""
 
 
-def takes_profile(path: str, options: Sequence[str]) -> bool:
+def takes_profile(path: str, options: Sequence[object]) -> bool:
     """Say whether a command, by its path, takes what a participant needs from a profile."""
     if path in _NAMING:
         return True
@@ -65,67 +64,43 @@ def takes_profile(path: str, options: Sequence[str]) -> bool:
 
 
 # Any: Typer carries a copy of Click inside, whose classes have no public names.
-def offer_profiles(command: Any, words: Sequence[str], path: str = "") -> None:
-    """Give `--as PROFILE` to each command that takes a profile."""
-    for name, below in getattr(command, "commands", {}).items():
-        offer_profiles(below, words, f"{path} {name}".strip())
-    by_flag = {flag: one for one in command.params for flag in one.opts if flag in _FILLED}
-    if hasattr(command, "commands") or not takes_profile(path, list(by_flag)):
+def is_filled(parameter: Any) -> bool:
+    """Say whether a profile may say what an option says."""
+    return any(one in _FILLED for one in parameter.opts)
+
+
+def profile_choice() -> Any:
+    """Return the option `--as`, which fills those that were not given."""
+    about = "Take what is not given from this profile, or this organisation; "
+    about += f"default: {VARIABLE}, or `maia profile use`."
+    return typer.Option(
+        PROFILE, metavar="PROFILE", is_eager=True, expose_value=False, callback=_fill, help=about
+    )
+
+
+def _fill(context: typer.Context, given: str | None) -> None:
+    from maia.profile.profile import wallet_places
+
+    profile = profile_named(given) if given is not None else used_profile()
+    if profile is None:
         return
-    if "--from" in words and any(flag == "--from" for one in command.params for flag in one.opts):
-        by_flag.pop("--log", None)  # events come from elsewhere
-
-    def chosen(context: typer.Context, given: str | None) -> None:
-        from maia.profile.profile import wallet_places
-
-        profile = profile_named(given) if given is not None else used_profile()
-        if profile is None:
-            return
-        context.obj = profile
-        use_folder(profile.path)
-        defaults: dict[str, object] = dict(context.default_map or {})
-        for flag, parameter in by_flag.items():
-            value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
-            if flag in ("--types", "--credentials") and "--wallet" not in by_flag:
-                value = (*value, *wallet_places(profile.settings.wallet))
-            if value is None or value == ():
-                continue
-            defaults[parameter.name] = [str(one) for one in value] if isinstance(value, tuple) else str(value)
-            if given is not None:
-                parameter.envvar = None
-        context.default_map = defaults
-
-    for parameter in by_flag.values():
-        parameter.get_help_record = partial(_without_as, parameter.get_help_record)
-    command.params.insert(0, _option(chosen))
-
-
-def _without_as(record: Callable[[Any], tuple[str, str] | None], context: Any) -> tuple[str, str] | None:
-    """Return the help of an option that a profile fills: it is required only where no profile is named."""
-    found = record(context)
-    return None if found is None else (found[0], re.sub(r"required\]$", "required without --as]", found[1]))
-
-
-def _option(chosen: Callable[[typer.Context, str | None], None]) -> object:
-    """Return the option `--as`, as Typer makes it for a command of its own."""
-    whole = typer.Typer(add_completion=False)
-
-    def command(
-        profile: str | None = typer.Option(
-            None,
-            "--as",
-            metavar="PROFILE",
-            is_eager=True,
-            expose_value=False,
-            callback=chosen,
-            help="Take what is not given from this profile, or this organisation; "
-            f"default: {VARIABLE}, or `maia profile use`.",
-        ),
-    ) -> None:
-        del profile
-
-    whole.command()(command)
-    return next(one for one in typer.main.get_command(whole).params if "--as" in one.opts)
+    context.obj = profile
+    use_folder(profile.path)
+    flags = {flag: one for one in context.command.params for flag in one.opts}
+    filled = {flag: one for flag, one in flags.items() if flag in _FILLED}
+    if "--from" in flags and "--from" in context.meta["words"]:
+        filled.pop("--log", None)  # events come from elsewhere
+    defaults: dict[str, object] = dict(context.default_map or {})
+    for flag, parameter in filled.items():
+        value = profile.principal() if flag == "--principal" else getattr(profile.settings, _FILLED[flag])
+        if flag in ("--types", "--credentials") and "--wallet" not in filled:
+            value = (*value, *wallet_places(profile.settings.wallet))
+        if value is None or value == ():
+            continue
+        defaults[str(parameter.name)] = list(map(str, value)) if isinstance(value, tuple) else str(value)
+        if given is not None:
+            parameter.envvar = None
+    context.default_map = defaults
 
 
 @contextmanager

@@ -9,14 +9,17 @@ opened only while the domain says that this principal may read about them (A70).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from maia.api import endpoints
 from maia.api.client import DomainClient
-from maia.api.responses import ActsAnswer, EntryPage, TypePage
+from maia.api.endpoints import Asked, Endpoint
+from maia.api.requests import ActsQuestion, PageQuestion, RegisterQuestion
+from maia.api.responses import EntryAnswer
 from maia.api.testers import BEGIN_S, ask_testers
 from maia.bounded_map import BoundedMap
 from maia.clock import system_now
@@ -42,6 +45,7 @@ REVOKE: Final = "publish /admin/rights"
 _TOPICS: Final = ",".join(one.split()[1] for one in (READ_REGISTER, READ_NETWORK, READ_AUDIT, REVOKE))
 ENTRIES_MAX: Final = 20_000
 _PAGE: Final = 500
+_WHOLE_PAGES: Final = RegisterQuestion(limit=_PAGE)
 _FRESH: Final = 2 * SECOND
 """How long a page may use what was read for the page before; a change of ours ends it."""
 _LISTS_FRESH: Final = 5 * SECOND
@@ -98,26 +102,19 @@ class Acting:
         """Return who is signed in."""
         return self.held.key.principal
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: object | None = None,
-        *,
-        answer: type[_Answer],
-        query: Mapping[str, object] | None = None,
-        once: str = "",
-    ) -> _Answer:
+    async def ask(self, endpoint: Endpoint[Asked, _Answer], asked: Asked | None = None) -> _Answer:
         """Make a call to the domain's server, signed by the principal."""
-        return await self._alone(
-            lambda client: client.call(method, path, body, answer=answer, query=query, once=once)
-        )
+        return await self._alone(lambda client: client.ask(endpoint, asked))
+
+    async def register(self) -> list[EntryAnswer]:
+        """Return the register of the domain."""
+        return await self._alone(lambda client: list(client.every(endpoints.REGISTER, _WHOLE_PAGES)))
 
     async def acts(self) -> frozenset[str]:
         """Return what the domain lets the principal do and read at this moment; without a domain, nothing."""
         if self.held.profile.settings.server is None:
             return frozenset()
-        answer = await self.call("GET", "/v1/acts", answer=ActsAnswer, query={"topics": _TOPICS})
+        answer = await self.ask(endpoints.ACTS, ActsQuestion(_TOPICS))
         return frozenset(answer.acts)
 
     async def entries(self, acts: frozenset[str]) -> list[Entry]:
@@ -128,22 +125,15 @@ class Acting:
         return self._entries[2]
 
     async def _read_entries(self, is_reader: bool) -> list[Entry]:
-        path = "/v1/register" if is_reader else f"/v1/principals/{self.principal}/rights"
         found: dict[bytes, Entry] = {}
         if self.held.profile.settings.server is not None:
 
             def read(client: DomainClient) -> None:
-                after: str | None = None
-                while True:
-                    query = {"limit": _PAGE, "after": after}
-                    page = client.call("GET", path, answer=EntryPage, query=query)
-                    for one in page.items:
-                        signed = certificate_from_bytes(one.certificate)
-                        revoked = None if one.revoked_at is None else Instant.parse(one.revoked_at)
-                        found[signed.id] = Entry(signed, revoked, one.reason, one.rule)
-                    after = page.next
-                    if after is None:
-                        return
+                own = client.every(endpoints.RIGHTS, PageQuestion(limit=_PAGE), principal=self.principal)
+                for one in client.every(endpoints.REGISTER, _WHOLE_PAGES) if is_reader else own:
+                    signed = certificate_from_bytes(one.certificate)
+                    revoked = None if one.revoked_at is None else Instant.parse(one.revoked_at)
+                    found[signed.id] = Entry(signed, revoked, one.reason, one.rule)
                     if len(found) > ENTRIES_MAX:
                         raise PageTooLarge(f"the register has more than {ENTRIES_MAX} certificates")
 
@@ -184,7 +174,7 @@ class Acting:
             return self._types[2]
         definitions = list(await asyncio.to_thread(self.held.profile.definitions))
         if is_reader:
-            page = await self.call("GET", "/v1/types", answer=TypePage, query={"limit": _PAGE})
+            page = await self.ask(endpoints.TYPES, PageQuestion(limit=_PAGE))
             known = {one.id for one in definitions}
             read = [definition_from_bytes(one.definition) for one in page.items]
             definitions += [one for one in read if one.id not in known]

@@ -320,7 +320,7 @@ appointment_from_text = APPOINTMENT.from_text
 
 def issue_appointment(appointment: Appointment, key: SigningKey) -> SignedAppointment:
     """Sign a certificate with its issuer's key; refuse one that could not be read back."""
-    return APPOINTMENT.sign(appointment, appointment.issuer, key)
+    return APPOINTMENT.sign(appointment, key, by=appointment.issuer)
 
 
 def verify_appointment(signed: SignedAppointment) -> VerifiedAppointment:

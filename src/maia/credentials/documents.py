@@ -16,21 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from maia.canonical import Limits, read_advanced, read_canonical, write_advanced, write_canonical
-from maia.canonical.fields import Part, fields, one
+from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
+from maia.canonical.fields import Part, bare, choice, fields, octets, one, record
 from maia.credentials.keys import (
     KEY_BYTES,
     SIGNATURE_BYTES,
     BadCertificate,
+    Owner,
     Principal,
+    QuorumId,
     SignedKind,
     SigningKey,
-    document_from_expression,
-    document_to_bytes,
-    owner_from_expression,
-    owner_to_expression,
     principal_from_bytes,
     principal_from_expression,
     principal_to_expression,
@@ -68,17 +66,19 @@ class NotTheIssuer(BadInput):
 
 @dataclass(frozen=True)
 class Document(Generic[Said, Kept]):
-    """One kind of signed document whose body names its signer."""
+    """One kind of signed document."""
 
     part: Part[Said]
     called: str
     refusal: type[MaiaError]
     limits: Limits
     kind: Callable[[Said], SignedKind]
-    keep: Callable[[Said, bytes, bytes], Kept]
-    """Makes of what is said, the signed bytes and the signature what others are handed."""
+    keep: Callable[..., Kept]
+    """Makes of what is said, the signed bytes, the signature and a signer what others are handed."""
     wraps: tuple[type[MaiaError], ...] = (BadInput, BadCertificate)
     """Problems of a part that are told as problems of the document."""
+    names_signer: bool = False
+    """Whether the signer is named beside the body, and not in it."""
     remembers: bool = False
     """Whether fields are remembered by their bytes: of documents that repeat each other."""
 
@@ -86,22 +86,25 @@ class Document(Generic[Said, Kept]):
         """Return the bytes that a signature is over."""
         return write_canonical(self.part.write(said))
 
-    def sign(self, said: Said, by: Principal, key: SigningKey) -> Kept:
-        """Sign with the key of the issuer; refuse what could not be read back."""
-        if key.principal != by:
+    def sign(self, said: Said, key: SigningKey, by: Principal | None = None) -> Kept:
+        """Sign with the key of the issuer, if one is named; refuse what could not be read back."""
+        if by not in (None, key.principal):
             raise NotTheIssuer(f"the {self.called} is issued by `{by}`, and the key is `{key.principal}`")
+        signer = key.principal if self.names_signer else None
         try:
             body = self.body(said)
-            understood, _, _ = self._read(document_to_bytes(body, bytes(SIGNATURE_BYTES)))
+            understood, *_ = self._read(document_to_bytes(body, bytes(SIGNATURE_BYTES), signer))
         except self.wraps as problem:
             raise self._refusal("written", problem) from problem
         if understood != said:
             raise self.refusal(f"the {self.called} would not be read back as it was meant")
-        return self.keep(said, body, key.sign(self.kind(said), body))
+        proof = body, key.sign(self.kind(said), body)
+        return self.keep(said, *proof) if signer is None else self.keep(said, *proof, signer)
 
     def to_bytes(self, signed: Kept) -> bytes:
-        """Return the bytes in which a signed document travels."""
-        return document_to_bytes(signed.body, signed.signature)
+        """Return the bytes in which a signed document travels; what was signed is what is sent."""
+        signer = getattr(signed, "signer", None) if self.names_signer else None
+        return document_to_bytes(signed.body, signed.signature, signer)
 
     def from_bytes(self, data: bytes) -> Kept:
         """Read a signed document, strictly. Its signature is not verified here."""
@@ -121,13 +124,20 @@ class Document(Generic[Said, Kept]):
     def read_in_full(self, data: bytes) -> Kept:
         """Do the same without the help of remembered parts: this is the definition."""
         try:
-            said, body, signature = self._read(data)
+            said, body, *proof = self._read(data)
         except self.wraps as problem:
             raise self._refusal("read", problem) from problem
         # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
         if self.body(said) != body:
             raise self.refusal(f"the {self.called} is not written in its one canonical form")
-        return self.keep(said, body, signature)
+        return self.keep(said, body, *proof)
+
+    def said_by(self, body: bytes) -> Said:
+        """Read the signed bytes alone, without what came beside them."""
+        try:
+            return self.part.read(read_canonical(body, self.limits))
+        except self.wraps as problem:
+            raise self._refusal("read", problem) from problem
 
     def read_again(self, signed: Kept) -> Kept:
         """Read the bytes once more, so that a copy with another content or id proves nothing."""
@@ -136,9 +146,17 @@ class Document(Generic[Said, Kept]):
             raise self.refusal(f"the parts of the {self.called} do not belong together")
         return understood
 
+    def to_expression(self, signed: Kept) -> SExpression:
+        """Return a signed document as an expression, to be embedded in another."""
+        return read_canonical(self.to_bytes(signed), self.limits)
+
+    def from_expression(self, expression: SExpression) -> Kept:
+        """Read a signed document that was embedded in another expression."""
+        return self.from_bytes(write_canonical(expression))
+
     def to_text(self, signed: Kept) -> str:
         """Return a signed document as people read it in a file; the signature is over the canonical form."""
-        return write_advanced(read_canonical(self.to_bytes(signed), self.limits)) + "\n"
+        return write_advanced(self.to_expression(signed)) + "\n"
 
     def from_text(self, text: str) -> Kept:
         """Read a signed document from a file for people, as strictly as from bytes."""
@@ -146,16 +164,40 @@ class Document(Generic[Said, Kept]):
             expression = read_advanced(text, self.limits)
         except BadInput as problem:
             raise self._refusal("read", problem) from problem
-        return self.from_bytes(write_canonical(expression))
+        return self.from_expression(expression)
 
-    def _read(self, data: bytes) -> tuple[Said, bytes, bytes]:
-        content, body, signature = document_from_expression(read_canonical(data, self.limits))
-        return self.part.read(content), body, signature
+    def _read(self, data: bytes) -> tuple[Any, ...]:
+        """Return what is said, the signed bytes, the signature, and the signer if it is named."""
+        match read_canonical(data, self.limits):
+            case (b"signed", content, *signer, (b"signature", b"ed25519", bytes(signature))):
+                pass
+            case _:
+                raise self._not_signed()
+        if len(signature) != SIGNATURE_BYTES:
+            raise BadCertificate(f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given")
+        match signer:
+            case [] if not self.names_signer:
+                return self.part.read(content), write_canonical(content), signature
+            case [(b"signer", key)] if self.names_signer:
+                return self.part.read(content), write_canonical(content), signature, KEY.read(key)
+        raise self._not_signed()
+
+    def _not_signed(self) -> BadCertificate:
+        signer = "(signer KEY) " if self.names_signer else ""
+        return BadCertificate(
+            f"a signed document must be written `(signed BODY {signer}(signature ed25519 BYTES))`"
+        )
 
     def _refusal(self, done: str, problem: MaiaError) -> MaiaError:
         if isinstance(problem, self.refusal):
             return problem
         return self.refusal(f"the {self.called} cannot be {done}: {problem.message}")
+
+
+def document_to_bytes(body: bytes, signature: bytes, signer: Principal | None = None) -> bytes:
+    """Return the bytes in which a signed document travels."""
+    named = b"" if signer is None else b"(6:signer(7:ed2551932:%b))" % signer.key
+    return b"".join((_OPENING, body, named, _SIGNATURE, signature, b"))"))
 
 
 def framed(data: bytes) -> tuple[bytes, bytes]:
@@ -173,14 +215,20 @@ _KEY_OPENING: Final = b"(7:ed25519%d:" % KEY_BYTES
 
 
 def _key_from_bytes(data: bytes) -> Principal:
-    key = data[len(_KEY_OPENING) : -1]
-    if data != b"%b%b)" % (_KEY_OPENING, key):
+    if not data.startswith(_KEY_OPENING) or not data.endswith(b")"):
         raise BadCertificate("a principal must be written `(ed25519 KEY)`")
-    return principal_from_bytes(key)
+    return principal_from_bytes(data[len(_KEY_OPENING) : -1])
 
 
+_OWNER: Final = (BadCertificate, "a principal must be written `(ed25519 KEY)`")
+_DIGEST: Final = octets(
+    KEY_BYTES, KEY_BYTES, (BadCertificate, f"the digest of a quorum has {KEY_BYTES} bytes")
+)
 KEY: Final = Part(principal_to_expression, principal_from_expression, b"ed25519", _key_from_bytes)
-OWNER: Final = Part(owner_to_expression, owner_from_expression)
+OWNER: Final[Part[Owner]] = choice(
+    _OWNER,
+    {Principal: KEY, QuorumId: record(b"quorum", QuorumId, _OWNER, digest=bare(_DIGEST))},
+)
 LABEL: Final[Part[str]] = Part(
     lambda name: checked_label(name).encode(), lambda atom: checked_label(text_from_atom(atom))
 )

@@ -148,7 +148,7 @@ class VerifiedIdentity(Proof):
 
 def issue_identity(identity: Identity, key: SigningKey) -> SignedIdentity:
     """Sign a statement with its issuer's key; refuse one that could not be read back."""
-    return IDENTITY.sign(identity, identity.issuer, key)
+    return IDENTITY.sign(identity, key, by=identity.issuer)
 
 
 def verify_identity(

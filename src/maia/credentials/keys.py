@@ -13,12 +13,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from maia.canonical import SExpression, write_canonical
+from maia.canonical import SExpression
 from maia.errors import BrokenCredential
 
 # Who is who? A principal is a public key and nothing else.
@@ -228,63 +228,10 @@ def _verifier(key: bytes) -> Ed25519PublicKey:
     return Ed25519PublicKey.from_public_bytes(key)
 
 
-# How are keys, and documents that a key has signed, written?
-#
-#     (ed25519 KEY)                                            a principal
-#     (signed BODY (signature ed25519 BYTES))                  the body names its signer
-#     (signed BODY (signer KEY) (signature ed25519 BYTES))     the body does not
-#
-# Certificates, statements and appointments have the first form, definitions, requests and epochs the second.
-# The signature is over the bytes of BODY, behind the word for its kind (`SignedKind`). Nothing is verified
-# here.
-
-
 class BadCertificate(BrokenCredential):
     """A certificate is not written in the one form that Maia understands in full."""
 
     code = "CREDENTIAL-FORMAT"
-
-
-class SignedDocument(NamedTuple):
-    """What a signed document consists of."""
-
-    content: SExpression
-    body: bytes
-    """The bytes of `content`, which the signature is over."""
-    signature: bytes
-
-
-def document_to_bytes(body: bytes, signature: bytes, signer: Principal | None = None) -> bytes:
-    """Return the bytes in which a signed document travels; what was signed is what is sent."""
-    if signer is None:
-        return b"(6:signed%b(9:signature7:ed2551964:%b))" % (body, signature)
-    parts = (body, signer.key, signature)
-    return b"(6:signed%b(6:signer(7:ed2551932:%b))(9:signature7:ed2551964:%b))" % parts
-
-
-def document_from_expression(expression: SExpression) -> SignedDocument:
-    """Read the first form."""
-    match expression:
-        case (b"signed", content, (b"signature", b"ed25519", bytes(signature))):
-            return SignedDocument(content, write_canonical(content), _checked(signature))
-    raise BadCertificate("a signed document must be written `(signed BODY (signature ed25519 BYTES))`")
-
-
-def document_with_signer(expression: SExpression) -> tuple[SignedDocument, Principal]:
-    """Read the second form."""
-    match expression:
-        case (b"signed", content, (b"signer", signer), (b"signature", b"ed25519", bytes(signature))):
-            principal = principal_from_expression(signer)
-            return SignedDocument(content, write_canonical(content), _checked(signature)), principal
-    raise BadCertificate(
-        "a signed document must be written `(signed BODY (signer KEY) (signature ed25519 BYTES))`"
-    )
-
-
-def _checked(signature: bytes) -> bytes:
-    if len(signature) != SIGNATURE_BYTES:
-        raise BadCertificate(f"a signature has {SIGNATURE_BYTES} bytes, and {len(signature)} were given")
-    return signature
 
 
 def principal_to_expression(principal: Principal) -> SExpression:
@@ -298,20 +245,3 @@ def principal_from_expression(expression: SExpression) -> Principal:
         case (b"ed25519", bytes(key)):
             return principal_from_bytes(key)
     raise BadCertificate("a principal must be written `(ed25519 KEY)`")
-
-
-def owner_to_expression(owner: Owner) -> SExpression:
-    """Return the expression of a principal or a quorum."""
-    return (b"quorum", owner.digest) if isinstance(owner, QuorumId) else principal_to_expression(owner)
-
-
-def owner_from_expression(expression: SExpression) -> Owner:
-    """Read a principal or a quorum, strictly."""
-    match expression:
-        case (b"quorum", bytes(digest)):
-            if len(digest) != KEY_BYTES:
-                raise BadCertificate(
-                    f"the digest of a quorum has {KEY_BYTES} bytes, and {len(digest)} were given"
-                )
-            return QuorumId(digest)
-    return principal_from_expression(expression)

@@ -414,7 +414,7 @@ statement_from_bytes = STATEMENT.from_bytes
 
 def sign_statement(statement: Statement, key: SigningKey) -> SignedStatement:
     """Sign a statement with the key of whom it is by; refuse one that could not be read back."""
-    return STATEMENT.sign(statement, statement.by, key)
+    return STATEMENT.sign(statement, key, by=statement.by)
 
 
 def check_statement(signed: SignedStatement) -> None:

@@ -20,9 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from maia.api import endpoints
 from maia.api.client import DomainClient
 from maia.api.requests import ActivationBody, EnrolBody, QuoteBody
-from maia.api.responses import AttestedAnswer, CredentialAnswer, News, NonceAnswer
+from maia.api.responses import AttestedAnswer, NonceAnswer
 from maia.errors import BadInput, MaiaError, Unavailable
 
 BOOT_LOG: Final = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
@@ -103,23 +104,21 @@ class Tpm(Protocol):
 def enrol(client: DomainClient, tpm: Tpm, intermediates: Sequence[bytes] = ()) -> None:
     """Bind a TPM to the caller's key: the TPM opens the credential that the provider makes for it."""
     body = EnrolBody(tpm.certificate, tpm.attestation_key, list(intermediates))
-    given = client.call("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
-    opened = ActivationBody(tpm.activate(given.credential))
-    client.call("POST", "/v1/tpm/activation", opened, answer=News)
+    given = client.ask(endpoints.ENROL_TPM, body)
+    client.ask(endpoints.ACTIVATE_TPM, ActivationBody(tpm.activate(given.credential)))
 
 
 def prove_boot(client: DomainClient, tpm: Tpm, intermediates: Sequence[bytes] = ()) -> AttestedAnswer:
     """Prove the caller's boot to its provider; enrol the TPM first if the provider does not know it."""
     tpm.attestation_key  # noqa: B018 - a key that is made now has to be enrolled
     try:
-        given = client.call("POST", "/v1/tpm/nonce", answer=NonceAnswer)
-        return _show_quote(client, tpm, given)
+        return _show_quote(client, tpm, client.ask(endpoints.TPM_NONCE))
     except MaiaError as problem:
         # A quote by a key that is not enrolled: the folder is new, or the TPM is.
         if problem.code not in {"REFUSED-TPM-NOT-ENROLLED", "CREDENTIAL-TPM-QUOTE"}:
             raise
     enrol(client, tpm, intermediates)
-    return _show_quote(client, tpm, client.call("POST", "/v1/tpm/nonce", answer=NonceAnswer))
+    return _show_quote(client, tpm, client.ask(endpoints.TPM_NONCE))
 
 
 def _show_quote(client: DomainClient, tpm: Tpm, given: NonceAnswer) -> AttestedAnswer:
@@ -127,8 +126,7 @@ def _show_quote(client: DomainClient, tpm: Tpm, given: NonceAnswer) -> AttestedA
     quoted, signature = tpm.quote(bytes.fromhex(given.nonce), pcrs)
     log = tpm.log()
     values = {} if log else {str(pcr): value.hex() for pcr, value in tpm.registers(pcrs).items()}
-    body = QuoteBody(quoted, signature, log, values)
-    return client.call("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
+    return client.ask(endpoints.TPM_QUOTE, QuoteBody(quoted, signature, log, values))
 
 
 # ------------------------------------------------------------ tpm2-tools

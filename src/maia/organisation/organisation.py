@@ -369,13 +369,11 @@ class Organisation:
         return signed
 
     def _register(self, signed: SignedDefinition) -> None:
-        from maia.api.client import new_once
+        from maia.api import endpoints
         from maia.api.requests import TypeBody
-        from maia.api.responses import TypeAnswer
 
-        body = TypeBody(definition_to_bytes(signed))
         with self._server() as client:
-            client.call("POST", "/v1/types", body, answer=TypeAnswer, once=new_once())
+            client.ask(endpoints.REGISTER_TYPE, TypeBody(definition_to_bytes(signed)))
 
     def keep_definition(self, signed: SignedDefinition, *, is_new: bool = False) -> Path:
         """Keep a definition among the types of the organisation."""
@@ -673,14 +671,13 @@ class Organisation:
         return given
 
     def _revoke(self, ended: Sequence[SignedCertificate], reason: str) -> RevokedAnswer:
-        from maia.api.client import new_once
+        from maia.api import endpoints
         from maia.api.requests import Revocation
-        from maia.api.responses import RevokedAnswer
         from maia.credentials import certificate_to_bytes
 
         body = Revocation([], reason, [certificate_to_bytes(one) for one in ended])
         with self._server() as client:
-            found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
+            found = client.ask(endpoints.REVOKE, body)
         make_private_folder(self.folder / "revoked")
         for one in ended:
             with suppress(FileNotFoundError):
@@ -834,17 +831,13 @@ class Organisation:
 
     def _registered(self) -> list[SignedCertificate]:
         """Return the certificates in the register of our server that were passed on and still count."""
-        from maia.api.responses import EntryPage
+        from maia.api import endpoints
+        from maia.api.requests import RegisterQuestion
         from maia.credentials import certificate_from_bytes
 
-        found, after = list[SignedCertificate](), None
         with self._server() as client:
-            while True:
-                query = {"standing_at": "now", "after": after}
-                page = client.call("GET", "/v1/register", answer=EntryPage, query=query)
-                found += [certificate_from_bytes(one.certificate) for one in page.items]
-                if (after := page.next) is None:
-                    return found
+            found = client.every(endpoints.REGISTER, RegisterQuestion(standing_at="now"))
+            return [certificate_from_bytes(one.certificate) for one in found]
 
     def _revoked_with(
         self, what: str | Path

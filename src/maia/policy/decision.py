@@ -29,7 +29,8 @@ from maia.credentials.authority import (
     TypePattern,
 )
 from maia.credentials.certificate import Validity
-from maia.credentials.keys import Principal, owner_to_expression
+from maia.credentials.documents import OWNER
+from maia.credentials.keys import Principal
 from maia.credentials.names import NetworkName, ResourceName, TopicName, TypeName, is_reserved
 from maia.errors import BadInput, Refusal
 from maia.events import AttributeUid, Instant
@@ -379,7 +380,7 @@ def request_digest(request: Request) -> bytes:
 
 
 def _resource_words(resource: ResourceName) -> SExpression:
-    owner = owner_to_expression(resource.owner)
+    owner: SExpression = OWNER.write(resource.owner)
     match resource:
         case NetworkName(name=name):
             return (b"network", owner, name.encode())

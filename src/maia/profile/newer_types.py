@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from maia.api import endpoints
 from maia.api.client import DomainClient
-from maia.api.responses import TypePage
 from maia.config.input_files import read_principal
 from maia.config.type_folder import in_order_of_making, verified_lineage
 from maia.errors import MaiaError
@@ -35,17 +35,10 @@ def newer_definitions(
     settings = profile.settings
     if settings.server is None or settings.domain is None or not held:
         return tuple(held)
-    found: list[SignedDefinition] = []
-    with DomainClient(
-        settings.server, domain=read_principal(settings.domain), key=key, timeout_s=_ANSWER_S
-    ) as client:
-        after: str | None = None
-        for _ in range(_PAGES_MAX):
-            page = client.call("GET", "/v1/types", answer=TypePage, query={"after": after})
-            found += [definition_from_bytes(one.definition) for one in page.items]
-            after = page.next
-            if after is None:
-                break
+    domain = read_principal(settings.domain)
+    with DomainClient(settings.server, domain=domain, key=key, timeout_s=_ANSWER_S) as client:
+        told = client.every(endpoints.TYPES, pages_max=_PAGES_MAX)
+        found = [definition_from_bytes(one.definition) for one in told]
     known = {one.id: one for one in held}
     for owner, name in {(one.definition.name.owner, one.definition.name.name) for one in held}:
         pool = {**{one.id: one for one in found}, **known}

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from maia.canonical import Limits, read_canonical, write_canonical
+from maia.canonical.fields import octets, one, record
 from maia.credentials.certificate import SignedCertificate, Validity
 from maia.credentials.chains.chain import VerifiedChain
-from maia.credentials.keys import Principal, SigningKey, principal_from_expression, principal_to_expression
+from maia.credentials.documents import KEY
+from maia.credentials.keys import Principal, SigningKey
 from maia.credentials.statements import (
     ID_BYTES,
     NONCE_BYTES,
@@ -58,38 +60,33 @@ class OneTimeQuestion:
             raise BadStatement(f"a nonce has {NONCE_BYTES} bytes")
 
 
+_WRONG: Final = (BadStatement, "a field of the question is missing, unknown, repeated or out of order")
+_OCTETS: Final = one(octets(0, _LIMITS.atom_max, _WRONG))
+_QUESTION: Final = record(
+    b"one-time-question",
+    OneTimeQuestion,
+    _WRONG,
+    version_of="question",
+    by=one(KEY),
+    certificate=_OCTETS,
+    request=_OCTETS,
+    nonce=_OCTETS,
+)
+
+
 def question_to_bytes(question: OneTimeQuestion) -> bytes:
     """Return the bytes in which a question travels; it is not signed, for it says nothing."""
-    return write_canonical(
-        (
-            b"one-time-question",
-            (b"version", b"1"),
-            (b"by", principal_to_expression(question.by)),
-            (b"certificate", question.certificate),
-            (b"request", question.request),
-            (b"nonce", question.nonce),
-        )
-    )
+    return write_canonical(_QUESTION.write(question))
 
 
 def question_from_bytes(data: bytes) -> OneTimeQuestion:
     """Read a question, strictly."""
     try:
-        match read_canonical(data, _LIMITS):
-            case (
-                b"one-time-question",
-                (b"version", b"1"),
-                (b"by", by),
-                (b"certificate", bytes(certificate)),
-                (b"request", bytes(request)),
-                (b"nonce", bytes(nonce)),
-            ):
-                return OneTimeQuestion(principal_from_expression(by), certificate, request, nonce)
+        return _QUESTION.read(read_canonical(data, _LIMITS))
     except BadStatement:
         raise
     except (BadInput, BrokenCredential) as problem:
         raise BadStatement(f"the question cannot be read: {problem.message}") from problem
-    raise BadStatement("a field of the question is missing, unknown, repeated or out of order")
 
 
 def answer_question(question: OneTimeQuestion, key: SigningKey) -> SignedStatement:

@@ -22,9 +22,10 @@ from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
 from typing import Final, final
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
-from maia.credentials import Principal, SignedKind, SigningKey, verify_signature
-from maia.credentials.keys import document_to_bytes, document_with_signer, principal_from_expression
+from maia.canonical import Limits, SExpression
+from maia.canonical.fields import Part
+from maia.credentials import Principal, SignedKind, verify_signature
+from maia.credentials.documents import KEY, Document
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, SECOND, Instant
@@ -38,7 +39,6 @@ INSTANCE_BYTES: Final = 16
 TARGET_BYTES_MAX: Final = 4096
 ONCE_BYTES_MAX: Final = 128
 
-_LIMITS: Final = Limits(size_max=API_REQUEST_BYTES_MAX, depth_max=6, atom_max=TARGET_BYTES_MAX)
 _METHODS: Final = frozenset({b"GET", b"POST", b"PUT", b"DELETE"})
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 _ONCE: Final = re.compile(rb"[\x21-\x7e]*")
@@ -128,33 +128,6 @@ class VerifiedApiRequest(Proof):
 # ------------------------------------------------------------ signing, writing, reading
 
 
-def sign_api_request(request: ApiRequest, key: SigningKey) -> SignedApiRequest:
-    """Sign a request; refuse one that no domain would read."""
-    body = write_canonical(_to_expression(request))
-    signed = SignedApiRequest(request, key.principal, body, key.sign(SignedKind.API_REQUEST, body))
-    if api_request_from_bytes(api_request_to_bytes(signed)) != signed:
-        raise BadApiRequest("the request would not be read back as it was meant")
-    return signed
-
-
-def api_request_to_bytes(signed: SignedApiRequest) -> bytes:
-    """Return the bytes in which a signed request travels."""
-    return document_to_bytes(signed.body, signed.signature, signed.signer)
-
-
-def api_request_from_bytes(data: bytes) -> SignedApiRequest:
-    """Read exactly what `api_request_to_bytes` writes; the signature is not verified here."""
-    try:
-        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
-        request = _from_expression(content)
-    except (BadInput, BrokenCredential) as problem:
-        raise BadApiRequest(f"the signed request cannot be read: {problem.message}") from problem
-    # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-    if write_canonical(_to_expression(request)) != body:
-        raise BadApiRequest("the signed request is not written in its one canonical form")
-    return SignedApiRequest(request, signer, body, signature)
-
-
 def _to_expression(request: ApiRequest) -> SExpression:
     call = request.call
     try:
@@ -200,13 +173,29 @@ def _from_expression(expression: SExpression) -> ApiRequest:
         ):
             call = ApiCall(method.decode(), target.decode(), content, credentials, once.decode())
             return ApiRequest(
-                principal_from_expression(audience),
+                KEY.read(audience),
                 instance,
                 call,
                 moment_of_request(at, BadApiRequest),
                 nonce,
             )
     raise BadApiRequest("a field of the request is missing, unknown, repeated, too long or out of order")
+
+
+API_REQUEST: Final = Document[ApiRequest, SignedApiRequest](
+    Part(_to_expression, _from_expression),
+    "signed request",
+    BadApiRequest,
+    Limits(size_max=API_REQUEST_BYTES_MAX, depth_max=6, atom_max=TARGET_BYTES_MAX),
+    lambda _: SignedKind.API_REQUEST,
+    lambda said, body, signature, signer: SignedApiRequest(said, signer, body, signature),
+    wraps=(BadInput, BrokenCredential),
+    names_signer=True,
+)
+
+sign_api_request = API_REQUEST.sign
+api_request_to_bytes = API_REQUEST.to_bytes
+api_request_from_bytes = API_REQUEST.from_bytes
 
 
 # ------------------------------------------------------------ verifying

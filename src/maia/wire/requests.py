@@ -28,7 +28,8 @@ from hashlib import sha256
 from typing import Final, final
 from weakref import WeakValueDictionary
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.canonical import Limits, SExpression, write_canonical
+from maia.canonical.fields import Part, bare, octets, one, record, word_of
 from maia.credentials import (
     Action,
     NetworkName,
@@ -39,7 +40,8 @@ from maia.credentials import (
     principal_from_bytes,
     verify_signature,
 )
-from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES, document_to_bytes, document_with_signer
+from maia.credentials.documents import Document
+from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
 from maia.credentials.proof import Proof
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
@@ -62,9 +64,6 @@ from maia.wire.replays import NONCE_BYTES, ReplayMemory
 REQUEST_BYTES_MAX: Final = 1 << 16
 STREAM_BYTES: Final = 16
 
-# `signed`, `request` and `filter` lie around the predicate; a literal is one list deeper than its test.
-_LIMITS: Final = Limits(size_max=REQUEST_BYTES_MAX, depth_max=DEPTH_MAX + 5, atom_max=REQUEST_BYTES_MAX)
-_ACTIONS: Final = {action.value.encode(): action for action in (Action.PUBLISH, Action.SUBSCRIBE)}
 _DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _SEAL: Final = object()
 
@@ -185,28 +184,16 @@ class VerifiedRequest(Proof):
 def sign_request(request: EdgeRequest, key: SigningKey) -> SignedRequest:
     """Sign a request; refuse one that could not be read back as it was meant."""
     try:
-        checked_size(request.filter)
-        checked_requirement(request.requires)
-        body = write_canonical(_to_expression(request))
-        signed = SignedRequest(request, key.principal, body, key.sign(SignedKind.REQUEST, body))
-        understood = request_from_bytes(request_to_bytes(signed))
+        return REQUEST.sign(request, key)
     except (BadInput, BadRequestEncoding) as problem:
-        raise UnsignableRequest(f"the request cannot be written: {problem.message}") from problem
-    if understood != signed:
-        raise UnsignableRequest("the request would not be read back as it was meant")
-    return signed
-
-
-def request_to_bytes(signed: SignedRequest) -> bytes:
-    """Return the bytes in which a signed request travels; what was signed is what is sent."""
-    return document_to_bytes(signed.body, signed.signature, signed.signer)
+        raise UnsignableRequest(problem.message) from problem
 
 
 def request_from_bytes(data: bytes) -> SignedRequest:
     """Read exactly what `request_to_bytes` writes; the signature is not verified here."""
     ending = _ENDING.fullmatch(data, max(0, len(data) - _ENDING_BYTES))
     if ending is None or ending.start() > _HEAD_MAX:
-        return _read(data)
+        return REQUEST.read_in_full(data)
     # Requests of one client for one thing differ in their ending alone, so the rest is read once.
     at, nonce, signer, signature = ending.groups()
     request = replace(_read_head(data[: ending.start()]), at=moment_of_request(at), nonce=nonce)
@@ -216,7 +203,7 @@ def request_from_bytes(data: bytes) -> SignedRequest:
 @lru_cache(maxsize=_HEADS_REMEMBERED)
 def _read_head(head: bytes) -> EdgeRequest:
     """Read a request up to its moment, strictly; it means the same whatever ending of this length follows."""
-    read = _read(head + _AN_ENDING)
+    read = REQUEST.read_in_full(head + _AN_ENDING)
     if (read.request.nonce, read.signature) != (_A_NONCE, _A_SIGNATURE):
         raise BadRequestEncoding("the request does not end as a request does")
     return read.request
@@ -229,81 +216,57 @@ def _signer(key: bytes) -> Principal:
         raise BadRequestEncoding(f"the request cannot be read: {problem.message}") from problem
 
 
-def _read(data: bytes) -> SignedRequest:
-    try:
-        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
-        request = _from_expression(content)
-    except (BadInput, BrokenCredential) as problem:
-        raise BadRequestEncoding(f"the request cannot be read: {problem.message}") from problem
-    # Belt and braces: every field was read strictly, so nothing but these bytes can mean this.
-    if write_canonical(_to_expression(request)) != body:
-        raise BadRequestEncoding("the request is not written in its one canonical form")
-    return SignedRequest(request, signer, body, signature)
-
-
-def _to_expression(request: EdgeRequest) -> SExpression:
-    # Before the filter: requests of one client for one type often require the same.
-    required: tuple[SExpression, ...] = ()
-    if request.requires != NO_REQUIREMENT:
-        required = ((b"requires", predicate_to_expression(request.requires)),)
-    return (
-        b"request",
-        (b"version", b"1"),
-        (b"action", request.action.value.encode()),
-        network_to_expression(request.network),
-        type_to_expression(request.event_type),
-        *required,
-        (b"filter", predicate_to_expression(request.filter)),
-        (b"stream", request.stream),
-        (b"at", b"%d" % request.at),
-        (b"nonce", request.nonce),
-    )
-
-
-def _from_expression(expression: SExpression) -> EdgeRequest:
-    match expression:
-        case (
-            b"request",
-            (b"version", b"1"),
-            (b"action", bytes(action)),
-            network,
-            event_type,
-            *required,
-            (b"filter", predicate),
-            (b"stream", bytes(stream)),
-            (b"at", bytes(at)),
-            (b"nonce", bytes(nonce)),
-        ) if action in _ACTIONS and len(stream) == STREAM_BYTES and len(nonce) == NONCE_BYTES:
-            return EdgeRequest(
-                _ACTIONS[action],
-                network_from_expression(network),
-                type_from_expression(event_type),
-                predicate_from_expression(predicate),
-                stream,
-                moment_of_request(at),
-                nonce,
-                _requirement(required),
-            )
-        case (b"request", (b"version", bytes(number)), *_) if number != b"1":
-            shown = number[:64].decode("ascii", "backslashreplace")
-            raise BadRequestEncoding(f"version `{shown}` of the request format is unknown")
-    raise BadRequestEncoding("a field of the request is missing, unknown, repeated or out of order")
-
-
-def _requirement(required: list[SExpression]) -> Predicate:
-    match required:
-        case []:
-            return NO_REQUIREMENT
-        case [(b"requires", predicate)]:
-            return checked_requirement(predicate_from_expression(predicate))
-    raise BadRequestEncoding("a field of the request is unknown, repeated or out of order")
-
-
-def moment_of_request(digits: bytes, kind: type[ProtocolViolation] = BadRequestEncoding) -> Instant:
+def moment_of_request(digits: SExpression, kind: type[ProtocolViolation] = BadRequestEncoding) -> Instant:
     """Read when a request was made; refuse, as this kind, what is no number of microseconds."""
-    if not _DECIMAL.fullmatch(digits) or not INSTANT_MIN <= int(digits) <= INSTANT_MAX:
+    if (
+        not isinstance(digits, bytes)
+        or not _DECIMAL.fullmatch(digits)
+        or not INSTANT_MIN <= int(digits) <= INSTANT_MAX
+    ):
         raise kind("the moment of a request is a number of microseconds in years 1 to 9999")
     return Instant(int(digits))
+
+
+_WRONG: Final = (BadRequestEncoding, "a field of the request is missing, unknown, repeated or out of order")
+
+
+REQUEST: Final = Document[EdgeRequest, SignedRequest](
+    record(
+        b"request",
+        EdgeRequest,
+        _WRONG,
+        version_of="request format",
+        action=one(word_of((Action.PUBLISH, Action.SUBSCRIBE), *_WRONG)),
+        network=bare(Part(network_to_expression, network_from_expression)),
+        event_type=bare(Part(type_to_expression, type_from_expression)),
+        # Before the filter: requests of one client for one type often require the same.
+        requires=one(
+            Part(
+                lambda predicate: predicate_to_expression(checked_requirement(predicate)),
+                lambda expression: checked_requirement(predicate_from_expression(expression)),
+            ),
+            left_out=NO_REQUIREMENT,
+        ),
+        filter=one(
+            Part(
+                lambda predicate: predicate_to_expression(checked_size(predicate)), predicate_from_expression
+            )
+        ),
+        stream=one(octets(STREAM_BYTES, STREAM_BYTES, _WRONG)),
+        at=one(Part(lambda at: b"%d" % at, moment_of_request)),
+        nonce=one(octets(NONCE_BYTES, NONCE_BYTES, _WRONG)),
+    ),
+    "request",
+    BadRequestEncoding,
+    # `signed`, `request` and `filter` lie around the predicate; a literal is one list deeper than its test.
+    Limits(size_max=REQUEST_BYTES_MAX, depth_max=DEPTH_MAX + 5, atom_max=REQUEST_BYTES_MAX),
+    lambda _: SignedKind.REQUEST,
+    lambda said, body, signature, signer: SignedRequest(said, signer, body, signature),
+    wraps=(BadInput, BrokenCredential),
+    names_signer=True,
+)
+
+request_to_bytes = REQUEST.to_bytes
 
 
 # ------------------------------------------------------------ verifying

@@ -12,9 +12,8 @@ import pytest
 import typer
 from typer.main import get_command
 
-from maia.cli.help import GROUPS, examples_of, show_examples
+from maia.cli.help import GROUPS, examples_of
 from maia.cli.main import COMMANDS, commands_for
-from maia.cli.profile_option import offer_profiles
 from maia.profile import Profile
 from maia.profile.profile import ProfileSettings
 
@@ -43,8 +42,6 @@ def below(command: object, *words: str) -> Iterator[tuple[tuple[str, ...], objec
 
 
 WHOLE = get_command(commands_for([]))
-offer_profiles(WHOLE, [])
-show_examples(WHOLE)
 TREE = list(below(WHOLE))
 LEAVES = [(words, command) for words, command in TREE if not hasattr(command, "commands")]
 BY_WORDS = [pytest.param(words, command, id=" ".join(words)) for words, command in LEAVES]

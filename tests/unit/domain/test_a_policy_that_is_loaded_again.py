@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from maia.domain.access.results import Revoked
-from maia.domain.storage.tables import POLICIES
+from maia.domain.storage.tables import PolicyRow
 from maia.errors import MaiaError
 from maia.types import TypeDefinition, sign_definition
 from support.access_control import MET, NUMBERPLATE, POLICY, SMITH, Station, court, later, met, order
@@ -77,8 +77,8 @@ def test_types_that_have_come_since_are_taken_on_with_the_same_text(station: Sta
 def test_one_that_cannot_be_read_any_more_is_put_in_force_anew(station: Station) -> None:
     """A42: that the text is the same says nothing while nothing is in force."""
     with station.store.transaction() as tables:
-        (row,) = tables.find(POLICIES, limit=2)
-        tables.put(POLICIES, [replace(row, digest=bytes(32))])
+        (row,) = tables.find(PolicyRow, limit=2)
+        tables.put(replace(row, digest=bytes(32)))
     again = station.restarted()
     assert again.policy() is None
     loaded = again.load_policy(POLICY)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from maia.credentials import certificate_to_bytes
-from maia.domain.access.cascade import RIGHT, end_dependents, keep_dependencies, revoke_rights
+from maia.domain.access.cascade import end_dependents, revoke_rights
+from maia.domain.access.memberships import RIGHT, keep_dependencies
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.storage import store
 from maia.domain.storage.store import memory_store
-from maia.domain.storage.tables import FOR_EVER, REVOKED, RIGHTS, SUPPORTS, RightRow
+from maia.domain.storage.tables import FOR_EVER, RevokedRow, RightRow, SupportRow
 from maia.roles import Ground, fact_support
 from support.access_control import MET, PITO, SMITH, granted, later
 
@@ -29,16 +30,16 @@ def right(turn: UnitOfWork, number: int, *grounds: Ground) -> bytes:
     """Put a right on record, and what it rests on."""
     identifier = bytes([number]) * 32
     row = RightRow(
-        identifier, number, "issued", MET.principal.key, SMITH.principal.key, "", FOR_EVER, b"", "rule",
-        b"", 0, SIGNED, MET.principal.key, 0, None, "",
+        identifier, number, "issued", MET.principal.key, SMITH.principal.key, "", FOR_EVER, SIGNED,
+        MET.principal.key, 0, rule="rule",
     )  # fmt: skip
-    turn.tables.put(RIGHTS, [row])
+    turn.tables.put(row)
     keep_dependencies(turn.tables, identifier, RIGHT, grounds)
     return identifier
 
 
 def ids_of_supports(turn: UnitOfWork) -> set[bytes]:
-    return {row.dependent for row in turn.tables.find(SUPPORTS, limit=100)}
+    return {row.dependent for row in turn.tables.find(SupportRow, limit=100)}
 
 
 @pytest.mark.parametrize("watched", [(True, False), (False, True)])
@@ -79,8 +80,8 @@ def test_a_right_is_taken_back_once_and_its_reason_is_bounded(turn):
     revoke_rights(turn, [held, held], "x" * 5000)
     revoke_rights(turn, [held], "again")
     assert turn.ids == [held]
-    row = turn.tables.get(RIGHTS, held)
+    row = turn.tables.get(RightRow, held)
     assert row is not None
     assert (row.revoked_at, row.reason) == (later(0), "x" * 200)
-    assert turn.tables.get(REVOKED, held) is not None
+    assert turn.tables.get(RevokedRow, held) is not None
     assert not ids_of_supports(turn)

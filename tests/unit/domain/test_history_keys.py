@@ -9,8 +9,8 @@ import pytest
 
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.keys.delivery import BadDelivery
-from maia.sealing.keys.history import CERTIFICATES_MAX, BadPast, unpack_past
 from maia.sealing.keys.key_ring import content_key
+from maia.sealing.keys.parcels import CERTIFICATES_MAX, BadPast, unpack_past
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.past import HistoryRefused, NotSealed, PastReading

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from maia.credentials import Action
-from maia.domain.storage.tables import RIGHTS
+from maia.domain.storage.tables import RightRow
 from support.access_control import (
     JONES,
     NUMBERPLATE,
@@ -110,7 +110,7 @@ def test_a_revocation_touches_what_it_takes_and_nothing_else(station: Station) -
     """The same number of rows, whether there are ten rights on record or thousands."""
     few = touched(station)
     with station.store.transaction() as tables:
-        (row, *_) = tables.find(RIGHTS, RIGHTS.c.kind == "issued", limit=1)
+        (row, *_) = tables.find(RightRow, RightRow.c.kind == "issued", limit=1)
         copies = [
             type(row)(**{
                 **{name: getattr(row, name) for name in row.__slots__},
@@ -122,7 +122,7 @@ def test_a_revocation_touches_what_it_takes_and_nothing_else(station: Station) -
             })
             for number in range(1, 3001)
         ]  # fmt: skip
-        tables.put(RIGHTS, copies)
+        tables.put(*copies)
     assert touched(station) == few
 
 

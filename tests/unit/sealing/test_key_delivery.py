@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.credentials import BadSignature
-from maia.sealing.groups.welcome import BadParcel, GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
 from maia.sealing.keys.delivery import (
     BadDelivery,
     BadEncryptionKey,
@@ -21,6 +20,7 @@ from maia.sealing.keys.delivery import (
     check_encryption_key,
     seal_to,
 )
+from maia.sealing.keys.parcels import BadParcel, GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
 from maia.sealing.keys.secrets import AtRest, NotOurs, Secret
 from support.key_groups import MANAGER, PLATE, key_of, random_from
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 
 from maia.events import AttributeUid
-from maia.sealing.keys.history import PastAnswer, PastEpoch
+from maia.sealing.keys.parcels import PastAnswer, PastEpoch
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.past import HistoryRefused, MemberPast, PastReading
 from maia.wire.messages import HistoryKeysReply, KeyTermsRecord

@@ -131,7 +131,7 @@ def test_a_key_that_arrives_later_is_used_from_then_on():
 def test_derived_keys_are_kept_for_so_many_processes_only():
     member = keys()
     for number in range(INSTANCES_MAX + 10):
-        member.cipher(PLATE, number.to_bytes(16, "big"))
+        member.ciphers((PLATE,), number.to_bytes(16, "big"))
     assert len(member._ciphers) == INSTANCES_MAX
     member.forget()
     assert not member._ciphers
@@ -140,7 +140,7 @@ def test_derived_keys_are_kept_for_so_many_processes_only():
 def test_instances_that_a_member_makes_up_fill_no_memory():
     member = keys(only=[])
     for number in range(INSTANCES_MAX + 10):
-        assert member.cipher(PLATE, number.to_bytes(16, "big")) is None
+        assert member.ciphers((PLATE,), number.to_bytes(16, "big")) == [None]
     assert len(member._ciphers) <= INSTANCES_MAX
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
 from maia.sealing.tree.key_tree import KeyTree

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
 from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.sealing.keys.epochs import (
     EpochStatement,
@@ -17,6 +16,7 @@ from maia.sealing.keys.epochs import (
     verify_epoch,
 )
 from maia.sealing.keys.key_ring import content_key
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
 from maia.sealing.keys.secrets import Secret
 from support.key_groups import MANAGER, NOON, PLATE, key_of, random_from
 

@@ -39,9 +39,9 @@ class LedgerWitness:
 
     def state(self, head: LedgerHead) -> str | None:
         """State a head; return how it contradicts what was stated before."""
+        from maia.api import endpoints
         from maia.api.client import DomainClient
         from maia.api.requests import LedgerHeadBody
-        from maia.api.responses import LedgerHeadAnswer
 
         topic = TopicName(self.domain, _RIGHT)
         shown = [
@@ -52,7 +52,7 @@ class LedgerWitness:
         ]
         body = LedgerHeadBody(head.entries, head.check.hex())
         with DomainClient(self.address, domain=self.domain, key=self.key, credentials=shown) as client:
-            return client.call("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer).problem
+            return client.ask(endpoints.LEDGER_HEAD, body).problem
 
 
 @asynccontextmanager

@@ -12,15 +12,8 @@ import typer
 
 from maia.cli.domain import audit, identity, people, policy, rights
 from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import answer
-from maia.cli.servers.server_command import (
-    CheckOnly,
-    NetworkFlags,
-    checked_line,
-    prepared_lines,
-    prepared_record,
-    run_server,
-)
+from maia.cli.output import Answer, answer, row, rows
+from maia.cli.servers.server_command import CheckOnly, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
@@ -70,8 +63,7 @@ def serve(
         str | None, typer.Option("--drift-s", help="Seconds for which old keys still open.")
     ] = None,
     check: CheckOnly = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer | None:
     """Run a domain's server until Ctrl-C or SIGTERM; one line says when it is ready.
 
     Without `[api]`, `[policy]` and the like in its configuration it is a key server and nothing else.
@@ -95,11 +87,11 @@ def serve(
         from maia.domain.server.background import check_policy_file
 
         check_policy_file(prepared)
-        _answer_checked(prepared, as_json=as_json)
-        return
+        return _checked(prepared)
     from maia.domain.server.process import serve_domain
 
-    run_server(prepared, prepared.config, partial(serve_domain, reread=reread), as_json=as_json)
+    run_server(prepared, prepared.config, partial(serve_domain, reread=reread))
+    return None
 
 
 @app.command(
@@ -127,41 +119,32 @@ def show_status(
     answer(_lines(found), found, as_json=as_json)
 
 
-def _answer_checked(prepared: PreparedDomain, *, as_json: bool) -> None:
-    config = prepared.config
-    lines = [
-        *prepared_lines(prepared, what="key server"),
-        f"listen       {config.listen}",
-        f"refresh      every {config.refresh_s} s; old keys open for {config.drift_s} s",
-        f"history      kept for {len(prepared.history)} types",
-        f"data         {config.data}",
-        *_access_lines(config.access),
-        checked_line(
-            "key server",
-            config.data,
-            config.listen,
-            config.status,
-            None if config.access is None else config.access.api_listen,
-        ),
-    ]
-    record = {
-        **prepared_record(prepared), "listen": config.listen, "refresh_s": config.refresh_s,
-        "drift_s": config.drift_s, "history": len(prepared.history), "data": str(config.data),
-        "checked": True,
-    }  # fmt: skip
-    answer(lines, record, as_json=as_json)
+def _checked(prepared: PreparedDomain) -> Answer:
+    config, kept = prepared.config, len(prepared.history)
+    refresh = f"every {config.refresh_s} s; old keys open for {config.drift_s} s"
+    api = None if config.access is None else config.access.api_listen
+    return Answer(
+        prepared_shown(prepared, what="key server"),
+        rows(listen=config.listen),
+        row("refresh", refresh, refresh_s=config.refresh_s, drift_s=config.drift_s),
+        row("history", f"kept for {kept} types", history=kept),
+        rows(data=config.data),
+        _access(config.access),
+        checked("key server", config.data, config.listen, config.status, api),
+    )
 
 
-def _access_lines(access: AccessConfig | None) -> list[str]:
+def _access(access: AccessConfig | None) -> Answer:
     if access is None:
-        return []
+        return Answer()
     database = "SQLite" if access.database_url is None else access.database_url.partition(":")[0]
-    return [
-        f"interface    {access.api_listen}, database {database}",
-        f"policy       {access.policy_file or 'by the interface'}",
-        f"broker       {' '.join(access.broker_addresses) or 'none: statements are fetched, not carried'}",
-        f"facts        {' '.join(one.name for one in access.facts) or 'by the interface'}",
-    ]
+    brokers = " ".join(access.broker_addresses)
+    return Answer(
+        row("interface", f"{access.api_listen}, database {database}"),
+        row("policy", access.policy_file or "by the interface"),
+        row("broker", brokers or "none: statements are fetched, not carried"),
+        row("facts", " ".join(one.name for one in access.facts) or "by the interface"),
+    )
 
 
 def _lines(found: Mapping[str, object]) -> list[str]:

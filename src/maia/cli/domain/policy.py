@@ -92,7 +92,9 @@ def check(
         if in_force is not None:
             text = read_text(in_force)
             current = parse_policy(text, origin=str(in_force), domain=here, parents=read, types=known)
-        asked = LogOptions(against, definition, key, credentials, record=record)
+        asked = LogOptions(
+            log=against, definition=definition, key=key, credentials=credentials, record=record
+        )
         _replay(asked, found, current, register, pool or [], examples, as_json=as_json)
         return
     roles = [shown_role(one) for one in found.roles.values()]
@@ -112,7 +114,8 @@ def _replay(
     as_json: bool,
 ) -> None:
     """Say who would have seen more, or less, of an event log."""
-    from maia.cli.pipeline.closure import print_outcomes
+    from maia.cli.output import show as show_answer
+    from maia.cli.pipeline.closure import outcomes
     from maia.spark.closure.policy_change import under_policy
     from maia.spark.closure.sources import read_register
 
@@ -128,7 +131,8 @@ def _replay(
     ]
     record = {"fall": found.fallen, "come": found.issued, "notes": list(found.notes)}
     answer(lines, record, as_json=as_json)
-    print_outcomes(asked, found.pools, since=None, until=None, examples=examples, as_json=as_json)
+    for one in outcomes(asked, found.pools, since=None, until=None, examples=examples):
+        show_answer(one)
 
 
 @app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group, vocabulary_from
-from maia.cli.output import ANSWER_NO, answer
+from maia.cli.command import arg, need, opt
+from maia.cli.inputs import command_group, vocabulary_from
+from maia.cli.output import Answer, row, rows
 
 if TYPE_CHECKING:
     from maia.events import Event
@@ -26,13 +27,15 @@ Definition: TypeAlias = Annotated[
 ]
 
 
-@app.command(epilog="Example: maia filter check 'numberplate == \"AE05 XYZ\"' -d numberplate.type")
+@app.command()
 def check(
-    filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="In the filter language.")],
-    definition: Definition = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check whether a filter is well formed, and print how Maia reads it."""
+    filter_text: str = arg("In the filter language.", metavar="FILTER"), definition: Definition = None
+) -> Answer:
+    """Check whether a filter is well formed, and print how Maia reads it.
+
+    Examples:
+        maia filter check 'numberplate == "AE05 XYZ"' -d numberplate.type
+    """
     from maia.canonical import write_canonical
     from maia.predicates import (
         attributes_of,
@@ -48,22 +51,25 @@ def check(
     text = format_predicate(predicate, names or None)
     empty = provably_empty(predicate)
     speaks_of = sorted(names.get(uid, uid) for uid in attributes_of(predicate))
-    lines = [f"reads as     {text}", f"mentions     {', '.join(speaks_of) or 'nothing'}"]
-    if empty:
-        lines.append("warning      no event can ever satisfy it")
-    encoded = write_canonical(predicate_to_expression(predicate))
-    record = {"reads_as": text, "attributes": speaks_of, "empty": empty, "canonical": encoded.hex()}
-    answer(lines, record, as_json=as_json)
+    return Answer(
+        rows(reads_as=text),
+        row("mentions", ", ".join(speaks_of) or "nothing", attributes=speaks_of, empty=empty),
+        row("warning", "no event can ever satisfy it" if empty else None),
+        row(canonical=write_canonical(predicate_to_expression(predicate))),
+    )
 
 
-@app.command(epilog="Example: maia filter covers 'price < 100' 'price < 50 and exists(volume)'")
+@app.command()
 def covers(
-    wide: Annotated[str, typer.Argument(help="The filter that should admit more.")],
-    narrow: Annotated[str, typer.Argument(help="The filter that should admit less.")],
+    wide: str = arg("The filter that should admit more."),
+    narrow: str = arg("The filter that should admit less."),
     definition: Definition = None,
-    as_json: AsJson = False,
-) -> int:
-    """Check whether WIDE provably admits everything that NARROW admits (exit status 1 if not)."""
+) -> Answer:
+    """Check whether WIDE provably admits everything that NARROW admits (exit status 1 if not).
+
+    Examples:
+        maia filter covers 'price < 100' 'price < 50 and exists(volume)'
+    """
     from maia.predicates import covers as provably_covers
     from maia.predicates import parse_predicate
 
@@ -71,24 +77,21 @@ def covers(
     proved = provably_covers(
         wide=parse_predicate(wide, vocabulary), narrow=parse_predicate(narrow, vocabulary)
     )
-    answer(
-        ["covers" if proved else "does not cover, as far as can be proved"],
-        {"covers": proved},
-        as_json=as_json,
-    )
-    return 0 if proved else ANSWER_NO
+    text = "covers" if proved else "does not cover, as far as can be proved"
+    return Answer(row("", text, covers=proved), no=not proved)
 
 
-@app.command(
-    epilog="Example: maia filter merge --size 1 'price < 10' 'price < 20' 'price > 15 and price < 30'"
-)
+@app.command()
 def merge(
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="In the filter language.")],
-    size: Annotated[int, typer.Option("--size", "-s", min=1, help="At most so many filters afterwards.")] = 1,
+    filters: list[str] = arg("In the filter language.", metavar="FILTER..."),
+    size: int = opt("At most so many filters afterwards.", "--size", "-s", default=1, min=1),
     definition: Definition = None,
-    as_json: AsJson = False,
-) -> None:
-    """Merge filters into fewer that together admit at least as much, and bound what they admit beyond."""
+) -> Answer:
+    """Merge filters into fewer that together admit at least as much, and bound what they admit beyond.
+
+    Examples:
+        maia filter merge --size 1 'price < 10' 'price < 20' 'price > 15 and price < 30'
+    """
     from maia.predicates import format_predicate, parse_predicate
     from maia.predicates.merging.merge import merge as merged
 
@@ -96,21 +99,23 @@ def merge(
     names = {attribute.uid: name for name, attribute in (vocabulary or {}).items()} or None
     result = merged([parse_predicate(text, vocabulary) for text in filters], size_max=size)
     texts = [format_predicate(predicate, names) for predicate in result.filters]
-    lines = [*texts, f"spill: at most {float(result.spill_bound):.1%} of what they admit was not asked for"]
-    answer(lines, {"filters": texts, "spill_bound": float(result.spill_bound)}, as_json=as_json)
+    spill = float(result.spill_bound)
+    said = f"spill: at most {spill:.1%} of what they admit was not asked for"
+    return row("", [*texts, said], filters=texts, spill_bound=spill)
 
 
-@app.command(
-    epilog="Example: maia filter curve --filters offices.filters --events sightings.jsonl -d plate.type"
-)
+@app.command()
 def curve(
-    filters: Annotated[Path, typer.Option(help="A file with one filter in each line.")],
-    events: Annotated[Path, typer.Option(help="A file with one event in each line, as JSON.")],
-    points: Annotated[int, typer.Option(min=2, max=100, help="How many budgets to try.")] = 12,
+    filters: Path = need("A file with one filter in each line."),
+    events: Path = need("A file with one event in each line, as JSON."),
+    points: int = opt("How many budgets to try.", default=12, min=2, max=100),
     definition: Definition = None,
-    as_json: AsJson = False,
-) -> None:
-    """Merge filters within budgets from least to most bytes, and count the events that spill at each."""
+) -> Answer:
+    """Merge filters within budgets from least to most bytes, and count the events that spill at each.
+
+    Examples:
+        maia filter curve --filters offices.filters --events sightings.jsonl -d plate.type
+    """
     from maia.predicates import parse_predicate
     from maia.routing.aggregation.budget import fitted, plotted, spill_curve
 
@@ -118,17 +123,13 @@ def curve(
     asked = [parse_predicate(line, vocabulary) for line in _lines(filters)]
     measured = spill_curve(asked, _events(events, definition), points=points)
     fit = fitted(measured)
-    lines = plotted(measured)
-    if fit is not None:
-        lines.append(f"spill is about {fit.k:.3g} / bytes ** {fit.exponent:.2f}")
-    record = {
-        "points": [
-            {"bytes": one.size, "filters": one.filters, "admitted": one.admitted, "spilled": one.spilled}
-            for one in measured
-        ],
-        "fit": None if fit is None else {"k": fit.k, "exponent": fit.exponent},
-    }
-    answer(lines, record, as_json=as_json)
+    about = None if fit is None else f"spill is about {fit.k:.3g} / bytes ** {fit.exponent:.2f}"
+    points_ = [
+        {"bytes": one.size, "filters": one.filters, "admitted": one.admitted, "spilled": one.spilled}
+        for one in measured
+    ]
+    said = None if fit is None else {"k": fit.k, "exponent": fit.exponent}
+    return Answer(row("", plotted(measured), points=points_), row("", about, fit=said))
 
 
 def _lines(path: Path) -> list[str]:

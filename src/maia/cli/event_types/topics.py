@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
 
 import typer
 
-from maia.cli.event_types.types import Credentials, SealingOptions, answer_definition, save_definition
+from maia.cli.command import arg, opt
+from maia.cli.event_types.types import Credentials, SealingOptions, kept, save_definition
 from maia.cli.inputs import (
-    AsJson,
     attribute_from_words,
     command_group,
     read_certificates,
@@ -18,15 +17,9 @@ from maia.cli.inputs import (
     read_owner,
 )
 from maia.cli.organisation import Org, opened
+from maia.cli.output import Answer
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
-
-EXAMPLES: Final = (
-    "Examples: maia topic declare /news --org city; maia topic declare /news -k city.key -o news.type; "
-    "maia topic declare /news -k city.key --text headline -o news.type; "
-    "maia topic declare /traffic -k city.key --like numberplate.type -o traffic.type; "
-    "maia topic declare /prices -k city.key -a price:float -a currency:string -o prices.type"
-)
 
 app = command_group("Declare topics; `maia publish --topic` and `maia subscribe --topic` use them.")
 
@@ -42,36 +35,32 @@ def topics() -> None:
     """Let Typer know that `declare` is a command of its own."""
 
 
-@app.command(epilog=EXAMPLES)
+@app.command()
 def declare(
-    root: Annotated[str, typer.Argument(help="The root of the tree, such as /news.")],
-    key: Annotated[
-        Path | None, typer.Option("--key", "-k", help="The signing key; without it, your organisation's.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="With --key: the file to write the declaration to.")
-    ] = None,
-    text: Annotated[
-        list[str] | None, typer.Option("--text", help="A text beside the payload of plain topics.")
-    ] = None,
-    attributes: Annotated[
-        list[str] | None,
-        typer.Option("--attribute", "-a", help="name:kind or name:kind:uid, of typed topics; repeatable."),
-    ] = None,
-    like: Annotated[
-        Path | None, typer.Option(help="Typed topics with the attributes of this definition.")
-    ] = None,
-    owner: Annotated[
-        str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
-    ] = None,
-    credentials: Credentials = None,
     *,
+    root: str = arg("The root of the tree, such as /news."),
+    key: Path | None = opt("The signing key; without it, your organisation's.", "--key", "-k"),
+    out: Path | None = opt("With --key: the file to write the declaration to.", "--out", "-o"),
+    text: list[str] | None = opt("A text beside the payload of plain topics."),
+    attributes: list[str] | None = opt(
+        "name:kind or name:kind:uid, of typed topics; repeatable.", "--attribute", "-a"
+    ),
+    like: Path | None = opt("Typed topics with the attributes of this definition."),
+    owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
+    credentials: Credentials = None,
     sealing: SealingOptions,
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like)."""
+) -> Answer:
+    """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like).
+
+    Examples:
+        maia topic declare /news --org city
+        maia topic declare /news -k city.key -o news.type
+        maia topic declare /news -k city.key --text headline -o news.type
+        maia topic declare /traffic -k city.key --like numberplate.type -o traffic.type
+        maia topic declare /prices -k city.key -a price:float -a currency:string -o prices.type
+    """
     from maia.predicates.path_patterns import parse_path_pattern
     from maia.types import TypeDefinition, sign_definition
     from maia.types.definition import plain_attributes, topic_attributes, tree_name
@@ -95,11 +84,10 @@ def declare(
         level = sealing.sealing
         name = tree_name(ours.principal, root).name
         signed = ours.define_shape(name, shape, sealed=level is not None, level=level or "attribute")
-        answer_definition(signed, ours.folder / "types", as_json=as_json)
-        return
+        return kept(signed, ours.folder / "types")
     signing_key = open_key(key)
     whose = signing_key.principal if owner is None else read_owner(owner)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing.chosen(before=None, signer=signing_key.principal)
     definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
-    save_definition(sign_definition(definition, signing_key), out, force=force, as_json=as_json)
+    return save_definition(sign_definition(definition, signing_key), out, force=force)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.inputs import (
-    AsJson,
     At,
-    Described,
     attribute_from_words,
     command_group,
     moment,
@@ -22,7 +21,7 @@ from maia.cli.inputs import (
     write_new,
 )
 from maia.cli.organisation import Org, opened
-from maia.cli.output import answer
+from maia.cli.output import Answer, row, rows, several
 from maia.cli.participate.membership import Membership, Participant, WaitS
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 
 app = command_group("Define, change, verify and compare event types.")
+_VERIFIED: Final = "the signature and every right it needs hold"
 
 Out: TypeAlias = Annotated[
     Path, typer.Option("--out", "-o", help="The file to write the signed definition to.")
@@ -77,33 +77,18 @@ Ledger = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class SealingOptions:
     """How events of a type travel."""
 
-    sealing: Annotated[
-        str | None,
-        typer.Option(
-            "--sealing", metavar="event|attribute", help="Let events travel sealed: whole, or by attribute."
-        ),
-    ] = None
+    sealing: str | None = opt("Let events travel sealed: whole, or by attribute.", metavar="event|attribute")
     keys: Keys = None
-    keys_at: Annotated[
-        list[str] | None,
-        typer.Option("--keys-at", metavar="HOST:PORT", help="Where the keys are run; may be repeated."),
-    ] = None
-    blinded: Annotated[
-        bool, typer.Option("--blinded", help="Let the type travel under ids that change with its keys.")
-    ] = False
-    cover: Annotated[
-        str | None,
-        typer.Option(
-            "--cover",
-            metavar="MILLISECONDS:BYTES",
-            help="Send one frame of this size in every slot of so many milliseconds, with an event or "
-            "without.",
-        ),
-    ] = None
+    keys_at: list[str] | None = opt("Where the keys are run; may be repeated.", metavar="HOST:PORT")
+    blinded: bool = flag("Let the type travel under ids that change with its keys.")
+    cover: str | None = opt(
+        "Send one frame of this size in every slot of so many milliseconds, with an event or without.",
+        metavar="MILLISECONDS:BYTES",
+    )
 
     def chosen(
         self, *, before: Sealing | None, signer: Principal, least: Sealing | None = None
@@ -147,83 +132,60 @@ class SealingOptions:
         return Sealing(level, manager, addresses)
 
 
-@app.command(
-    epilog="Examples: maia type define LabResult patient:string ward:string value:int --sealed; "
-    "maia type define LabResult --from results.csv --skip note --dry-run; "
-    "maia type define --key pito.key --name uk.gov.pito.Numberplate "
-    "-a numberplate:string -a timestamp:timestamp -a location:string -o numberplate.type; "
-    "maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type "
-    "-c extend.cert -a fee:int -o charge.type"
-)
+@app.command()
 def define(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME ATTRIBUTE",
-            help="A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The readable name, such as uk.gov.pito.Numberplate.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write the signed definition to.")
-    ] = None,
-    attributes: Annotated[
-        list[str] | None,
-        typer.Option("--attribute", "-a", help="name:kind or name:kind:uid; may be repeated."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            help="Take attributes from a JSON Schema, an Avro schema, or a sample of CSV or JSON.",
-        ),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option("--skip", metavar="PATH", help="Leave an attribute of --from out; may be repeated."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what --from would define, and define nothing.")
-    ] = False,
-    extends: Extends = None,
-    owner: Annotated[
-        str | None, typer.Option(help="The owner, if not the signing key; then embed the chain.")
-    ] = None,
-    credentials: Credentials = None,
     *,
+    words: list[str] | None = arg(
+        "A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
+        default=None,
+        metavar="NAME ATTRIBUTE",
+    ),
+    key: Path | None = opt("The signing key: a file made by `maia key new`.", "--key", "-k"),
+    name: str | None = opt("The readable name, such as uk.gov.pito.Numberplate."),
+    out: Path | None = opt("The file to write the signed definition to.", "--out", "-o"),
+    attributes: list[str] | None = opt("name:kind or name:kind:uid; may be repeated.", "--attribute", "-a"),
+    source: Path | None = opt(
+        "Take attributes from a JSON Schema, an Avro schema, or a sample of CSV or JSON.",
+        "--from",
+        metavar="FILE",
+    ),
+    skip: list[str] | None = opt("Leave an attribute of --from out; may be repeated.", metavar="PATH"),
+    dry_run: bool = flag("Show what --from would define, and define nothing."),
+    extends: Extends = None,
+    owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
+    credentials: Credentials = None,
     sealing: SealingOptions,
     ledger: Ledger = False,
-    is_sealed: Annotated[
-        bool, typer.Option("--sealed", help="A type of your organisation whose attributes travel sealed.")
-    ] = False,
+    is_sealed: bool = flag("A type of your organisation whose attributes travel sealed.", "--sealed"),
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Define version 0 of an event type and sign it."""
+) -> Answer:
+    """Define version 0 of an event type and sign it.
+
+    Examples:
+        maia type define LabResult patient:string ward:string value:int --sealed
+        maia type define LabResult --from results.csv --skip note --dry-run
+        maia type define --key pito.key --name uk.gov.pito.Numberplate -a numberplate:string -a
+          timestamp:timestamp -a location:string -o numberplate.type
+        maia type define --key ccs.key --name uk.gov.ccs.Charge --extends numberplate.type -c
+          extend.cert -a fee:int -o charge.type
+    """
     from maia.credentials import FIRST_VERSION, TypeName
     from maia.types import TypeDefinition, sign_definition
 
-    described = None
+    about = Answer()
     if source is not None:
         by_hand = [*(words or ())[1:], *(attributes or ())]
-        described = read_schema(source, skip=skip or (), given={one.partition(":")[0] for one in by_hand})
+        found, about = read_schema(source, skip=skip or (), given={one.partition(":")[0] for one in by_hand})
         called = words[0] if words else name
         if called is None:
             raise typer.BadParameter("say NAME, such as `LabResult --from results.csv`; or --key and --name")
         if dry_run:
-            _show_described(called, described, by_hand, as_json=as_json)
-            return
+            return _not_defined(called, [*found, *by_hand], about)
         if words:
-            words = [words[0], *described.attributes, *words[1:]]
+            words = [words[0], *found, *words[1:]]
         else:
-            attributes = [*described.attributes, *(attributes or ())]
+            attributes = [*found, *(attributes or ())]
     elif skip or dry_run:
         raise typer.BadParameter("--skip and --dry-run go with --from FILE")
     if words:
@@ -232,8 +194,9 @@ def define(
         level = sealing.sealing or ("attribute" if is_sealed else None)
         unsealed = replace(sealing, sealing=None)
         _check_exact(attributes, extends, owner, credentials, unsealed != SealingOptions(), ledger)
-        _define_for_organisation(org, words, level, described, as_json=as_json)
-        return
+        ours = opened(org)
+        made = ours.define(words[0], *words[1:], sealed=level is not None, level=level or "attribute")
+        return kept(made, ours.folder / "types", about)
     if key is None or name is None or out is None:
         raise typer.BadParameter(
             "say NAME ATTRIBUTE..., such as `LabResult patient:string value:int`, in the folder of an "
@@ -251,8 +214,7 @@ def define(
     sealed = sealing.chosen(before=None, signer=signing_key.principal, least=least)
     type_name = TypeName(whose, name, FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
-    signed = sign_definition(definition, signing_key)
-    save_definition(signed, out, described=described, force=force, as_json=as_json)
+    return save_definition(sign_definition(definition, signing_key), out, about, force=force)
 
 
 def _check_exact(*given: object) -> None:
@@ -261,62 +223,45 @@ def _check_exact(*given: object) -> None:
         raise typer.BadParameter("this option needs the exact form, with --key and --out")
 
 
-def _show_described(name: str, described: Described, by_hand: list[str], *, as_json: bool) -> None:
-    """Answer with the attributes that a type would have, if they can be those of one type."""
+def _not_defined(name: str, words: list[str], about: Answer) -> Answer:
+    """Return the attributes that a type would have, if they can be those of one type."""
     from maia.events import vocabulary_of
 
-    shape = [attribute_from_words(one) for one in (*described.attributes, *by_hand)]
+    shape = [attribute_from_words(one) for one in words]
     vocabulary_of(shape)
-    lines = [
-        f"type         {name}, not defined yet",
-        *(f"attribute    {a.name}: {a.kind.value}" for a in shape),
-    ]
-    record = {"name": name, "attributes": [{"name": a.name, "kind": a.kind.value} for a in shape]}
-    answer([*lines, *described.lines], record | {"defined": False} | described.record, as_json=as_json)
+    attributes = (
+        row("attribute", f"{a.name}: {a.kind.value}", name=a.name, kind=a.kind.value) for a in shape
+    )
+    head = row("type", f"{name}, not defined yet", name=name, defined=False)
+    return Answer(head, several("attributes", attributes), about)
 
 
-def _define_for_organisation(
-    org: Path | None, words: list[str], sealing: str | None, described: Described | None, *, as_json: bool
-) -> None:
-    ours = opened(org)
-    signed = ours.define(words[0], *words[1:], sealed=sealing is not None, level=sealing or "attribute")
-    answer_definition(signed, ours.folder / "types", described=described, as_json=as_json)
-
-
-@app.command(
-    epilog="Examples: maia type change LabResult --add unit:string; "
-    "maia type change numberplate.type -k pito.key --rename location=place -o v2.type"
-)
+@app.command()
 def change(
-    base: Annotated[
-        Path,
-        typer.Argument(help="The version to start from; without -k, a type of your organisation by name."),
-    ],
-    key: Annotated[
-        Path | None, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write the signed definition to.")
-    ] = None,
-    add: Annotated[list[str] | None, typer.Option(help="name:kind[:uid]")] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="name")] = None,
-    rename: Annotated[list[str] | None, typer.Option(help="old=new")] = None,
-    retype: Annotated[
-        list[str] | None, typer.Option(help="name:kind[:uid]; the attribute gets a new uid")
-    ] = None,
+    *,
+    base: Path = arg("The version to start from; without -k, a type of your organisation by name."),
+    key: Path | None = opt("The signing key: a file made by `maia key new`.", "--key", "-k"),
+    out: Path | None = opt("The file to write the signed definition to.", "--out", "-o"),
+    add: list[str] | None = opt("name:kind[:uid]"),
+    remove: list[str] | None = opt("name"),
+    rename: list[str] | None = opt("old=new"),
+    retype: list[str] | None = opt("name:kind[:uid]; the attribute gets a new uid"),
     extends: Extends = None,
     credentials: Credentials = None,
-    *,
     sealing: SealingOptions,
     ledger: Ledger = False,
     org: Org = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make the next version of a type and sign it."""
+) -> Answer:
+    """Make the next version of a type and sign it.
+
+    Examples:
+        maia type change LabResult --add unit:string
+        maia type change numberplate.type -k pito.key --rename location=place -o v2.type
+    """
     from uuid import uuid4
 
-    from maia.types import Added, Removed, next_version, sign_definition
+    from maia.types import Added, Removed, Renamed, Retyped, next_version, sign_definition
 
     if (key is None) != (out is None):
         raise typer.BadParameter(
@@ -324,16 +269,15 @@ def change(
         )
     old = read_definition(base).definition if key else opened(org).event_type(str(base)).definition
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
-    changes += [_renamed(old, words) for words in rename or ()]
-    changes += [_retyped(old, words) for words in retype or ()]
+    for before, _, after in (words.partition("=") for words in rename or ()):
+        changes.append(Renamed(_attribute(old, before), after))
+    for one in map(attribute_from_words, retype or ()):
+        changes.append(Retyped(_attribute(old, one.name), one))
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     if key is None or out is None:
         _check_exact(extends, credentials, sealing != SealingOptions(), ledger)
         signed = opened(org).change(old, changes)
-        answer(
-            _lines(signed.definition), _record(signed.definition) | {"id": signed.id.hex()}, as_json=as_json
-        )
-        return
+        return Answer(_described(signed.definition), row(id=signed.id))
     signing_key = open_key(key)
     embedded = tuple(read_certificates(credentials or ()))
     sealed = sealing.chosen(before=old.sealing, signer=signing_key.principal)
@@ -341,29 +285,25 @@ def change(
     new = next_version(
         old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
     )
-    save_definition(sign_definition(new, signing_key), out, force=force, as_json=as_json)
+    return save_definition(sign_definition(new, signing_key), out, force=force)
 
 
-@app.command(epilog="Example: maia type verify v2.type --previous numberplate.type")
+@app.command()
 def verify(
     definition: DefinitionFile,
-    previous: Annotated[
-        list[Path] | None, typer.Option(help="Earlier versions, the oldest first; may be repeated.")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="Also ask for the right to install on this network.")
-    ] = None,
-    coordinator: Annotated[
-        str | None, typer.Option(help="The coordinator of that network: key or .pub file.")
-    ] = None,
-    constitutions: Annotated[
-        list[Path] | None,
-        typer.Option("--constitution", help="Constitutions of quorums that own the type or the network."),
-    ] = None,
+    previous: list[Path] | None = opt("Earlier versions, the oldest first; may be repeated."),
+    network: str | None = opt("Also ask for the right to install on this network."),
+    coordinator: str | None = opt("The coordinator of that network: key or .pub file."),
+    constitutions: list[Path] | None = opt(
+        "Constitutions of quorums that own the type or the network.", "--constitution"
+    ),
     at: At = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check the signature, the signer's right to make these changes, and the right to install."""
+) -> Answer:
+    """Check the signature, the signer's right to make these changes, and the right to install.
+
+    Examples:
+        maia type verify v2.type --previous numberplate.type
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName
     from maia.types import verify_definition
@@ -379,18 +319,18 @@ def verify(
     verified = verify_definition(
         read_definition(definition), at=now, previous=verified, network=where, constitutions=quorums
     )
-    record = _record(verified.definition)
-    lines = [*_lines(verified.definition), "verified     the signature and every right it needs hold"]
-    answer(lines, record | {"verified": True, "id": verified.id.hex()}, as_json=as_json)
+    return Answer(_described(verified.definition), row("verified", _VERIFIED, verified=True, id=verified.id))
 
 
-@app.command(epilog="Example: maia type diff numberplate.type v2.type")
+@app.command()
 def diff(
-    old: Annotated[Path, typer.Argument(help="The version before: a file of `maia type`.")],
-    new: Annotated[Path, typer.Argument(help="The version after it.")],
-    as_json: AsJson = False,
-) -> None:
-    """Print what changed from OLD to NEW."""
+    old: Path = arg("The version before: a file of `maia type`."), new: Path = arg("The version after it.")
+) -> Answer:
+    """Print what changed from OLD to NEW.
+
+    Examples:
+        maia type diff numberplate.type v2.type
+    """
     from maia.types import describe
     from maia.types import diff as changes_between
 
@@ -402,55 +342,46 @@ def diff(
         lines.append(f"demand {'a' if after.ledger else 'no'} record of every delivery")
     if before.extends != after.extends:
         lines.append(f"extend {_super_words(after)}, and not {_super_words(before)}")
-    answer(lines or ["no change"], {"changes": lines}, as_json=as_json)
+    return row("", lines or "no change", changes=lines)
 
 
-@app.command(epilog="Example: maia type show numberplate.type")
-def show(definition: DefinitionFile, as_json: AsJson = False) -> None:
-    """Print a definition as people read it, without verifying it."""
+@app.command()
+def show(definition: DefinitionFile) -> Answer:
+    """Print a definition as people read it, without verifying it.
+
+    Examples:
+        maia type show numberplate.type
+    """
     found = read_definition(definition)
-    lines = [*_lines(found.definition), f"signed by    {found.signer}"]
-    answer(
-        lines,
-        _record(found.definition) | {"signer": str(found.signer), "id": found.id.hex()},
-        as_json=as_json,
+    return Answer(
+        _described(found.definition), row("signed by", found.signer, signer=found.signer, id=found.id)
     )
 
 
-@app.command(
-    epilog="Examples: maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type; "
-    "maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key "
-    "--credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type"
-)
+@app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="The readable name, such as uk.gov.pito.Numberplate.")],
-    owner: Annotated[str, typer.Option("--owner", help="Whose type it is: key, .pub file or quorum:….")],
-    source: Annotated[
-        str, typer.Option("--from", metavar="ADDRESS|FOLDER", help="A broker, or a folder of *.type files.")
-    ],
+    *,
+    name: str = arg("The readable name, such as uk.gov.pito.Numberplate."),
+    owner: str = need("Whose type it is: key, .pub file or quorum:…."),
+    source: str = need("A broker, or a folder of *.type files.", "--from", metavar="ADDRESS|FOLDER"),
     out: Out,
-    version: Annotated[
-        str | None, typer.Option(help="Default: the newest of a folder, and 0 of a broker.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option("--key", "-k", help="To ask a broker: who is asking.")] = None,
-    credentials: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--credentials", "-c", help="Files, or folders of *.cert, to ask a broker, and *.quorum."
-        ),
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option("--network", envvar="MAIA_NETWORK", help="To ask a broker: its network.")
-    ] = None,
-    coordinator: Annotated[
-        str | None,
-        typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="To ask a broker: the owner."),
-    ] = None,
+    version: str | None = opt("Default: the newest of a folder, and 0 of a broker."),
+    key: Path | None = opt("To ask a broker: who is asking.", "--key", "-k"),
+    credentials: list[Path] | None = opt(
+        "Files, or folders of *.cert, to ask a broker, and *.quorum.", "--credentials", "-c"
+    ),
+    network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
+    coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
     wait_s: WaitS = 30.0,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Fetch a definition, and verify it against the owner's key, whatever its source."""
+) -> Answer:
+    """Fetch a definition, and verify it against the owner's key, whatever its source.
+
+    Examples:
+        maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type
+        maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key
+          --credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type
+    """
     from maia.config.constitutions import read_constitutions
     from maia.config.type_folder import TypeFolder
 
@@ -463,9 +394,12 @@ def fetch(
     else:
         if key is None or network is None or coordinator is None:
             raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
-        asking = Participant(key, credentials or [], network, coordinator, [source], wait_s=wait_s)
+        asking = Participant(
+            key=key, credentials=credentials or [], network=network, coordinator=coordinator,
+            broker=[source], wait_s=wait_s,
+        )  # fmt: skip
         lineage = _fetched(asking.membership(), whose, name, version)
-    _save_lineage(lineage, out, force=force, as_json=as_json)
+    return _save_lineage(lineage, out, force=force)
 
 
 def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
@@ -478,56 +412,40 @@ def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -
     wanted = TypeName(owner, name, version or FIRST_VERSION)
     found = asyncio.run(fetch_definitions(member.key, member.settings(), wanted, timeout_s=member.wait_s))
     return verified_lineage(
-        found,
-        owner=owner,
-        name=name,
-        version=wanted.version,
-        at=moment(None),
+        found, owner=owner, name=name, version=wanted.version, at=moment(None),
         constitutions=member.constitutions,
-    )
+    )  # fmt: skip
 
 
-def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool, as_json: bool) -> None:
+def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool) -> Answer:
     """Write the version that was asked for, and beside it those it was made from."""
     from maia.types import definition_to_text
 
     before = [out.with_name(f"{out.stem}.{one.name.version}{out.suffix}") for one in lineage[:-1]]
     for path, one in zip([*before, out], lineage, strict=True):
         write_new(path, definition_to_text(one.signed), overwrite=force)
-    newest = lineage[-1]
-    lines = [
-        *_lines(newest.definition),
-        "verified     the signature and every right it needs hold",
-        *(f"made from    {path}" for path in before),
-        f"written to   {out}",
-    ]
-    record = _record(newest.definition) | {
-        "verified": True,
-        "id": newest.id.hex(),
-        "file": str(out),
-        "previous_files": [str(path) for path in before],
-    }
-    answer(lines, record, as_json=as_json)
+    return Answer(
+        _described(lineage[-1].definition),
+        row("verified", _VERIFIED, verified=True, id=lineage[-1].id),
+        row("made from", before, previous_files=before),
+        row("written to", out, file=out),
+    )
 
 
 def save_definition(
-    signed: SignedDefinition, out: Path, *, force: bool, as_json: bool, described: Described | None = None
-) -> None:
+    signed: SignedDefinition, out: Path, about: Answer | None = None, *, force: bool
+) -> Answer:
     """Write a signed definition to a file, and answer with what it says."""
     from maia.types import definition_to_text
 
     write_new(out, definition_to_text(signed), overwrite=force)
-    answer_definition(signed, out, described=described, as_json=as_json)
+    return kept(signed, out, about)
 
 
-def answer_definition(
-    signed: SignedDefinition, out: Path, *, as_json: bool, described: Described | None = None
-) -> None:
-    """Answer with what a signed definition says, and where it was written to."""
-    origin = described.lines if described else []
-    lines = [*_lines(signed.definition), *origin, f"written to   {out}"]
-    record = _record(signed.definition) | {"file": str(out), "id": signed.id.hex()}
-    answer(lines, record | (described.record if described else {}), as_json=as_json)
+def kept(signed: SignedDefinition, out: Path, about: Answer | None = None) -> Answer:
+    """Answer with what a signed definition says, where it comes from, and where it was written to."""
+    written = row("written to", out, file=out, id=signed.id)
+    return Answer(_described(signed.definition), about or Answer(), written)
 
 
 def _sealing_words(sealing: Sealing | None) -> str:
@@ -556,66 +474,40 @@ def _attribute(old: TypeDefinition, name: str) -> Attribute:
     return found
 
 
-def _renamed(old: TypeDefinition, words: str) -> Change:
-    from maia.types import Renamed
-
-    before, _, after = words.partition("=")
-    return Renamed(_attribute(old, before), after)
-
-
-def _retyped(old: TypeDefinition, words: str) -> Change:
-    from maia.types import Retyped
-
-    after = attribute_from_words(words)
-    return Retyped(_attribute(old, after.name), after)
-
-
-def _lines(definition: TypeDefinition) -> list[str]:
-    name = definition.name
-    above = definition.super_type
+def _described(definition: TypeDefinition) -> Answer:
+    name, sealing, above = definition.name, definition.sealing, definition.super_type
     inherited = {} if above is None else above.kinds
-    attributes = [
-        f"attribute    {a.name}: {a.kind.value} (uid {a.uid}){', inherited' if a.uid in inherited else ''}"
+    attributes = (
+        row(
+            "attribute",
+            f"{a.name}: {a.kind.value} (uid {a.uid}){', inherited' if a.uid in inherited else ''}",
+            name=a.name, uid=a.uid, kind=a.kind.value,
+        )
         for a in definition.attributes
+    )  # fmt: skip
+    super_types = [
+        {"name": one.name.name, "owner": one.name.owner, "version": one.name.version}
+        for one in definition.super_types
     ]
-    made_from = [f"made from    {definition.previous}"] if definition.previous else []
-    return [
-        f"type         {name.name}",
-        f"owner        {name.owner}",
-        f"version      {name.version}",
-        *made_from,
-        *([] if above is None else [f"extends      {_super_words(definition)}"]),
-        *attributes,
-        *([] if definition.sealing is None else [f"sealing      {_sealing_words(definition.sealing)}"]),
-        *(["ledger       required"] if definition.ledger else []),
-    ]
+    return Answer(
+        row("type", name.name, name=name.name),
+        rows(owner=name.owner, version=name.version),
+        row("made from", definition.previous or None, previous=definition.previous),
+        row("extends", None if above is None else _super_words(definition), extends=super_types),
+        several("attributes", attributes),
+        row(
+            "sealing", None if sealing is None else _sealing_words(sealing), sealing=_sealing_record(sealing)
+        ),
+        row("ledger", "required" if definition.ledger else None, ledger=definition.ledger),
+    )
 
 
-def _record(definition: TypeDefinition) -> dict[str, object]:
-    sealing = definition.sealing
-    attributes = [{"name": a.name, "uid": a.uid, "kind": a.kind.value} for a in definition.attributes]
+def _sealing_record(sealing: Sealing | None) -> dict[str, object] | None:
+    if sealing is None:
+        return None
+    cover = sealing.cover
     return {
-        "name": definition.name.name,
-        "owner": str(definition.name.owner),
-        "version": definition.name.version,
-        "previous": definition.previous,
-        "extends": [
-            {"name": one.name.name, "owner": str(one.name.owner), "version": one.name.version}
-            for one in definition.super_types
-        ],
-        "attributes": attributes,
-        "sealing": None if sealing is None else _sealing_record(sealing),
-        "ledger": definition.ledger,
-    }
-
-
-def _sealing_record(sealing: Sealing) -> dict[str, object]:
-    return {
-        "level": sealing.level.value,
-        "manager": str(sealing.manager),
-        "addresses": list(sealing.addresses),
+        "level": sealing.level.value, "manager": sealing.manager, "addresses": sealing.addresses,
         "blinded": sealing.blinded,
-        "cover": None
-        if sealing.cover is None
-        else {"every_ms": sealing.cover.every_ms, "size_bytes": sealing.cover.size_bytes},
-    }
+        "cover": None if cover is None else {"every_ms": cover.every_ms, "size_bytes": cover.size_bytes},
+    }  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from maia.cli.inputs import AsJson, At, moment, read_certificates, read_owner, read_principal
-from maia.cli.output import ANSWER_NO, answer
-from maia.cli.participate.membership import TypeOptions
+from maia.cli.command import need, opt
+from maia.cli.inputs import At, moment, read_certificates, read_owner, read_principal
+from maia.cli.output import Answer, row
+from maia.cli.participate.membership import TypeOptions, verified
 from maia.cli.participate.subscribe import on_topics_text
 from maia.cli.profile_option import how_to_get
 from maia.cli.trust.grants import one_action
@@ -19,21 +20,12 @@ from maia.config.grant_terms import BadGrant
 from maia.errors import Refusal
 
 if TYPE_CHECKING:
-    from maia.credentials import OnlineTest, Principal, SignedCertificate, VerifiedConstitution
+    from maia.credentials import OnlineTest, Principal, SignedCertificate
     from maia.credentials.chains.reduction import BrokenChain
     from maia.events import AttributeUid, Instant, PresentValue
-    from maia.policy import Audience, Evidence, Facts, Request, View
-    from maia.types import SignedDefinition, VerifiedType
+    from maia.policy import Evidence, Facts, View
+    from maia.types import VerifiedType
     from maia.validity import Monitor, Once
-
-
-EXAMPLES: Final = (
-    "Examples: maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'; "
-    "maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true "
-    "--where 'location == \"Victoria\"' --credentials certs/ --audience requester; "
-    "maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/ "
-    "--requires 'clearance >= 3' --identity anna.identity"
-)
 
 
 _NO_CHAIN: Final = "POLICY-NO-CHAIN"
@@ -46,57 +38,58 @@ class RequirementUnmet(Refusal):
 
 
 def explain(
+    *,
     context: typer.Context,
-    principal: Annotated[str, typer.Option(help="Who asks: key or .pub file.")],
-    action: Annotated[str, typer.Option(help="connect install publish subscribe extend manage.add …")],
-    credentials: Annotated[
-        list[Path], typer.Option("--credentials", "-c", help="Files, or folders of *.cert and *.quorum.")
-    ],
+    principal: str = need("Who asks: key or .pub file."),
+    action: str = need("connect install publish subscribe extend manage.add …"),
+    credentials: list[Path] = need("Files, or folders of *.cert and *.quorum.", "--credentials", "-c"),
     meant: TypeOptions,
-    network: Annotated[str | None, typer.Option(help="The network, for connect and install.")] = None,
-    coordinator: Annotated[str | None, typer.Option(help="The coordinator of the network.")] = None,
-    filter_text: Annotated[
-        str,
-        typer.Option("--where", "--filter", help="A subscriber's filter, or a publisher's advertisement."),
-    ] = "true",
-    audience: Annotated[
-        str, typer.Option(help="Whose version of the reasons: owner or requester.")
-    ] = "owner",
-    fact: Annotated[
-        list[str] | None,
-        typer.Option(help="Something that is true: 'on-duty=true', 'rate-minute=5'; may be repeated."),
-    ] = None,
-    bounds: Annotated[
-        list[Path] | None, typer.Option(help="Bounds that the broker sets: files as its `bounds` names.")
-    ] = None,
-    requires: Annotated[
-        str, typer.Option(help="What the other side requires of the principal: 'clearance >= 3'.")
-    ] = "true",
-    identity: Annotated[
-        Path | None, typer.Option(help="The principal's identity statement, for --requires.")
-    ] = None,
+    network: str | None = opt("The network, for connect and install."),
+    coordinator: str | None = opt("The coordinator of the network."),
+    filter_text: str = opt(
+        "A subscriber's filter, or a publisher's advertisement.", "--where", "--filter", default="true"
+    ),
+    audience: str = opt("Whose version of the reasons: owner or requester.", default="owner"),
+    fact: list[str] | None = opt("Something that is true: 'on-duty=true', 'rate-minute=5'; may be repeated."),
+    bounds: list[Path] | None = opt("Bounds that the broker sets: files as its `bounds` names."),
+    requires: str = opt("What the other side requires of the principal: 'clearance >= 3'.", default="true"),
+    identity: Path | None = opt("The principal's identity statement, for --requires."),
     at: At = None,
-    as_json: AsJson = False,
-) -> int:
+) -> Answer:
     """Decide whether a principal may do something, and name the certificate, field and attribute.
 
     Those who must confirm the certificates are asked now; what cannot be asked is assumed, and said.
+
+    Examples:
+        maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'
+        maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true
+          --where 'location == "Victoria"' --credentials certs/ --audience requester
+        maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/
+          --requires 'clearance >= 3' --identity anna.identity
     """
     from maia.config.bounds_file import read_bounds
     from maia.config.constitutions import read_constitutions
-    from maia.policy import Audience, Denial, decide, gather_evidence
+    from maia.credentials import NetworkName
+    from maia.policy import Audience, Denial, Request, decide, gather_evidence
+    from maia.predicates import parse_predicate
 
     now, quorums = moment(at), read_constitutions(credentials)
     is_typed = meant.named is not None or meant.definition is not None
+    who, wanted = read_principal(principal), one_action(action)
     if is_typed and (network is None or action not in ("connect", "install")):
-        history = meant.history(quorums)
+        event_type = verified(meant.history(quorums), quorums, at=now)
         if meant.topic is not None:
-            tree, below = history[-1].definition.name.name, action == "subscribe"
-            filter_text = on_topics_text(meant.topic, filter_text, tree, below=below)
-        request = _request_about_type(principal, action, history, filter_text, now, quorums)
+            below = action == "subscribe"
+            filter_text = on_topics_text(meant.topic, filter_text, event_type.name.name, below=below)
+        interest = parse_predicate(filter_text, event_type.vocabulary)
+        request = Request(who, wanted, event_type.name, event_type, interest)
+    elif network is None or coordinator is None:
+        raise BadGrant("name the resource: TYPE, --definition FILE, or --network NAME with --coordinator")
     else:
-        request = _request_about_network(principal, action, network, coordinator)
-    reader = _audience(audience, {one.value: one for one in Audience})
+        request = Request(who, wanted, NetworkName(read_owner(coordinator), network))
+    if audience not in (known := {one.value: one for one in Audience}):
+        raise BadGrant(f"`{audience[:32]}` is no audience; give {' or '.join(known)}")
+    reader = known[audience]
     pool = read_certificates(credentials)
     standing = Asked.of(pool, now) if at is None else Asked()
     evidence = gather_evidence(
@@ -104,30 +97,27 @@ def explain(
     )
     decision = decide(request, evidence, _facts(fact or []), now)
     reasons = decision.explanation
-    because = _indented(reasons.lines(reader, _names(request.event_type)))
-    record: dict[str, object] = {"reasons": reasons.records(reader)}
+    because = Answer(
+        row("  because", reasons.lines(reader, _names(request.event_type)), reasons=reasons.records(reader))
+    )
     if isinstance(decision, Denial):
-        refused = {"permitted": False, "code": decision.code}
         is_about_member = decision.code == _NO_CHAIN and meant.named is not None
         way = how_to_get(context.obj, action, str(meant.named)) if is_about_member else None
-        lines = [f"no [{decision.code}]", *because, *([f"  way out    {way}"] if way else [])]
-        answer(lines, refused | record, as_json=as_json)
-        return ANSWER_NO
+        said = row("", f"no [{decision.code}]", permitted=False, code=decision.code)
+        return Answer(said, because, row("  way out", way), no=True)
     required, met = _required(requires, identity, request.principal, now)
     if not met:
-        record |= {"permitted": False, "code": RequirementUnmet.code, "requirement": required}
-        answer(
-            [f"no [{RequirementUnmet.code}]", *_indented(tuple(required)), *because], record, as_json=as_json
-        )
-        return ANSWER_NO
-    shown = _view_lines(decision.view, request.event_type) if reader is Audience.OWNER else []
+        said = row("", f"no [{RequirementUnmet.code}]", permitted=False, code=RequirementUnmet.code)
+        return Answer(said, row("  because", required, requirement=required), because, no=True)
     until = "unbounded" if decision.until is None else str(decision.until)
-    permitted = {"permitted": True, "until": until}
     assumed = standing.assumed(evidence)
-    lines = [f"yes, until {until}", *shown, *_indented(tuple(required)), *because]
-    lines += [f"  assumed    {line}" for line in assumed]
-    answer(lines, permitted | record | ({"assumed": assumed} if assumed else {}), as_json=as_json)
-    return 0
+    return Answer(
+        row("", f"yes, until {until}", permitted=True, until=until),
+        *(_view(decision.view, request.event_type) if reader is Audience.OWNER else ()),
+        row("  because", required),
+        because,
+        row("  assumed", assumed, **({"assumed": assumed} if assumed else {})),
+    )
 
 
 def _required(text: str, identity: Path | None, principal: Principal, now: Instant) -> tuple[list[str], bool]:
@@ -204,39 +194,6 @@ class Asked:
         return self.heard is not None and is_fetched and test.by not in self.silent
 
 
-def _request_about_network(
-    principal: str, action: str, network: str | None, coordinator: str | None
-) -> Request:
-    from maia.credentials import NetworkName
-    from maia.policy import Request
-
-    if network is None or coordinator is None:
-        raise BadGrant("name the resource: TYPE, --definition FILE, or --network NAME with --coordinator")
-    return Request(
-        read_principal(principal), one_action(action), NetworkName(read_owner(coordinator), network)
-    )
-
-
-def _request_about_type(
-    principal: str,
-    action: str,
-    history: list[SignedDefinition],
-    filter_text: str,
-    now: Instant,
-    quorums: tuple[VerifiedConstitution, ...],
-) -> Request:
-    from maia.policy import Request
-    from maia.predicates import parse_predicate
-    from maia.types import verify_definition
-
-    who, wanted = read_principal(principal), one_action(action)
-    verified: VerifiedType | None = None
-    for signed in history:
-        verified = verify_definition(signed, at=now, previous=verified, constitutions=quorums)
-    assert verified is not None  # noqa: S101 - the loop ran at least once
-    return Request(who, wanted, verified.name, verified, parse_predicate(filter_text, verified.vocabulary))
-
-
 def _facts(said: list[str]) -> Facts:
     """Read facts as `name=value`, with the literals of the filter language."""
     from maia.policy import Facts
@@ -251,13 +208,7 @@ def _facts(said: list[str]) -> Facts:
     return Facts(facts)
 
 
-def _audience(word: str, audiences: dict[str, Audience]) -> Audience:
-    if word not in audiences:
-        raise BadGrant(f"`{word[:32]}` is no audience; give {' or '.join(audiences)}")
-    return audiences[word]
-
-
-def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
+def _view(view: View, event_type: VerifiedType | None) -> Iterator[Answer]:
     from maia.credentials import AllAttributes
     from maia.expressions import format_rule
     from maia.expressions.summary_text import format_summary
@@ -267,39 +218,32 @@ def _view_lines(view: View, event_type: VerifiedType | None) -> list[str]:
 
     names = _names(event_type)
     steps = [*view.on_publication, *(step for window in view.windows for step in window.transformations)]
-    lines = [
-        f"  needs      a secret or table of {by} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
-        for by in dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
-    ]
+    needed = "a secret or table of {} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
+    keyed = dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
+    yield row("  needs", [needed.format(by) for by in keyed])
     is_sealed = event_type is not None and event_type.sealing is not None
     if is_sealed and view.windows and all(window.transformations for window in view.windows):
-        lines.append("  sealed     this right brings a broker no key: read at a broker that has another one")
+        yield row("  sealed", "this right brings a broker no key: read at a broker that has another one")
     for step in view.on_publication:
         written = "" if step.result is None else f"from {step.result.name}: "
-        lines.append(f"  transforms {written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
+        yield row("  transforms", f"{written}{'; '.join(format_rule(rule, names) for rule in step.rules)}")
     for window in view.windows:
         is_whole = isinstance(window.attributes, AllAttributes) and not window.transformations
         shown = "*" if is_whole else " ".join(sorted(names[uid] for uid in names if shows(window, uid)))
-        lines.append(f"  window     {shown}  where {format_predicate(window.admits, names)}")
+        yield row("  window", f"{shown}  where {format_predicate(window.admits, names)}")
         for step in window.transformations:
             into = "" if step.result is None else f"into {step.result.name}: "
             rules = "; ".join(format_rule(rule, names) for rule in step.rules)
             if step.summary is not None:
                 every, per, assigned = format_summary(step.summary, names)
                 rules = "; ".join((f"every {every}", *(f"per {one}" for one in per), *assigned))
-            lines += [f"  transforms {into}{rules}"] if rules else []
+            yield row("  transforms", f"{into}{rules}" if rules else None)
             if step.restriction != ALWAYS:
-                lines.append(f"  of these   where {format_predicate(step.restriction, names)}")
-    lines += [
-        f"  forced     {names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()
-    ]
-    return lines
+                yield row("  of these", f"where {format_predicate(step.restriction, names)}")
+    forced = [f"{names.get(uid, uid)} = {format_literal(value)}" for uid, value in view.forced.items()]
+    yield row("  forced", forced)
 
 
 def _names(event_type: VerifiedType | None) -> dict[AttributeUid, str]:
     """Return the names of attributes in the version of the request."""
     return {} if event_type is None else {one.uid: one.name for one in event_type.attributes}
-
-
-def _indented(lines: tuple[str, ...]) -> list[str]:
-    return [f"  because    {line}" for line in lines]

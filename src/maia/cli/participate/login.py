@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from maia.cli.command import flag, need, opt
 from maia.cli.domain.calls import EntitledCaller, Shows, repeat, shown_call
-from maia.cli.inputs import AsJson, moment, read_appointments
-from maia.cli.output import answer
+from maia.cli.inputs import moment, read_appointments
+from maia.cli.output import Answer, row, several, show, wants_json
+from maia.cli.trust.grants import granted
 from maia.errors import Refusal
 
 if TYPE_CHECKING:
@@ -19,43 +19,37 @@ if TYPE_CHECKING:
     from maia.keystore.wallet_folder import WalletFolder
 
 
-EXAMPLES: Final = (
-    "Examples: maia login --as desk; "
-    "maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet "
-    "--show order.appointment; maia login … --watch   (then: maia subscribe --credentials smith-wallet …)"
-)
-
-
 _LEAST_S: Final = 0.5
 
 
 def login(
     caller: EntitledCaller,
-    wallet: Annotated[Path, typer.Option("--wallet", "-w", help="A folder of yours alone; made if need be.")],
-    show: Shows = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and renew before anything expires, until Ctrl-C.")
-    ] = False,
-    every: Annotated[
-        float | None,
-        typer.Option("--every", min=0.5, help="With --watch: ask at least so often, in seconds."),
-    ] = None,
-    as_json: AsJson = False,
+    wallet: Path = need("A folder of yours alone; made if need be.", "--wallet", "-w"),
+    appointments: Shows = None,
+    watch: bool = flag("Stay, and renew before anything expires, until Ctrl-C."),
+    every: float | None = opt("With --watch: ask at least so often, in seconds.", min=0.5),
 ) -> None:
-    """Show your appointments to a domain, and put the certificates that it issues into a wallet."""
+    """Show your appointments to a domain, and put the certificates that it issues into a wallet.
+
+    Examples:
+        maia login --as desk
+        maia login --server 127.0.0.1:7600 --domain met.pub -k smith.key --wallet smith-wallet --show
+          order.appointment
+        maia login … --watch (then: maia subscribe --credentials smith-wallet …)
+    """
     from maia.keystore.wallet_folder import WalletFolder
 
     folder = WalletFolder(wallet)
-    if show:
-        folder.add(read_appointments(show))
+    if appointments:
+        folder.add(read_appointments(appointments))
     with caller.client() as client:
 
         def renew() -> float:
             found, files = _once(client, folder)
-            _print_answer(found, files, folder, as_json=as_json)
+            show(_shown(found, files, folder.folder))
             return _until_renewal(found, moment(None), every)
 
-        repeat(renew, watch=watch, as_json=as_json, most_s=3600.0 if every is None else every)
+        repeat(renew, watch=watch, as_json=wants_json(), most_s=3600.0 if every is None else every)
 
 
 def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int]:
@@ -112,44 +106,39 @@ def _until_renewal(found: WalletAnswer, now: Instant, every: float | None) -> fl
     return min(max(left / 2, _LEAST_S), most)
 
 
-def _print_answer(found: WalletAnswer, files: int, folder: WalletFolder, *, as_json: bool) -> None:
-    lines = [
-        f"role         {shown_call(one.membership.role, one.membership.arguments)}"
-        for one in found.memberships
-    ]
-    lines += [
-        f"right        {_shown_right(one.certificate)}, until {one.until or 'unbounded'}"
-        for one in found.rights
-    ]
-    lines += [f"withheld     {one.right or one.rule}: {one.why} [{one.code}]" for one in found.withheld]
+def _shown(found: WalletAnswer, files: int, folder: Path) -> Answer:
+    roles = [shown_call(one.membership.role, one.membership.arguments) for one in found.memberships]
     ends = min((one.until for one in found.rights if one.until is not None), default=None)
     again = "" if ends is None else f"; log in again before {ends}, or stay with --watch"
-    lines.append(f"wallet       {folder.folder}: {files} files{again}")
-    if found.renew_before is not None:
-        lines.append(
-            "renewed      by clients that use it: the statements of validity in it, which are short-lived"
+    renewed = "by clients that use it: the statements of validity in it, which are short-lived"
+    rights = (
+        row(
+            "right", f"{_right(one.certificate)}, until {one.until or 'unbounded'}",
+            id=one.id, rule=one.rule, until=one.until,
         )
-    record = {
-        "principal": found.principal,
-        "roles": [shown_call(one.membership.role, one.membership.arguments) for one in found.memberships],
-        "rights": [{"id": one.id, "rule": one.rule, "until": one.until} for one in found.rights],
-        "withheld": [
-            {"right": one.right, "rule": one.rule, "code": one.code, "why": one.why} for one in found.withheld
-        ],
-        "wallet": str(folder.folder),
-        "files": files,
-        "renew_before": found.renew_before,
-    }
-    answer(lines, record, as_json=as_json)
+        for one in found.rights
+    )  # fmt: skip
+    withheld = (
+        row(
+            "withheld", f"{one.right or one.rule}: {one.why} [{one.code}]",
+            right=one.right, rule=one.rule, code=one.code, why=one.why,
+        )
+        for one in found.withheld
+    )  # fmt: skip
+    return Answer(
+        row("role", roles, principal=found.principal, roles=roles),
+        several("rights", rights),
+        several("withheld", withheld),
+        row("wallet", f"{folder}: {files} files{again}", wallet=folder, files=files),
+        row("renewed", renewed if found.renew_before else None, renew_before=found.renew_before),
+    )
 
 
-def _shown_right(certificate: bytes) -> str:
-    from maia.cli.trust.grants import authority_record
+def _right(certificate: bytes) -> str:
     from maia.credentials import AuthorisationCertificate, certificate_from_bytes
 
     said = certificate_from_bytes(certificate).certificate
     if not isinstance(said, AuthorisationCertificate):
         return "a name"
-    record = authority_record(said.authority)
-    actions = record["actions"]
-    return f"{' '.join(map(str, actions)) if isinstance(actions, list) else actions} {record['resource']}"
+    resource, actions, *_ = granted(said.authority).lines
+    return f"{actions.partition(' ')[2].strip()} {resource.partition(' ')[2].strip()}"

@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
 from maia.cli.output import named
 from maia.cli.trust.key import KeyFile, open_key
+from maia.clock import system_now
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
     from maia.client.api.client import Client
     from maia.config.identity_file import IdentityFile
-    from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
+    from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+    from maia.events import Instant
     from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition, VerifiedType
 
@@ -70,47 +73,32 @@ class Membership:
 
         return ClientSettings(self.network, self.brokers, self.credentials, constitutions=self.constitutions)
 
-    def connect(self) -> AbstractAsyncContextManager[Client]:
-        """Connect through the first broker that answers and proves its own right to connect."""
-        from maia.client.api.client import connect
-
-        if self.wallet is not None:
-            return self._connect_with_wallet(self.wallet)
-        return connect(
-            self.brokers,
-            key=self.key,
-            network=self.network,
-            credentials=self.credentials,
-            constitutions=self.constitutions,
-            timeout_s=self.wait_s,
-            by_statement=self.by_statement,
-            identity=self.identity,
-            on_waiting=_print_waiting,
-        )
-
     @asynccontextmanager
-    async def _connect_with_wallet(self, folder: Path) -> AsyncIterator[Client]:
+    async def connect(self) -> AsyncIterator[Client]:
+        """Connect through the first broker that answers and proves its own right to connect."""
         from maia.client.api.client import connect
         from maia.client.api.wallet_watch import following
         from maia.keystore.wallet_folder import WalletFolder
 
-        wallet = WalletFolder(folder)
-        kept = wallet.read()
-        async with (
-            connect(
-                self.brokers,
-                key=self.key,
-                network=self.network,
-                credentials=(*self.credentials, *kept.certificates),
-                statements=kept.statements,
-                constitutions=self.constitutions,
-                timeout_s=self.wait_s,
-                by_statement=self.by_statement,
-                identity=self.identity,
-                on_waiting=_print_waiting,
-            ) as client,
-            following(client, wallet, shown=kept),
-        ):
+        wallet = None if self.wallet is None else WalletFolder(self.wallet)
+        kept = None if wallet is None else wallet.read()
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                connect(
+                    self.brokers,
+                    key=self.key,
+                    network=self.network,
+                    credentials=(*self.credentials, *(kept.certificates if kept else ())),
+                    statements=kept.statements if kept else (),
+                    constitutions=self.constitutions,
+                    timeout_s=self.wait_s,
+                    by_statement=self.by_statement,
+                    identity=self.identity,
+                    on_waiting=_print_waiting,
+                )
+            )
+            if wallet is not None and kept is not None:
+                await stack.enter_async_context(following(client, wallet, shown=kept))
             yield client
 
 
@@ -120,111 +108,65 @@ def _print_waiting(problem: MaiaError) -> None:
     sys.stderr.flush()
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class Participant:
     """The options by which a command connects to a network."""
 
     key: KeyFile
-    credentials: Annotated[
-        list[Path],
-        typer.Option(
-            "--credentials", "-c", help="Files, or folders of *.cert and *.quorum. May be repeated."
-        ),
-    ]
+    credentials: list[Path] = need(
+        "Files, or folders of *.cert and *.quorum. May be repeated.", "--credentials", "-c"
+    )
     network: Network
-    coordinator: Annotated[
-        str,
-        typer.Option(
-            "--coordinator",
-            envvar="MAIA_COORDINATOR",
-            help="The network's owner: key, .pub file or quorum:….",
-        ),
-    ]
-    broker: Annotated[
-        list[str],
-        typer.Option(
-            "--broker",
-            envvar="MAIA_ADDRESS",
-            metavar="ADDRESS",
-            help="A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
-            "give several to go on when one fails.",
-        ),
-    ]
-    wallet: Annotated[
-        Path | None,
-        typer.Option(
-            "--wallet",
-            envvar="MAIA_WALLET",
-            help="A wallet of `maia login`; what it renews is shown at once.",
-        ),
-    ] = None
-    identity: Annotated[
-        Path | None,
-        typer.Option(
-            "--identity",
-            envvar="MAIA_IDENTITY",
-            help="Your identity statement; a file that is renewed is followed.",
-        ),
-    ] = None
-    provider: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--provider",
-            envvar="MAIA_PROVIDERS",
-            help="A provider that is trusted: key or .pub file. Repeat.",
-        ),
-    ] = None
+    coordinator: str = need("The network's owner: key, .pub file or quorum:….", envvar="MAIA_COORDINATOR")
+    broker: list[str] = need(
+        "A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
+        "give several to go on when one fails.",
+        envvar="MAIA_ADDRESS",
+        metavar="ADDRESS",
+    )
+    wallet: Path | None = opt(
+        "A wallet of `maia login`; what it renews is shown at once.", envvar="MAIA_WALLET"
+    )
+    identity: Path | None = opt(
+        "Your identity statement; a file that is renewed is followed.", envvar="MAIA_IDENTITY"
+    )
+    provider: list[str] | None = opt(
+        "A provider that is trusted: key or .pub file. Repeat.", envvar="MAIA_PROVIDERS"
+    )
     wait_s: WaitS = 30.0
 
     def membership(self) -> Membership:
         """Open the key, the certificates and the statement that the options name."""
         from maia.config.constitutions import read_constitutions
+        from maia.config.identity_file import IdentityFile
         from maia.credentials import NetworkName
+        from maia.net.statement_links import StatementLinks
 
         name = NetworkName(read_owner(self.coordinator), self.network)
         shown = tuple(read_certificates(self.credentials))
         wallets = [] if self.wallet is None else [self.wallet]
         constitutions = read_constitutions([*self.credentials, *wallets])
-        signing = open_key(self.key)
-        peers = {address: read_principal(word) for word, at, address in map(_parted, self.broker) if at}
-        file = _identity_file(signing, self.identity, self.provider or [], needed=bool(peers))
-        addresses = tuple(address for _, _, address in map(_parted, self.broker))
-        links = _statement_links(file, peers) if file is not None and peers else None
+        signing, providers = open_key(self.key), self.provider or []
+        # The key, the `@` and the address; the first two are empty for a TLS link.
+        brokers = [one.rpartition("@") for one in self.broker]
+        peers = {address: read_principal(word) for word, at, address in brokers if at}
+        if peers and (self.identity is None or not providers):
+            raise LinkWithoutIdentity(
+                "a broker `KEY@HOST:PORT` is reached by a statement link: "
+                "name your statement with `--identity` and the providers that you trust with `--provider`"
+            )
+        if self.identity is None and providers:
+            raise LinkWithoutIdentity(
+                "`--provider` says whom you believe in the community of your own statement: "
+                "name that with `--identity`"
+            )
+        believed = [read_principal(one) for one in providers]
+        file = None if self.identity is None else IdentityFile(self.identity, signing, believed)
+        links = StatementLinks(file, system_now, peers) if file is not None and peers else None
+        addresses = tuple(address for _, _, address in brokers)
         return Membership(
             signing, name, shown, addresses, self.wait_s, self.wallet, constitutions, links, file
         )
-
-
-def _parted(broker: str) -> tuple[str, str, str]:
-    """Return the key, the `@` and the address of a broker; the first two are empty for a TLS link."""
-    return broker.rpartition("@")
-
-
-def _identity_file(
-    key: SigningKey, identity: Path | None, providers: list[str], *, needed: bool
-) -> IdentityFile | None:
-    from maia.config.identity_file import IdentityFile
-
-    if needed and (identity is None or not providers):
-        raise LinkWithoutIdentity(
-            "a broker `KEY@HOST:PORT` is reached by a statement link: "
-            "name your statement with `--identity` and the providers that you trust with `--provider`"
-        )
-    if identity is None and providers:
-        raise LinkWithoutIdentity(
-            "`--provider` says whom you believe in the community of your own statement: "
-            "name that with `--identity`"
-        )
-    if identity is None:
-        return None
-    return IdentityFile(identity, key, [read_principal(one) for one in providers])
-
-
-def _statement_links(file: IdentityFile, peers: dict[str, Principal]) -> StatementLinks:
-    from maia.clock import system_now
-    from maia.net.statement_links import StatementLinks
-
-    return StatementLinks(file, system_now, peers)
 
 
 def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:
@@ -232,29 +174,18 @@ def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefi
     return [read_definition(path) for path in [*(previous or ()), definition]]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class TypeOptions:
     """Which event type is meant: by its name, or by its file."""
 
-    named: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TYPE",
-            help="The event type: its name among --types, or its file; or a topic, as /news/uk.",
-        ),
-    ] = None
-    definition: Annotated[
-        Path | None,
-        typer.Option("--definition", "-d", help="The event type: a file made by `maia type define`."),
-    ] = None
-    types: Annotated[
-        list[Path] | None,
-        typer.Option("--types", help="Where types are found by name: files, or folders of *.type."),
-    ] = None
-    previous: Annotated[
-        list[Path] | None,
-        typer.Option("--previous", help="Versions that it was made from, the oldest first; may be repeated."),
-    ] = None
+    named: str | None = arg(
+        "The event type: its name among --types, or its file; or a topic, as /news/uk.",
+        default=None,
+        metavar="TYPE",
+    )
+    definition: Path | None = opt("The event type: a file made by `maia type define`.", "--definition", "-d")
+    types: list[Path] | None = opt("Where types are found by name: files, or folders of *.type.")
+    previous: list[Path] | None = opt("Versions that it was made from, the oldest first; may be repeated.")
 
     @property
     def topic(self) -> str | None:
@@ -298,13 +229,16 @@ def check_filter(text: str, event_type: VerifiedType) -> None:
 
 
 def verified(
-    history: list[SignedDefinition], constitutions: tuple[VerifiedConstitution, ...] = ()
+    history: list[SignedDefinition],
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+    *,
+    at: Instant | None = None,
 ) -> VerifiedType:
     """Verify a definition after those it was made from; return the last."""
     from maia.types import verify_definition
 
-    now = moment(None)
-    found = verify_definition(history[0], at=now, constitutions=constitutions)
-    for signed in history[1:]:
+    now, found = moment(None) if at is None else at, None
+    for signed in history:
         found = verify_definition(signed, at=now, previous=found, constitutions=constitutions)
+    assert found is not None  # noqa: S101 - a history has one definition at least
     return found

@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from maia.cli.inputs import AsJson, moment
-from maia.cli.output import answer, named
+from maia.cli.command import flag, opt
+from maia.cli.inputs import moment
+from maia.cli.output import Answer, named, row
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
 from maia.cli.participate.membership import (
     Membership,
@@ -34,18 +35,6 @@ if TYPE_CHECKING:
     from maia.types import SignedDefinition, VerifiedType
 
 
-EXAMPLES: Final = (
-    "Examples: maia publish LabResult --as lab.maia --set patient=P-17 --set ward=3 --set taken=now; "
-    "maia publish -d numberplate.type -k camera.key --credentials certs "
-    "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
-    "--set 'numberplate=AE05 XYZ' --set timestamp=now; "
-    "… < sightings.jsonl   (one JSON object a line); "
-    "maia publish -d news.type -k desk.key --credentials certs --network 'City Network' "
-    "--coordinator city.pub --broker 127.0.0.1:7400 --topic /news/uk/sport --payload 'rain stopped play'; "
-    "maia publish -d reports.type -k anna.key --credentials certs --network 'Coalition' --coordinator uk.pub "
-    "--broker 127.0.0.1:7400 --set 'text=two ships' --to 'nationality == \"uk\" or clearance >= 3'"
-)
-
 _LINES_AHEAD: Final = 1024
 _LAST_FLUSH_S: Final = 5.0
 """How long Ctrl-C waits for the broker's answers; a second one does not wait."""
@@ -55,43 +44,40 @@ def publish(
     context: typer.Context,
     participant: Participant,
     meant: TypeOptions,
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="One attribute; without any, read standard input."),
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option(help="The topic, such as /news/uk, of each event that names none itself.")
-    ] = None,
-    payload: Annotated[
-        str | None, typer.Option(help="One event on a plain topic: this text, as text/plain.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many events; with --set, send it so often.")
-    ] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Events per second at most.")] = None,
-    where: Annotated[
-        str, typer.Option("--where", "--filter", help="Advertise no more than this, in the filter language.")
-    ] = "true",
-    subscribers: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="REQUIREMENT",
-            help="Only to subscribers whose identity statement meets this: 'clearance >= 3'.",
-        ),
-    ] = "true",
-    published_as: Annotated[
-        Path | None,
-        typer.Option(
-            "--published-as", help="The type that your right converts these events into, by its definition."
-        ),
-    ] = None,
-    sign: Annotated[
-        bool, typer.Option("--sign", help="Sign what is published: subscribers verify that you wrote it.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Publish events: JSON objects on standard input, one a line, or one event from --set."""
+    values: list[str] | None = opt(
+        "One attribute; without any, read standard input.", "--set", metavar="NAME=VALUE"
+    ),
+    topic: str | None = opt("The topic, such as /news/uk, of each event that names none itself."),
+    payload: str | None = opt("One event on a plain topic: this text, as text/plain."),
+    count: int | None = opt("Stop after so many events; with --set, send it so often.", min=1),
+    rate: float | None = opt("Events per second at most.", min=0.001),
+    where: str = opt(
+        "Advertise no more than this, in the filter language.", "--where", "--filter", default="true"
+    ),
+    subscribers: str = opt(
+        "Only to subscribers whose identity statement meets this: 'clearance >= 3'.",
+        "--to",
+        default="true",
+        metavar="REQUIREMENT",
+    ),
+    published_as: Path | None = opt(
+        "The type that your right converts these events into, by its definition."
+    ),
+    sign: bool = flag("Sign what is published: subscribers verify that you wrote it."),
+) -> Answer:
+    """Publish events: JSON objects on standard input, one a line, or one event from --set.
+
+    Examples:
+        maia publish LabResult --as lab.maia --set patient=P-17 --set ward=3 --set taken=now
+        maia publish -d numberplate.type -k camera.key --credentials certs --network 'UK Police Network'
+          --coordinator pito.pub --broker 127.0.0.1:7400 --set 'numberplate=AE05 XYZ' --set timestamp=now
+        … < sightings.jsonl (one JSON object a line)
+        maia publish -d news.type -k desk.key --credentials certs --network 'City Network' --coordinator
+          city.pub --broker 127.0.0.1:7400 --topic /news/uk/sport --payload 'rain stopped play'
+        maia publish -d reports.type -k anna.key --credentials certs --network 'Coalition' --coordinator
+          uk.pub --broker 127.0.0.1:7400 --set 'text=two ships' --to 'nationality == "uk" or clearance >=
+          3'
+    """
     import asyncio
 
     from maia.credentials.requirements import parse_requirement
@@ -120,8 +106,7 @@ def publish(
     except KeyboardInterrupt:
         sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
         raise
-    accepted = sent.accepted
-    answer([f"published {_counted(accepted)}"], {"published": accepted}, as_json=as_json)
+    return row("", f"published {_counted(sent.accepted)}", published=sent.accepted)
 
 
 @dataclass(slots=True)

@@ -6,10 +6,11 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
+from maia.cli.command import flag, opt
 from maia.cli.output import named
 from maia.cli.participate.json_events import record_of
 from maia.cli.participate.membership import (
@@ -30,18 +31,6 @@ if TYPE_CHECKING:
     from maia.predicates import Predicate
     from maia.profile import Profile
     from maia.types import SignedDefinition, VerifiedType
-
-
-EXAMPLES: Final = (
-    "Examples: maia subscribe LabResult --as dashboard.maia --where 'value > 100'; "
-    "maia subscribe -d numberplate.type -k billing.key --credentials certs "
-    "--network 'UK Police Network' --coordinator pito.pub --broker 127.0.0.1:7400 "
-    "--where 'prefix(numberplate, \"AE\")' --count 10; "
-    "maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network' "
-    "--coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'; "
-    "maia subscribe -d reports.type -k anna.key --credentials certs --network 'Coalition' "
-    "--coordinator uk.pub --broker 127.0.0.1:7400 --from 'nationality == \"uk\" or clearance >= 3'"
-)
 
 
 _SOON_S: Final = 0.2
@@ -70,44 +59,40 @@ def subscribe(
     context: typer.Context,
     participant: Participant,
     meant: TypeOptions,
-    where: Annotated[
-        str, typer.Option("--where", "--filter", help="Only events that this admits, in the filter language.")
-    ] = "true",
-    topic: Annotated[
-        str | None,
-        typer.Option(help="Only these topics and those below: /news/uk, '/news/+/sport'; of a declaration."),
-    ] = None,
-    publishers: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="REQUIREMENT",
-            help="Only events of publishers whose identity statement meets this: 'clearance >= 3'.",
-        ),
-    ] = "true",
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--for", min=0.1, help="Stop after so many seconds; with --count, fail if fewer came."),
-    ] = None,
-    durable: Annotated[
-        str | None, typer.Option(help="Go on where this name was left: first what was published meanwhile.")
-    ] = None,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="With --durable: forget the name at the end.")
-    ] = False,
-    state: Annotated[
-        bool, typer.Option("--state", help="First print the last publication of each publisher.")
-    ] = False,
-    shown_as: Annotated[
-        Path | None,
-        typer.Option("--shown-as", help="The definition of the type that your right converts events into."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Also print who published each event, and when, and warnings.")
-    ] = False,
+    where: str = opt(
+        "Only events that this admits, in the filter language.", "--where", "--filter", default="true"
+    ),
+    topic: str | None = opt(
+        "Only these topics and those below: /news/uk, '/news/+/sport'; of a declaration."
+    ),
+    publishers: str = opt(
+        "Only events of publishers whose identity statement meets this: 'clearance >= 3'.",
+        "--from",
+        default="true",
+        metavar="REQUIREMENT",
+    ),
+    count: int | None = opt("Stop after so many events.", min=1),
+    seconds: float | None = opt(
+        "Stop after so many seconds; with --count, fail if fewer came.", "--for", min=0.1
+    ),
+    durable: str | None = opt("Go on where this name was left: first what was published meanwhile."),
+    forget: bool = flag("With --durable: forget the name at the end."),
+    state: bool = flag("First print the last publication of each publisher."),
+    shown_as: Path | None = opt("The definition of the type that your right converts events into."),
+    as_json: bool = flag("Also print who published each event, and when, and warnings.", "--json"),
 ) -> None:
-    """Print events as they arrive, until Ctrl-C; standard error says when the subscription is registered."""
+    """Print events as they arrive, until Ctrl-C; standard error says when the subscription is registered.
+
+    Examples:
+        maia subscribe LabResult --as dashboard.maia --where 'value > 100'
+        maia subscribe -d numberplate.type -k billing.key --credentials certs --network 'UK Police
+          Network' --coordinator pito.pub --broker 127.0.0.1:7400 --where 'prefix(numberplate, "AE")'
+          --count 10
+        maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network'
+          --coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'
+        maia subscribe -d reports.type -k anna.key --credentials certs --network 'Coalition'
+          --coordinator uk.pub --broker 127.0.0.1:7400 --from 'nationality == "uk" or clearance >= 3'
+    """
     import asyncio
 
     from maia.client.errors import check_durable_name

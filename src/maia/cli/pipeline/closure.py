@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, At, command_group, moment, read_certificates
-from maia.cli.output import answer
-from maia.cli.pipeline.source import LogOptions, print_rows, spark_for
+from maia.cli.command import arg, flag, need, opt
+from maia.cli.inputs import At, command_group, moment, read_certificates
+from maia.cli.output import Answer, row, rows
+from maia.cli.pipeline.source import LogOptions, found_rows, shown_values, spark_for, spark_steps
+from maia.cli.progress import counted
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from maia.events import AttributeUid, Instant
     from maia.spark.closure.what_if import Outcome
     from maia.spark.closure.what_if import Pools as TwoPools
@@ -37,42 +38,27 @@ _MANY: Final = 20_000
 """Certificates from which on it pays that Spark compiles thoroughly."""
 
 
-@app.command(
-    epilog="Examples: maia pipeline closure build today --pool register.json --pool wallet --types types; "
-    "maia pipeline closure build tomorrow --since today --add new.cert --remove old.cert"
-)
+@app.command()
 def build(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the closure.")],
+    out: Path = arg("A new folder for the closure.", metavar="FOLDER"),
     pool: Pools = None,
-    types: Annotated[
-        list[Path] | None,
-        typer.Option("--types", help="The types: files, or folders of *.type. May be repeated."),
-    ] = None,
-    statements: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--statements", help="Validity statements: what they revoke is left out. May be repeated."
-        ),
-    ] = None,
-    since: Annotated[
-        Path | None,
-        typer.Option(help="An earlier closure: only what depends on changed certificates is computed."),
-    ] = None,
-    add: Annotated[
-        list[Path] | None, typer.Option(help="With --since: certificates that came. May be repeated.")
-    ] = None,
-    remove: Annotated[
-        list[Path] | None, typer.Option(help="With --since: certificates that went. May be repeated.")
-    ] = None,
-    with_revoked: Annotated[
-        bool, typer.Option("--with-revoked", help="Keep revoked certificates: who could ever see what?")
-    ] = False,
+    types: list[Path] | None = opt("The types: files, or folders of *.type. May be repeated."),
+    statements: list[Path] | None = opt(
+        "Validity statements: what they revoke is left out. May be repeated."
+    ),
+    since: Path | None = opt("An earlier closure: only what depends on changed certificates is computed."),
+    add: list[Path] | None = opt("With --since: certificates that came. May be repeated."),
+    remove: list[Path] | None = opt("With --since: certificates that went. May be repeated."),
+    with_revoked: bool = flag("Keep revoked certificates: who could ever see what?"),
     at: At = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Compute the closure of a pool: a Parquet table of principals, types, attributes and periods.
 
     With --since, give the new pool, which is compared with the old one, or --add and --remove.
+
+    Examples:
+        maia pipeline closure build today --pool register.json --pool wallet --types types
+        maia pipeline closure build tomorrow --since today --add new.cert --remove old.cert
     """
     from maia.spark.closure.sources import read_pool, read_types
 
@@ -80,45 +66,30 @@ def build(
     if since is not None:
         if types or with_revoked:
             raise typer.BadParameter("with --since, leave out --types and --with-revoked")
-        _build_since(since, out, pool, statements, add, remove, now, as_json=as_json)
-        return
+        return _build_since(since, out, pool, statements, add, remove, now)
     if not pool or not types or add or remove:
         raise typer.BadParameter("give --pool and --types; or --since with what changed")
     read = read_pool(pool, statements=statements or (), with_revoked=with_revoked, at=now)
     lineages = read_types(types, pool, at=now)
     with spark_for("maia-closure", long_running=len(read.certificates) > _MANY) as spark:
-        from maia.cli.pipeline.source import spark_steps
         from maia.spark.closure import tables
 
-        with spark_steps(spark, is_quiet=as_json) as step:
+        with spark_steps(spark) as step:
             closure = tables.build(
-                spark,
-                read.certificates,
-                out,
-                types=lineages,
-                quorums=read.quorums,
-                ends=read.ends,
-                at=now,
-                step=step,
-            )
+                spark, read.certificates, out, types=lineages, quorums=read.quorums, ends=read.ends,
+                at=now, step=step,
+            )  # fmt: skip
             step("counting")
-            rows = closure.rows(spark)
-            found, principals = rows.count(), rows.select("principal").distinct().count()
-    lines = [
-        f"closure      {out}",
-        f"pool         {closure.certificates} certificates, {read.revoked} revoked ones left out",
-        f"types        {len(closure.types)}",
-        f"rows         {found}, of {principals} principals",
-    ]
-    record = {
-        "closure": str(out),
-        "certificates": closure.certificates,
-        "revoked": read.revoked,
-        "types": len(closure.types),
-        "rows": found,
-        "principals": principals,
-    }
-    answer(lines, record, as_json=as_json)
+            table = closure.rows(spark)
+            found, principals = table.count(), table.select("principal").distinct().count()
+    size = closure.certificates
+    text = f"{size} certificates, {read.revoked} revoked ones left out"
+    return Answer(
+        rows(closure=out),
+        row("pool", text, certificates=size, revoked=read.revoked),
+        rows(types=len(closure.types)),
+        row("rows", f"{found}, of {principals} principals", rows=found, principals=principals),
+    )
 
 
 def _build_since(
@@ -129,9 +100,7 @@ def _build_since(
     add: list[Path] | None,
     remove: list[Path] | None,
     now: Instant,
-    *,
-    as_json: bool,
-) -> None:
+) -> Answer:
     from maia.cli.inputs import read_certificates
     from maia.credentials import certificate_to_bytes
     from maia.spark.closure import tables
@@ -146,35 +115,28 @@ def _build_since(
         added += sorted(after - before)
         removed += sorted(before - after)
     new, changed = tables.update(old, out, added=added, removed=removed, at=now)
-    lines = [
-        f"closure      {out}",
-        f"changed      {len(added)} certificates more, {len(removed)} less",
-        f"computed     {changed.principals} principals anew, in {changed.types} of {len(new.types)} types",
-    ]
-    record = {
-        "closure": str(out),
-        "added": len(added),
-        "removed": len(removed),
-        "types": changed.types,
-        "principals": changed.principals,
-    }
-    answer(lines, record, as_json=as_json)
+    anew = f"{changed.principals} principals anew, in {changed.types} of {len(new.types)} types"
+    more = f"{len(added)} certificates more, {len(removed)} less"
+    return Answer(
+        rows(closure=out),
+        row("changed", more, added=len(added), removed=len(removed)),
+        row("computed", anew, types=changed.types, principals=changed.principals),
+    )
 
 
-@app.command(
-    epilog="Example: maia pipeline closure who-can today --type hospital.Result --attribute patient "
-    "--at 2026-12-24T00:00:00Z"
-)
+@app.command()
 def who_can(
     closure: Folder,
-    type_name: Annotated[str, typer.Option("--type", help="The type's readable name.")],
-    attribute: Annotated[str | None, typer.Option(help="This attribute alone: a name or a uid.")] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="At this moment, or `now`; default: ever.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print who can see a type: which attributes, of which events, under which condition, when."""
+    type_name: str = need("The type's readable name.", "--type"),
+    attribute: str | None = opt("This attribute alone: a name or a uid."),
+    at: str | None = opt("At this moment, or `now`; default: ever.", metavar="TIME"),
+) -> Iterator[Answer]:
+    """Print who can see a type: which attributes, of which events, under which condition, when.
+
+    Examples:
+        maia pipeline closure who-can today --type hospital.Result --attribute patient --at
+          2026-12-24T00:00:00Z
+    """
     from maia.spark.closure.tables import open_closure
 
     found = open_closure(closure)
@@ -182,25 +144,25 @@ def who_can(
         from maia.spark.closure.tables import who_can as question
 
         at_moment = None if at is None else utc(moment(None if at == "now" else at))
-        rows = question(found.rows(spark), type_name=type_name, attribute=attribute, at=at_moment)
-        _print(rows.orderBy("principal", "attribute", "since"), as_json=as_json)
+        seen = question(found.rows(spark), type_name=type_name, attribute=attribute, at=at_moment)
+        yield from found_rows(seen.orderBy("principal", "attribute", "since"), _right)
 
 
-@app.command(epilog="Example: maia pipeline closure diff yesterday today --json")
-def diff(
-    old: Folder,
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The later closure.")],
-    as_json: AsJson = False,
-) -> None:
-    """Print the rights that only one of two closures has: `more` in the new one, `less` in it."""
+@app.command()
+def diff(old: Folder, new: Path = arg("The later closure.", metavar="NEW")) -> Iterator[Answer]:
+    """Print the rights that only one of two closures has: `more` in the new one, `less` in it.
+
+    Examples:
+        maia pipeline closure diff yesterday today --json
+    """
     from maia.spark.closure.tables import open_closure
 
     pair = open_closure(old), open_closure(new)
     with spark_for("maia-closure", long_running=False) as spark:
         from maia.spark.closure.tables import difference
 
-        rows = difference(spark, *pair)
-        _print(rows.orderBy("change", "principal", "type", "attribute", "since"), as_json=as_json)
+        found = difference(spark, *pair).orderBy("change", "principal", "type", "attribute", "since")
+        yield from found_rows(found, _right)
 
 
 def utc(at: Instant) -> datetime:
@@ -208,50 +170,28 @@ def utc(at: Instant) -> datetime:
     return datetime.fromtimestamp(at / 1_000_000, UTC)
 
 
-def _print(found: DataFrame, *, as_json: bool) -> None:
-    def shown(row: dict[str, object]) -> tuple[str, dict[str, object]]:
-        record = _record(row)
-        return _line(record), record
-
-    print_rows(found, shown, as_json=as_json)
-
-
-def _record(row: dict[str, object]) -> dict[str, object]:
+def _right(found: dict[str, object]) -> Answer:
     from maia.credentials import Principal
 
-    principal, ids = row["principal"], row.get("certificates")
-    record = {name: value for name, value in row.items() if name != "type_id"}
-    if isinstance(principal, bytes | bytearray):
-        record["principal"] = str(Principal(bytes(principal)))
-    for end in ("since", "until"):
-        found = row[end]
-        record[end] = found.astimezone(UTC).isoformat() if isinstance(found, datetime) else None
-    if isinstance(ids, list):
-        record["certificates"] = [bytes(one).hex() for one in ids]
-    return record
-
-
-def _line(record: dict[str, object]) -> str:
+    record = shown_values({name: one for name, one in found.items() if name != "type_id"})
+    if isinstance(whom := found["principal"], bytes | bytearray):
+        record["principal"] = str(Principal(bytes(whom)))
     words = [f"{record['change']:<5}"] if "change" in record else []
     words.append(f"{record['principal']}  {record['type']}  {record['attribute']}")
-    since, until = record["since"], record["until"]
-    words.append(f"from {since}" if since else "")
-    words.append(f"until {until}" if until else "")
-    words.append(f"where {record['where']}" if record["where"] else "")
-    words.append(f"if {record['condition']}" if record["condition"] else "")
-    words.append(f"as {record['transformation']}" if record["transformation"] else "")
+    for word, name in _WORDS.items():
+        words += [f"{word} {record[name]}"] if record[name] else []
     tests = record["tests"]
-    words.append(f"tested ({', '.join(map(str, tests))})" if isinstance(tests, list) and tests else "")
-    return "  ".join(word for word in words if word)
+    words += [f"tested ({', '.join(map(str, tests))})"] if isinstance(tests, list) and tests else []
+    return row("", "  ".join(words), **record)
+
+
+_WORDS: Final = {
+    "from": "since", "until": "until", "where": "where", "if": "condition", "as": "transformation",
+}  # fmt: skip
+"""What narrows a right, by the word that it is shown with."""
 
 
 # `maia pipeline what-if`: who would have seen more of a recorded period, and who less?
-
-
-EXAMPLES = (
-    "Example: maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events "
-    "-d result.type -k hospital.key --credentials hospital --since 2026-11-01T00:00:00Z"
-)
 
 
 class BadQuestion(BadInput):
@@ -263,19 +203,18 @@ class BadQuestion(BadInput):
 def what_if(
     asked: LogOptions,
     pool: Pools = None,
-    revoke: Annotated[
-        list[str] | None,
-        typer.Option(help="A certificate that is revoked: its file, or its id. May be repeated."),
-    ] = None,
-    add: Annotated[
-        list[Path] | None, typer.Option(help="A certificate that is issued: its file. May be repeated.")
-    ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Events published since then.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Events published until then.")] = None,
-    examples: Annotated[int, typer.Option(min=0, max=100, help="Examples for each principal.")] = 3,
-    as_json: AsJson = False,
-) -> None:
-    """Replay a recorded period with a certificate revoked or issued: who would have seen more, who less."""
+    revoke: list[str] | None = opt("A certificate that is revoked: its file, or its id. May be repeated."),
+    add: list[Path] | None = opt("A certificate that is issued: its file. May be repeated."),
+    since: str | None = opt("Events published since then.", metavar="TIME"),
+    until: str | None = opt("Events published until then.", metavar="TIME"),
+    examples: int = opt("Examples for each principal.", default=3, min=0, max=100),
+) -> Iterator[Answer]:
+    """Replay a recorded period with a certificate revoked or issued: who would have seen more, who less.
+
+    Examples:
+        maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events -d
+          result.type -k hospital.key --credentials hospital --since 2026-11-01T00:00:00Z
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import certificate_from_bytes
     from maia.spark.closure.sources import read_pool
@@ -292,7 +231,7 @@ def what_if(
     after = (*(one for one in before if one.id not in gone), *read_certificates(add or ()))
     pools = TwoPools(before, after, constitutions=read_constitutions(pool))
     period = tuple(None if one is None else moment(one) for one in (since, until))
-    print_outcomes(asked, pools, since=period[0], until=period[1], examples=examples, as_json=as_json)
+    yield from outcomes(asked, pools, since=period[0], until=period[1], examples=examples)
 
 
 def _ids(words: list[str]) -> frozenset[bytes]:
@@ -309,20 +248,13 @@ def _ids(words: list[str]) -> frozenset[bytes]:
     return frozenset(found)
 
 
-def print_outcomes(
-    asked: LogOptions,
-    pools: TwoPools,
-    *,
-    since: Instant | None,
-    until: Instant | None,
-    examples: int,
-    as_json: bool,
-) -> None:
-    """Compare what principals see of a log with one pool and with the other; print who sees less, or more."""
+def outcomes(
+    asked: LogOptions, pools: TwoPools, *, since: Instant | None, until: Instant | None, examples: int
+) -> Iterator[Answer]:
+    """Compare what principals see of a log with one pool and with the other; yield who sees less, or more."""
     asked.check_log()
     event_type = asked.newest_type()
     with spark_for("maia-what-if") as spark:
-        from maia.cli.pipeline.source import counted
         from maia.spark.closure.what_if import affected, compare
 
         changed, besides = affected(event_type, pools, at=moment(None), since=since, until=until)
@@ -331,17 +263,14 @@ def print_outcomes(
         period = {name: value for name, value in (("since", since), ("until", until)) if value is not None}
         with (
             asked.opened_table(spark, None, with_meta=True, **period) as events,
-            counted("comparing principals", len(changed), is_quiet=as_json) as done,
+            counted("comparing principals", len(changed)) as done,
         ):
             # Not cached: Spark would put the asker's rows on a disk.
-            for outcome in compare(
-                events, event_type, changed, readable=readable, examples=examples, done=done
-            ):
-                answer(_outcome_lines(outcome), _outcome_record(outcome), as_json=as_json)
-    if not as_json:
-        lines = [f"{len(changed)} principals whose rights differ, {besides} more not compared"]
-        lines += [f"not compared, since you may not read them: {', '.join(hidden)}"] if hidden else []
-        answer(lines, {}, as_json=False)
+            found = compare(events, event_type, changed, readable=readable, examples=examples, done=done)
+            yield from map(_outcome, found)
+    unseen = f"not compared, since you may not read them: {', '.join(hidden)}"
+    differ = f"{len(changed)} principals whose rights differ, {besides} more not compared"
+    yield row("", [differ, *([unseen] if hidden else [])])
 
 
 def readable_of(
@@ -360,44 +289,21 @@ def readable_of(
     return readable_by(slices_of(request, own, since=since, until=until), event_type)
 
 
-def _outcome_record(found: Outcome) -> dict[str, object]:
-    return {
-        "principal": str(found.affected.principal),
-        "rows_before": found.rows_before,
-        "rows_after": found.rows_after,
-        "rows_less": found.rows_less,
-        "rows_more": found.rows_more,
-        "rows_other": found.rows_other,
-        "less": found.less,
-        "more": found.more,
-        "conditional": found.affected.is_conditional,
-        "examples": [_shown(one) for one in found.examples],
-    }
+def _outcome(found: Outcome) -> Answer:
+    def listed(counts: dict[str, int]) -> str | None:
+        return ", ".join(f"{name} in {count:,} events" for name, count in counts.items()) or None
 
-
-def _outcome_lines(found: Outcome) -> list[str]:
-    def listed(counts: dict[str, int]) -> str:
-        return ", ".join(f"{name} in {count:,} events" for name, count in counts.items())
-
-    lines = [
-        f"principal    {found.affected.principal}",
-        f"rows         {found.rows_before:,} before, {found.rows_after:,} after",
-        *([f"less         {listed(found.less)}"] if found.less else []),
-        *([f"more         {listed(found.more)}"] if found.more else []),
-        *([f"other        values in {found.rows_other:,} events"] if found.rows_other else []),
-        *(
-            ["conditional  a condition of its rights counts as not met"]
-            if found.affected.is_conditional
-            else []
-        ),
-    ]
-    return [*lines, *(f"for example  {_shown(one)}" for one in found.examples), ""]
-
-
-# Any: values of all kinds.
-def _shown(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _shown(one) for name, one in value.items()}
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return bytes(value).hex() if isinstance(value, bytes | bytearray) else value
+    before, after, other = found.rows_before, found.rows_after, found.rows_other
+    conditional = found.affected.is_conditional
+    samples = [shown_values(one) for one in found.examples]
+    return Answer(
+        rows(principal=found.affected.principal),
+        row("rows", f"{before:,} before, {after:,} after", rows_before=before, rows_after=after),
+        row(rows_less=found.rows_less, rows_more=found.rows_more, rows_other=other),
+        row("less", listed(found.less), less=found.less),
+        row("more", listed(found.more), more=found.more),
+        row("other", f"values in {other:,} events" if other else None, conditional=conditional),
+        row("conditional", "a condition of its rights counts as not met" if conditional else None),
+        row("for example", samples, examples=samples),
+        row("", ""),
+    )

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import ANSWER_NO, answer
+from maia.cli.command import arg, flag, opt
+from maia.cli.inputs import command_group
+from maia.cli.output import Answer, row, several, wants_json
 from maia.cli.pipeline import closure, disclosures, match
-from maia.cli.pipeline.source import Cores, EventOptions, MemoryMib, spark_for
+from maia.cli.pipeline.source import Cores, EventOptions, MemoryMib, spark_for, spark_steps
+from maia.cli.progress import counted
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -24,17 +26,13 @@ if TYPE_CHECKING:
 
 
 _ROWS_SHOWN: Final = 5
-_GENERATE: Final = "Example: maia pipeline generate sightings city --rows 10000000"
-_RUN: Final = (
-    "Examples: maia pipeline run billing --from city --out charges --plot charges.png; "
-    "maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json"
-)
+
 
 app = command_group("Run the papers' applications over events, in Spark.")
 app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
-app.command(name="what-if", epilog=closure.EXAMPLES)(closure.what_if)
-app.command(name="match", epilog=match.EXAMPLES)(match.match)
+app.command("what-if")(closure.what_if)
+app.command("match")(match.match)
 
 
 class UnknownPipeline(BadInput):
@@ -52,40 +50,42 @@ Set: TypeAlias = Annotated[
 ]
 
 
-@app.command(name="list", epilog="Example: maia pipeline list --json")
-def list_(as_json: AsJson = False) -> None:
-    """List the applications with their terms, and the generators."""
+@app.command("list")
+def list_() -> Answer:
+    """List the applications with their terms, and the generators.
+
+    Examples:
+        maia pipeline list --json
+    """
     from dataclasses import asdict
 
     from maia.spark.applications import APPLICATIONS
     from maia.spark.generators import GENERATORS
 
-    lines = ["applications"]
-    for application in APPLICATIONS.values():
-        lines.append(f"  {application.name:<12} {application.about}")
-        lines.append(f"  {'':<12} reads {', '.join(application.reads)}")
-        terms = ", ".join(f"{name}={_term(value)}" for name, value in asdict(application.terms).items())
-        lines.append(f"  {'':<12} terms {terms}")
-    lines.append("generators")
-    lines += [f"  {generator.name:<12} {generator.about}" for generator in GENERATORS.values()]
-    record = {
-        "applications": [
-            {
-                "name": one.name,
-                "about": one.about,
-                "reads": {name: kind.value for name, kind in one.reads.items()},
-                "terms": asdict(one.terms),
-            }
-            for one in APPLICATIONS.values()
-        ],
-        "generators": [{"name": one.name, "about": one.about} for one in GENERATORS.values()],
-    }
-    answer(lines, record, as_json=as_json)
+    found = []
+    for one in APPLICATIONS.values():
+        terms = ", ".join(f"{name}={_term(value)}" for name, value in asdict(one.terms).items())
+        text = (one.about, f"reads {', '.join(one.reads)}", f"terms {terms}")
+        reads = {name: kind.value for name, kind in one.reads.items()}
+        made = row(
+            "", [f"  {label:<12} {line}" for label, line in zip((one.name, "", ""), text, strict=True)]
+        )
+        found.append(Answer(made, row(name=one.name, about=one.about, reads=reads, terms=asdict(one.terms))))
+    makers = (
+        row("", f"  {one.name:<12} {one.about}", name=one.name, about=one.about)
+        for one in GENERATORS.values()
+    )
+    heads = row("", "applications"), row("", "generators")
+    return Answer(heads[0], several("applications", found), heads[1], several("generators", makers))
 
 
-@app.command(epilog="Example: maia pipeline prepare")
-def prepare(as_json: AsJson = False) -> None:
-    """Make Spark start in less than half the time, from now on (once, a minute and 200 MB)."""
+@app.command()
+def prepare() -> Answer:
+    """Make Spark start in less than half the time, from now on (once, a minute and 200 MB).
+
+    Examples:
+        maia pipeline prepare
+    """
     from maia.spark.session.session import prepare_spark
 
     archive, is_new = prepare_spark()
@@ -94,81 +94,87 @@ def prepare(as_json: AsJson = False) -> None:
         if is_new
         else "there is an archive of Spark's classes already"
     )
-    answer([f"{said}: {archive.file}"], {"archive": archive.file, "new": is_new}, as_json=as_json)
+    return row("", f"{said}: {archive.file}", archive=archive.file, new=is_new)
 
 
-@app.command(epilog=_GENERATE)
+@app.command()
 def generate(
     name: Name,
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for Parquet files.")],
-    rows: Annotated[int, typer.Option(min=0, help="How many events.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 2003,
-    per_day: Annotated[int, typer.Option(min=1, help="How many events make a day.")] = 500_000,
-    as_json: AsJson = False,
-) -> None:
-    """Make realistic events, the same ones for the same seed; without Java."""
+    out: Path = arg("A new folder for Parquet files.", metavar="FOLDER"),
+    rows: int = opt("How many events.", default=1_000_000, min=0),
+    seed: int = opt("The same seed gives the same events.", default=2003),
+    per_day: int = opt("How many events make a day.", default=500_000, min=1),
+) -> Answer:
+    """Make realistic events, the same ones for the same seed; without Java.
+
+    Examples:
+        maia pipeline generate sightings city --rows 10000000
+    """
     from time import perf_counter
 
-    from maia.cli.pipeline.source import counted
     from maia.spark.generators import GENERATORS, Order
     from maia.spark.generators.files import write_generated
 
     generator = _one_of(name, GENERATORS, "generator")
     began = perf_counter()
-    with counted(f"making {name}", rows, is_quiet=as_json) as made:
+    with counted(f"making {name}", rows) as made:
         files = write_generated(out, generator, Order(rows, seed, per_day), made=made)
     seconds = perf_counter() - began
     size = sum(file.stat().st_size for file in files)
-    answer(
-        [f"{rows:,} {name} in {len(files)} files of `{out}`, {size / 1e6:,.1f} MB, {seconds:.1f} s"],
-        {"rows": rows, "files": len(files), "bytes": size, "seconds": round(seconds, 3), "folder": str(out)},
-        as_json=as_json,
-    )
+    made_text = f"{rows:,} {name} in {len(files)} files of `{out}`, {size / 1e6:,.1f} MB, {seconds:.1f} s"
+    fields = {"files": len(files), "bytes": size, "seconds": round(seconds, 3), "folder": out}
+    return row("", made_text, rows=rows, **fields)
 
 
-@app.command(epilog=_RUN)
+@app.command()
 def run(
     name: Name,
     asked: EventOptions,
-    out: Annotated[Path | None, typer.Option(help="Keep the result in this new folder, as Parquet.")] = None,
-    plot: Annotated[
-        list[Path] | None, typer.Option(help="Draw the result: a .png, .svg or .pdf file. May be repeated.")
-    ] = None,
+    out: Path | None = opt("Keep the result in this new folder, as Parquet."),
+    plot: list[Path] | None = opt("Draw the result: a .png, .svg or .pdf file. May be repeated."),
     changes: Set = None,
-    is_stream: Annotated[
-        bool, typer.Option("--stream", help="Run as a stream, a file at a time, instead of as a batch.")
-    ] = False,
+    is_stream: bool = flag("Run as a stream, a file at a time, instead of as a batch.", "--stream"),
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
-    as_json: AsJson = False,
-) -> None:
-    """Run an application over events and print a summary of its result."""
+) -> Answer:
+    """Run an application over events and print a summary of its result.
+
+    Examples:
+        maia pipeline run billing --from city --out charges --plot charges.png
+        maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json
+    """
     from maia.spark.applications.runs import interruptible
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
     asked.check(application)
-    with spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark, _folder_for(out) as result:
-        from maia.cli.pipeline.source import spark_steps
+    with (
+        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
+        _folder_for(out) as result,
+        asked.opened(spark, application) as events,
+        spark_steps(spark) as step,
+    ):
+        step(f"running {name}")
+        finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
+        step("adding up")
+        rows = spark.read.parquet(str(result.resolve()))
+        record = interruptible(spark, lambda: _record(application, finished, rows))
+        for path in plot or []:
+            step(f"drawing {path.name}")
+            _draw(name, rows, path)
+        shown = [] if wants_json() else _first_rows(application, rows)
+    drawn = [f"drawn     {path}" for path in plot or []]
+    return Answer(row("", shown), _fields(record), row("", drawn, **({"out": out} if out else {})))
 
-        with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
-            step(f"running {name}")
-            finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
-            step("adding up")
-            rows = spark.read.parquet(str(result.resolve()))
-            record = interruptible(spark, lambda: _record(application, finished, rows))
-            for path in plot or []:
-                step(f"drawing {path.name}")
-                _draw(name, rows, path)
-            shown = [] if as_json else _first_rows(application, rows)
-    lines = [*shown, *_lines(record), *(f"drawn     {path}" for path in plot or [])]
-    answer(lines, record | ({"out": str(out)} if out else {}), as_json=as_json)
 
+@app.command()
+def explain(name: Name, asked: EventOptions, changes: Set = None) -> Answer:
+    """Show Spark's plan: operators and columns, never a value that is compared with.
 
-@app.command(epilog="Example: maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'")
-def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJson = False) -> None:
-    """Show Spark's plan: operators and columns, never a value that is compared with."""
+    Examples:
+        maia pipeline explain tracking --from city --set vehicle='AE05 XYZ'
+    """
     application, terms = _application(name, changes)
     asked.check(application)
     session = spark_for("maia-pipeline", cores=1, memory_mib=1024)
@@ -178,20 +184,22 @@ def explain(name: Name, asked: EventOptions, changes: Set = None, as_json: AsJso
         result = application.of(events.table(), terms)
         lines, read = plan_lines(result), sorted(events.attributes(columns_read(result)))
     never = sorted(application.never_reads)
-    columns = [f"reads       {', '.join(read)}", f"never reads {', '.join(never) or '(nothing is left out)'}"]
-    answer([*lines, *columns], {"plan": lines, "reads": read, "never_reads": never}, as_json=as_json)
+    return Answer(
+        row("", lines, plan=lines),
+        row("", f"reads       {', '.join(read)}", reads=read),
+        row("", f"never reads {', '.join(never) or '(nothing is left out)'}", never_reads=never),
+    )
 
 
-@app.command(epilog="Example: maia pipeline verify billing --from city")
+@app.command()
 def verify(
-    name: Name,
-    asked: EventOptions,
-    changes: Set = None,
-    cores: Cores = 2,
-    memory_mib: MemoryMib = 2048,
-    as_json: AsJson = False,
-) -> int:
-    """Run as a batch and as a stream, compare row by row, and check for columns that must not be read."""
+    name: Name, asked: EventOptions, changes: Set = None, cores: Cores = 2, memory_mib: MemoryMib = 2048
+) -> Answer:
+    """Run as a batch and as a stream, compare row by row, and check for columns that must not be read.
+
+    Examples:
+        maia pipeline verify billing --from city
+    """
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)
@@ -200,10 +208,9 @@ def verify(
         spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
         tempfile.TemporaryDirectory() as folder,
     ):
-        from maia.cli.pipeline.source import spark_steps
         from maia.spark.applications.application import columns_read
 
-        with asked.opened(spark, application) as events, spark_steps(spark, is_quiet=as_json) as step:
+        with asked.opened(spark, application) as events, spark_steps(spark) as step:
             for way in ("batch", "stream"):
                 step(f"running {name} as a {way}")
                 run_application(
@@ -223,8 +230,7 @@ def verify(
                 ),
             }
     holds = not any(record[check] for check in _CHECKS)
-    answer(_lines(record | {"holds": holds}), record | {"holds": holds}, as_json=as_json)
-    return 0 if holds else ANSWER_NO
+    return Answer(_fields(record | {"holds": holds}), no=not holds)
 
 
 _CHECKS: Final = ("only_in_batch", "only_in_stream", "rows_with_a_key_of_another", "reads_what_it_must_not")
@@ -289,9 +295,11 @@ def _record(application: Application[Any], finished: Finished, rows: DataFrame) 
     return record | totals.asDict()
 
 
-def _lines(record: Mapping[str, object]) -> list[str]:
+def _fields(record: Mapping[str, object]) -> Answer:
     width = max(map(len, record)) + 2
-    return [f"{name.replace('_', ' '):<{width}} {_shown(value)}" for name, value in record.items()]
+    return row(
+        "", [f"{name.replace('_', ' '):<{width}} {_shown(value)}" for name, value in record.items()], **record
+    )
 
 
 def _shown(value: object) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, command_group, moment
-from maia.cli.output import read_principal
-from maia.cli.pipeline.source import LogOptions, print_rows, spark_for
+from maia.cli.command import arg, opt
+from maia.cli.inputs import command_group, moment
+from maia.cli.output import Answer, plain, read_principal, row
+from maia.cli.pipeline.source import LogOptions, found_rows, spark_for
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -32,76 +34,73 @@ class NoLedger(BadInput):
     code = "INPUT-LEDGER-EXPORT"
 
 
-@app.command(
-    epilog="Example: maia pipeline disclosures who-saw --ledger disclosures.parquet --log events "
-    "-d plate.type -k chief.key --credentials chief --where 'numberplate == \"AE05 XYZ\"'"
-)
+@app.command()
 def who_saw(
     ledger: Ledger,
     asked: LogOptions,
-    where: Annotated[str, typer.Option(help="Which events: a filter, as in subscriptions.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Print who received events that you may read: how many of them, and which attributes."""
+    where: str = opt("Which events: a filter, as in subscriptions.", default=""),
+) -> Iterator[Answer]:
+    """Print who received events that you may read: how many of them, and which attributes.
+
+    Examples:
+        maia pipeline disclosures who-saw --ledger disclosures.parquet --log events -d plate.type -k
+          chief.key --credentials chief --where 'numberplate == "AE05 XYZ"'
+    """
     asked.check_log()
     with _spark(ledger) as (spark, disclosed):
         from maia.spark.disclosures import who_saw as question
 
         chosen = {"filter": where} if where else {}
         with asked.opened_table(spark, None, with_meta=True, **chosen) as events:
-            _print(question(disclosed, events).orderBy("first_at"), as_json=as_json)
+            yield from found_rows(question(disclosed, events).orderBy("first_at"), _shown)
 
 
-@app.command(
-    epilog="Example: maia pipeline disclosures what-saw office.pub --ledger disclosures.parquet --json"
-)
-def what_saw(
-    principal: Annotated[str, typer.Argument(help="A key or a .pub file.")],
-    ledger: Ledger,
-    as_json: AsJson = False,
-) -> None:
-    """Print what a principal received: how many events of which type and publisher, with which attributes."""
+@app.command()
+def what_saw(*, principal: str = arg("A key or a .pub file."), ledger: Ledger) -> Iterator[Answer]:
+    """Print what a principal received: how many events of which type and publisher, with which attributes.
+
+    Examples:
+        maia pipeline disclosures what-saw office.pub --ledger disclosures.parquet --json
+    """
     key = read_principal(principal).key
     with _spark(ledger) as (_, disclosed):
         from maia.spark.disclosures import what_saw as question
 
-        _print(question(disclosed, key).orderBy("first_at"), as_json=as_json)
+        yield from found_rows(question(disclosed, key).orderBy("first_at"), _shown)
 
 
-@app.command(epilog="Example: maia pipeline disclosures by-rule --ledger disclosures.parquet")
-def by_rule(ledger: Ledger, as_json: AsJson = False) -> None:
-    """Print how much was delivered on which certificate."""
+@app.command()
+def by_rule(ledger: Ledger) -> Iterator[Answer]:
+    """Print how much was delivered on which certificate.
+
+    Examples:
+        maia pipeline disclosures by-rule --ledger disclosures.parquet
+    """
     with _spark(ledger) as (_, disclosed):
         from maia.spark.disclosures import by_rule as question
 
-        _print(question(disclosed).orderBy("deliveries", ascending=False), as_json=as_json)
+        yield from found_rows(question(disclosed).orderBy("deliveries", ascending=False), _shown)
 
 
-@app.command(
-    epilog="Example: maia pipeline disclosures anomalies --ledger disclosures.parquet "
-    "--since 2026-11-01 --times 5 --closure today --history everything"
-)
+@app.command()
 def anomalies(
     ledger: Ledger,
-    since: Annotated[datetime | None, typer.Option(help="Attributes first seen since then (UTC).")] = None,
-    times: Annotated[float, typer.Option(min=1.0, help="How far above its own average.")] = 4.0,
-    days: Annotated[int, typer.Option(min=1, help="For how many days it has been there at least.")] = 7,
-    closure: Annotated[
-        Path | None,
-        typer.Option(help="A closure of today: what was delivered and is no longer permitted by it."),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            help="A closure of all certificates there were, from `closure build --with-revoked`: what none "
-            "of them explains."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+    since: datetime | None = opt("Attributes first seen since then (UTC)."),
+    times: float = opt("How far above its own average.", default=4.0, min=1.0),
+    days: int = opt("For how many days it has been there at least.", default=7, min=1),
+    closure: Path | None = opt("A closure of today: what was delivered and is no longer permitted by it."),
+    history: Path | None = opt(
+        "A closure of all certificates there were, from `closure build --with-revoked`: what none "
+        "of them explains."
+    ),
+) -> Iterator[Answer]:
     """Print what is unusual: first sights, days with far more than usual, what no right explains.
 
     Each line says which of these it is.
+
+    Examples:
+        maia pipeline disclosures anomalies --ledger disclosures.parquet --since 2026-11-01 --times 5
+          --closure today --history everything
     """
     from maia.spark.closure.tables import open_closure
 
@@ -120,7 +119,7 @@ def anomalies(
         if past is not None:
             found["unexplained"] = unexplained(disclosed, past.rows(spark)).orderBy("first_at")
         for anomaly, rows in found.items():
-            _print(rows, as_json=as_json, anomaly=anomaly)
+            yield from found_rows(rows, partial(_of, anomaly))
 
 
 @contextmanager
@@ -133,17 +132,10 @@ def _spark(ledger: list[Path]) -> Iterator[tuple[SparkSession, DataFrame]]:
         yield spark, spark.read.parquet(*(str(path.resolve()) for path in ledger))
 
 
-def _print(found: DataFrame, *, as_json: bool, anomaly: str | None = None) -> None:
-    kind = {} if anomaly is None else {"anomaly": anomaly}
-
-    def shown(row: dict[str, object]) -> tuple[str, dict[str, object]]:
-        record = kind | {name: _shown(value) for name, value in row.items()}
-        return "  ".join(f"{name} {value}" for name, value in record.items()), record
-
-    print_rows(found, shown, as_json=as_json)
+def _of(anomaly: str, found: dict[str, object]) -> Answer:
+    return _shown({"anomaly": anomaly, **found})
 
 
-def _shown(value: object) -> object:
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    return [_shown(each) for each in value] if isinstance(value, list) else value
+def _shown(found: dict[str, object]) -> Answer:
+    record: dict[str, object] = plain(found)
+    return row("", "  ".join(f"{name} {one}" for name, one in record.items()), **record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from maia.cli.command import arg, flag, opt
 from maia.cli.domain.calls import EntitledCaller
-from maia.cli.inputs import AsJson, command_group, read_certificates, read_principal
-from maia.cli.output import ANSWER_NO, answer, book, name_places, use_folder
+from maia.cli.inputs import command_group, read_certificates, read_principal
+from maia.cli.output import Answer, book, name_places, row, use_folder
 from maia.cli.trust.grants import shown_subject
 from maia.config.input_files import read_definition
 from maia.errors import MaiaError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from maia.credentials import SignedCertificate, TypeName
     from maia.events import AttributeUid
     from maia.ledger.files import LedgerHead
-    from maia.ledger.records import Disclosure, StandingDisclosure, Summarised
+    from maia.ledger.records import Disclosure, StandingDisclosure
 
 
 app = command_group("Read and verify a broker's ledger of deliveries.")
@@ -32,29 +32,23 @@ Folder = Annotated[Path, typer.Argument(help="The folder of the ledger.")]
 _CHECK_DIGITS: Final = 64
 
 
-@app.command(
-    epilog="Examples: maia ledger show ledger --recipient office.pub; maia ledger show ledger "
-    "--type lab.type --attribute patient --json"
-)
+@app.command()
 def show(
     folder: Folder,
-    recipient: Annotated[str | None, typer.Option(help="Deliveries to this key or .pub file alone.")] = None,
-    publisher: Annotated[
-        str | None, typer.Option(help="Deliveries of this publisher's events alone.")
-    ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", help="Deliveries of this type alone: its file, or its name if you have it."),
-    ] = None,
-    attribute: Annotated[
-        str | None,
-        typer.Option(help="Deliveries that show this attribute alone: its name, or its uid."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+    recipient: str | None = opt("Deliveries to this key or .pub file alone."),
+    publisher: str | None = opt("Deliveries of this publisher's events alone."),
+    types: list[str] | None = opt(
+        "Deliveries of this type alone: its file, or its name if you have it.", "--type"
+    ),
+    attribute: str | None = opt("Deliveries that show this attribute alone: its name, or its uid."),
+) -> Iterator[Answer]:
     """Print each delivery: when, to whom, which rows of which frame, which attributes, by which certificates.
 
     The ledger is verified as it is read.
+
+    Examples:
+        maia ledger show ledger --recipient office.pub
+        maia ledger show ledger --type lab.type --attribute patient --json
     """
     from maia.ledger.files import read_ledger
     from maia.ledger.records import LedgerReader
@@ -77,34 +71,28 @@ def show(
     for one in read_ledger(folder, reader):
         if is_asked_for(one) and by in (None, one.publisher):
             found += 1
-            answer([*_lines(one, names), ""], _record(one, names), as_json=as_json)
+            yield _delivery(one, names)
     standing = [one for one in reader.standing if by is None and is_asked_for(one)]
-    for opened in standing:
-        answer([*_standing_lines(opened, names), ""], _standing_record(opened, names), as_json=as_json)
-    if not as_json:
-        sys.stdout.write(f"{found} deliveries\n")
-        sys.stdout.write(f"{len(standing)} tables that are read by themselves\n" if standing else "")
+    yield from (_standing(one, names) for one in standing)
+    yield row("", f"{found} deliveries")
+    yield row("", f"{len(standing)} tables that are read by themselves" if standing else None)
 
 
-@app.command(
-    epilog="Examples: maia ledger verify ledger; "
-    "maia ledger verify ledger --head 5a0e000000000000000000000000000000000000000000000000000000000000"
-)
+@app.command()
 def verify(
     folder: Folder,
-    head: Annotated[
-        str | None,
-        typer.Option(help="A check that `maia ledger head` printed before: it has to be in the ledger."),
-    ] = None,
-    audit: Annotated[
-        Path | None, typer.Option(help="The audit of a witness, from `maia domain audit show -o`; with --of.")
-    ] = None,
-    of: Annotated[str | None, typer.Option(help="With --audit: the broker, a key or .pub file.")] = None,
-    as_json: AsJson = False,
-) -> int:
+    head: str | None = opt("A check that `maia ledger head` printed before: it has to be in the ledger."),
+    audit: Path | None = opt("The audit of a witness, from `maia domain audit show -o`; with --of."),
+    of: str | None = opt("With --audit: the broker, a key or .pub file."),
+) -> Answer:
     """Read every entry and compare every check; exit status 1 if an earlier head is not in the ledger.
 
     Without --head or --audit it is not found that the last entries are missing.
+
+    Examples:
+        maia ledger verify ledger
+        maia ledger verify ledger --head
+          5a0e000000000000000000000000000000000000000000000000000000000000
     """
     from maia.ledger.files import missing_heads, verify_ledger
 
@@ -114,29 +102,21 @@ def verify(
     found = verify_ledger(folder, check)
     last, deliveries, before = found.head, found.deliveries, found.earlier
     is_whole = (check is None or before is not None) and not missing
-    lines = [
-        f"ledger       {folder}",
-        f"entries      {last.entries}, with {deliveries} deliveries",
-        f"head         {last.check.hex()}",
-        *([f"found        the earlier head, at entry {before.entries}"] if before is not None else []),
-        *(
-            ["missing      the earlier head: entries were removed or replaced"]
-            if check is not None and before is None
-            else []
-        ),
-        *([f"witnessed    {len(stated)} heads, {len(missing)} of which are missing"] if audit else []),
-        *(f"missing      the head of entry {one.entries}, which a witness has" for one in missing),
-    ]
-    record = {
-        "folder": str(folder),
-        "entries": last.entries,
-        "deliveries": deliveries,
-        "head": last.check.hex(),
-        "earlier_head_at": None if before is None else before.entries,
-        "whole": is_whole,
-    } | ({"witnessed": len(stated), "missing": [one.entries for one in missing]} if audit else {})
-    answer(lines, record, as_json=as_json)
-    return 0 if is_whole else ANSWER_NO
+    at = None if before is None else before.entries
+    lost = "the earlier head: entries were removed or replaced"
+    gone = [f"the head of entry {one.entries}, which a witness has" for one in missing]
+    told = {"witnessed": len(stated), "missing": [one.entries for one in missing]} if audit else {}
+    counted = f"{len(stated)} heads, {len(missing)} of which are missing" if audit else None
+    return Answer(
+        row("ledger", folder, folder=folder),
+        row("entries", f"{last.entries}, with {deliveries} deliveries", entries=last.entries),
+        row("head", last.check, deliveries=deliveries, head=last.check),
+        row("found", None if at is None else f"the earlier head, at entry {at}", earlier_head_at=at),
+        row("missing", None if check is None or before is not None else lost, whole=is_whole),
+        row("witnessed", counted, **told),
+        row("missing", gone),
+        no=not is_whole,
+    )
 
 
 def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
@@ -157,14 +137,15 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
     return found
 
 
-@app.command(
-    epilog="Example: maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key "
-    "--credentials broker"
-)
-def witness(folder: Folder, caller: EntitledCaller, as_json: AsJson = False) -> int:
+@app.command()
+def witness(folder: Folder, caller: EntitledCaller) -> Answer:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
 
     Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.
+
+    Examples:
+        maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key
+          --credentials broker
     """
     from maia.api.requests import LedgerHeadBody
     from maia.api.responses import LedgerHeadAnswer
@@ -173,44 +154,45 @@ def witness(folder: Folder, caller: EntitledCaller, as_json: AsJson = False) -> 
     last = verify_ledger(folder).head
     body = LedgerHeadBody(last.entries, last.check.hex())
     found = caller.ask("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
-    lines = [
-        f"head         {last.check.hex()}, of {last.entries} entries",
-        f"witnessed    record {found.record} of the audit of {read_principal(caller.domain)}",
-        *([f"contradicts  {found.problem}"] if found.problem else []),
-    ]
-    record = {
-        "entries": last.entries,
-        "head": last.check.hex(),
-        "record": found.record,
-        "problem": found.problem,
-    }
-    answer(lines, record, as_json=as_json)
-    return ANSWER_NO if found.problem else 0
+    text = f"record {found.record} of the audit of {read_principal(caller.domain)}"
+    return Answer(
+        row("head", f"{last.check.hex()}, of {last.entries} entries", entries=last.entries, head=last.check),
+        row("witnessed", text, record=found.record),
+        row("contradicts", found.problem or None, problem=found.problem),
+        no=bool(found.problem),
+    )
 
 
-@app.command(epilog="Example: maia ledger head ledger --json")
-def head(folder: Folder, as_json: AsJson = False) -> None:
-    """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away."""
+@app.command()
+def head(folder: Folder) -> Answer:
+    """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away.
+
+    Examples:
+        maia ledger head ledger --json
+    """
     from maia.ledger.files import verify_ledger
 
     last = verify_ledger(folder).head
-    answer([last.check.hex()], {"entries": last.entries, "head": last.check.hex()}, as_json=as_json)
+    return row("", last.check, entries=last.entries, head=last.check)
 
 
-@app.command(epilog="Example: maia ledger export ledger disclosures.parquet")
+@app.command()
 def export(
     folder: Folder,
-    out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write the deliveries as a table for Spark and others: a row for each recipient and run of rows."""
+    out: Path = arg("The Parquet file to write."),
+    force: bool = flag("Replace the file if it is there."),
+) -> Answer:
+    """Write the deliveries as a table for Spark and others: a row for each recipient and run of rows.
+
+    Examples:
+        maia ledger export ledger disclosures.parquet
+    """
     from maia.ledger.parquet import export_ledger
 
     if out.exists() and not force:
         raise typer.BadParameter(f"`{out}` is there already: say --force to replace it")
-    rows = export_ledger(folder, out)
-    answer([f"wrote        {rows} rows to {out}"], {"rows": rows, "file": str(out)}, as_json=as_json)
+    count = export_ledger(folder, out)
+    return row("wrote", f"{count} rows to {out}", rows=count, file=out)
 
 
 def _check(text: str) -> bytes:
@@ -260,14 +242,20 @@ class _Names:
         called = {} if name is None else self.called.get((str(name.owner), name.name), {})
         return [called.get(uid, str(uid)) for uid in one.attributes]
 
-    def by(self, one: Disclosure | StandingDisclosure) -> list[str]:
+    def shown(self, one: Disclosure | StandingDisclosure) -> Answer:
+        """Return which attributes were shown, in which View, on which certificates."""
         lines = list[str]()
         for id_ in one.certificates:
             known = self.certificates.get(id_)
             said = None if known is None else known.certificate
             whose = "" if said is None else f" of {said.issuer} to {shown_subject(said.subject)}"
-            lines.append(f"by           certificate {id_.hex()[:16]}{whose or ', which is not known here'}")
-        return lines
+            lines.append(f"certificate {id_.hex()[:16]}{whose or ', which is not known here'}")
+        attributes = self.attributes(one)
+        return Answer(
+            row("attributes", ", ".join(attributes), attributes=attributes, view=one.view),
+            row("by", lines, certificates=one.certificates),
+            row("", ""),
+        )
 
 
 def _known_certificates() -> dict[bytes, SignedCertificate]:
@@ -280,82 +268,38 @@ def _known_certificates() -> dict[bytes, SignedCertificate]:
     return found
 
 
-def _ranges(one: Disclosure) -> Iterator[tuple[int, int]]:
-    for at in range(0, len(one.ranges), 2):
-        yield one.ranges[at], one.ranges[at] + one.ranges[at + 1]
+def _standing(one: StandingDisclosure, names: _Names) -> Answer:
+    from maia.credentials import Principal
+
+    to, source = Principal(one.recipient), f"{one.source}, by its own queries, which are not on record"
+    opened = f"{one.since} until {one.until or 'further notice'}"
+    return Answer(
+        row("open from", opened, open_from=one.since, open_until=one.until, owner=Principal(one.by)),
+        row("to", to, recipient=to),
+        row("type", names.type_of(one), type_id=one.type_id, version_id=one.version),
+        row("in", source, source=one.source),
+        names.shown(one),
+    )
 
 
-def _moment(one: Disclosure) -> str:
-    return datetime.fromtimestamp(one.at / 1_000_000, UTC).isoformat(timespec="milliseconds")
-
-
-def _period(summary: Summarised) -> str:
+def _delivery(one: Disclosure, names: _Names) -> Answer:
+    from maia.credentials import Principal
     from maia.events import Instant
 
-    return f"{Instant(summary.begins)} to {Instant(summary.ends)}"
-
-
-def _standing_lines(one: StandingDisclosure, names: _Names) -> list[str]:
-    record = _standing_record(one, names)
-    return [
-        f"open from    {record['open_from']} until {record['open_until'] or 'further notice'}",
-        f"to           {record['recipient']}",
-        f"type         {names.type_of(one)}",
-        f"in           {one.source}, by its own queries, which are not on record",
-        f"attributes   {', '.join(names.attributes(one))}",
-        *names.by(one),
-    ]
-
-
-def _standing_record(one: StandingDisclosure, names: _Names) -> dict[str, object]:
-    from maia.credentials import Principal
-
-    return {
-        "open_from": str(one.since),
-        "open_until": None if one.until is None else str(one.until),
-        "owner": str(Principal(one.by)),
-        "recipient": str(Principal(one.recipient)),
-        "type_id": one.type_id.hex(),
-        "version_id": one.version.hex(),
-        "source": one.source,
-        "attributes": names.attributes(one),
-        "view": one.view.hex(),
-        "certificates": [certificate.hex() for certificate in one.certificates],
-    }
-
-
-def _lines(one: Disclosure, names: _Names) -> list[str]:
-    from maia.credentials import Principal
-
-    rows = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(one))
-    summary = one.summary
-    source = [] if summary is None else [f"made of      {summary.events} events of {_period(summary)}"]
-    return [
-        f"delivered    {_moment(one)}",
-        f"to           {Principal(one.recipient)}",
-        f"type         {names.type_of(one)}",
-        f"of           {Principal(one.publisher)}, frame {one.sequence}, rows {rows}",
-        *source,
-        f"attributes   {', '.join(names.attributes(one))}",
-        *names.by(one),
-    ]
-
-
-def _record(one: Disclosure, names: _Names) -> dict[str, object]:
-    from maia.credentials import Principal
-
-    return {
-        "delivered_at": _moment(one),
-        "broker": str(Principal(one.broker)),
-        "recipient": str(Principal(one.recipient)),
-        "type_id": one.type_id.hex(),
-        "version_id": one.version.hex(),
-        "publisher": str(Principal(one.publisher)),
-        "stream": one.stream.hex(),
-        "sequence": one.sequence,
-        "rows": [list(pair) for pair in _ranges(one)],
-        "attributes": names.attributes(one),
-        "view": one.view.hex(),
-        "certificates": [certificate.hex() for certificate in one.certificates],
-        **({} if one.summary is None else {"made_of": one.summary.events, "period": _period(one.summary)}),
-    }
+    at = datetime.fromtimestamp(one.at / 1_000_000, UTC).isoformat(timespec="milliseconds")
+    to, by, summary = Principal(one.recipient), Principal(one.publisher), one.summary
+    ranges = [(first, first + more) for first, more in zip(one.ranges[::2], one.ranges[1::2], strict=True)]
+    run = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    made = Answer()
+    if summary is not None:
+        period = f"{Instant(summary.begins)} to {Instant(summary.ends)}"
+        made = row("made of", f"{summary.events} events of {period}", made_of=summary.events, period=period)
+    return Answer(
+        row("delivered", at, delivered_at=at, broker=Principal(one.broker)),
+        row("to", to, recipient=to),
+        row("type", names.type_of(one), type_id=one.type_id, version_id=one.version),
+        row("of", f"{by}, frame {one.sequence}, rows {run}", publisher=by, stream=one.stream),
+        row(sequence=one.sequence, rows=ranges),
+        made,
+        names.shown(one),
+    )

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from maia.cli.inputs import AsJson, At, moment
-from maia.cli.output import answer, read_principal
+from maia.cli.command import arg, opt
+from maia.cli.inputs import At, moment
+from maia.cli.output import Answer, read_principal, row, several
 from maia.cli.pipeline import closure
-from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, counted, spark_for, spark_steps
+from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, spark_for, spark_steps
+from maia.cli.progress import counted
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from maia.spark.matching.tables import Subscription
     from maia.types import VerifiedType
 
-EXAMPLES: Final = (
-    "Examples: maia pipeline match --pool rights -d sighting.type --from city (everyone whom the pool "
-    "grants the type, for all that it may see); "
-    "maia pipeline match subscriptions.jsonl --pool rights -d sighting.type --from city --out matches "
-    '(lines such as {"subscription": "7", "principal": "billing.pub", "filter": "speed > 50"}); '
-    "maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner --json"
-)
+
 _REFUSED_SHOWN: Final = 1000
 _LINE_MAX: Final = 1 << 16
 
@@ -54,39 +48,44 @@ class _Decided:
 
 def match(
     asked: LogOptions,
-    subscriptions: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="The subscriptions, a JSON object a line: `subscription`, `principal`, `filter`. "
-            "Default: one of each principal whom the pool grants the type.",
-        ),
-    ] = None,
+    subscriptions: Path | None = arg(
+        "The subscriptions, a JSON object a line: `subscription`, `principal`, `filter`. "
+        "Default: one of each principal whom the pool grants the type.",
+        default=None,
+        metavar="FILE",
+    ),
     source: From = None,
     pool: closure.Pools = None,
-    out: Annotated[Path | None, typer.Option(help="Keep every match in this new folder, as Parquet.")] = None,
-    most: Annotated[int, typer.Option(min=0, max=1000, help="How many subscriptions to list.")] = 10,
+    out: Path | None = opt("Keep every match in this new folder, as Parquet."),
+    most: int = opt("How many subscriptions to list.", default=10, min=0, max=1000),
     at: At = None,
     cores: Cores = 2,
     memory_mib: MemoryMib = 2048,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Match recorded events with very many subscriptions at once, each under its principal's rights.
 
     Rights are those of one moment, for all events. A condition that asks for anything but the time counts
     as not met, what publishers and subscribers require of each other is not asked, and what --statements
     revoke is left out of the pool.
+
+    Examples:
+        maia pipeline match --pool rights -d sighting.type --from city (everyone whom the pool grants
+          the type, for all that it may see)
+        maia pipeline match subscriptions.jsonl --pool rights -d sighting.type --from city --out matches
+          (lines such as {"subscription": "7", "principal": "billing.pub", "filter": "speed > 50"})
+        maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner
+          --json
     """
     from maia.spark.applications.runs import interruptible, new_folder
 
     now = moment(at)
     event_type = _event_type(asked, source)
-    decided = _decided(event_type, subscriptions, pool or [], asked.statements or [], now, is_quiet=as_json)
+    decided = _decided(event_type, subscriptions, pool or [], asked.statements or [], now)
     with (
         nullcontext() if out is None else new_folder(out.resolve()) as unfinished,
         spark_for("maia-match", cores=cores, memory_mib=memory_mib) as spark,
         _events(asked, source, spark, event_type, decided.permitted) as (events, kinds),
-        spark_steps(spark, is_quiet=as_json) as step,
+        spark_steps(spark) as step,
     ):
         from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
@@ -115,27 +114,21 @@ def match(
             return total, Counter({one.id: 0 for one in decided.permitted} | dict(map(tuple, rows)))
 
         total, found = interruptible(spark, counts)
-    listed = [{"subscription": name, "events": count} for name, count in found.most_common(most)]
     codes = Counter(decided.refused.values())
-    record = {
-        "events": total,
-        "subscriptions": len(found),
-        "classes": len(matcher.classes),
-        "matches": found.total(),
-        "most": listed,
-        "refused": dict(codes),
-        "refused_first": dict(list(decided.refused.items())[:_REFUSED_SHOWN]),
-        **({"out": str(out)} if out else {}),
-    }
-    lines = [
-        f"events         {total:,}",
-        f"subscriptions  {len(found):,}, in {len(matcher.classes):,} classes of equal rights",
-        *(f"refused        {count:,} [{code}]" for code, count in sorted(codes.items())),
-        f"matches        {found.total():,}",
-        *(f"{one['events']:>13,}  {one['subscription']}" for one in listed),
-        *([f"kept in        {out}"] if out else []),
+    most_found = [
+        row("", f"{count:>13,}  {name}", subscription=name, events=count)
+        for name, count in found.most_common(most)
     ]
-    answer(lines, record, as_json=as_json)
+    classes = len(matcher.classes)
+    refused = {"refused": codes, "refused_first": dict(list(decided.refused.items())[:_REFUSED_SHOWN])}
+    return Answer(
+        row("", f"events         {total:,}", events=total, subscriptions=len(found), classes=classes),
+        row("", f"subscriptions  {len(found):,}, in {classes:,} classes of equal rights"),
+        row("", [f"refused        {count:,} [{code}]" for code, count in sorted(codes.items())]),
+        row("", f"matches        {found.total():,}", matches=found.total()),
+        several("most", most_found),
+        row("", f"kept in        {out}" if out else None, **refused, **({"out": out} if out else {})),
+    )
 
 
 def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
@@ -158,13 +151,7 @@ def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
 
 
 def _decided(
-    event_type: VerifiedType,
-    file: Path | None,
-    pool: list[Path],
-    statements: list[Path],
-    now: Instant,
-    *,
-    is_quiet: bool,
+    event_type: VerifiedType, file: Path | None, pool: list[Path], statements: list[Path], now: Instant
 ) -> _Decided:
     """Ask the kernel for each subscription, with the certificates of its principal that are in the pool."""
     from maia.config.constitutions import read_constitutions
@@ -192,7 +179,7 @@ def _decided(
     # What is searched for depends on the principal, and what is decided on its filter as well.
     proofs: dict[Principal, Evidence] = {}
     known: dict[tuple[Principal, str], View | str] = {}
-    with counted("deciding", len(wanted), is_quiet=is_quiet) as done:
+    with counted("deciding", len(wanted)) as done:
         for name, principal, text in wanted:
             if (principal, text) not in known:
                 asked = parse_predicate(text, event_type.vocabulary)

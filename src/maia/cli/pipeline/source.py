@@ -13,21 +13,22 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from maia.cli.command import opt, options
 from maia.cli.inputs import moment, read_certificates, read_owner
-from maia.cli.output import answer, type_places
+from maia.cli.output import Answer, row, type_places
 from maia.cli.participate.membership import history_of, verified
+from maia.cli.progress import bar
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from rich.progress import Progress
 
     from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
     from maia.spark.applications import Application
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from maia.spark.governed.reader import Reader, ReaderIdentity
     from maia.types import VerifiedType
 
-
-_Result = TypeVar("_Result")
 
 From: TypeAlias = Annotated[
     Path | None,
@@ -75,45 +74,28 @@ RecordOf: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class LogOptions:
     """The options about a log, and the rights under which it is read."""
 
-    log: Annotated[
-        Path | None, typer.Option(help="Events: a recording broker's log, read under the rights of --key.")
-    ] = None
+    log: Path | None = opt("Events: a recording broker's log, read under the rights of --key.")
     definition: TypeOf = None
     key: KeyOf = None
     credentials: CredentialsOf = None
     signers: Signers = None
-    network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            envvar="MAIA_NETWORK",
-            help="With --log of a sealed type: its network, unless a certificate of the reader names it.",
-        ),
-    ] = None
-    coordinator: Annotated[
-        str | None,
-        typer.Option("--coordinator", envvar="MAIA_COORDINATOR", help="With --network: the network's owner."),
-    ] = None
-    keys_at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keys-at",
-            metavar="HOST:PORT",
-            help="With --log of a sealed type: its key server, beside the addresses in the definition.",
-        ),
-    ] = None
-    statements: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--statements",
-            help="With --log: validity statements about certificates, files or folders, beside those in "
-            "the wallets that --credentials names.",
-        ),
-    ] = None
+    network: str | None = opt(
+        "With --log of a sealed type: its network, unless a certificate of the reader names it.",
+        envvar="MAIA_NETWORK",
+    )
+    coordinator: str | None = opt("With --network: the network's owner.", envvar="MAIA_COORDINATOR")
+    keys_at: list[str] | None = opt(
+        "With --log of a sealed type: its key server, beside the addresses in the definition.",
+        metavar="HOST:PORT",
+    )
+    statements: list[Path] | None = opt(
+        "With --log: validity statements about certificates, files or folders, beside those in "
+        "the wallets that --credentials names."
+    )
     record: RecordOf = None
 
     def check_log(self) -> None:
@@ -206,48 +188,25 @@ class LogOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class EventOptions(LogOptions):
     """The options about the source of events of an application: files, or a log."""
 
     source: From = None
-    identity: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--identity",
-            help="With --log: the reader's identity statements, past ones too, for what publishers require.",
-        ),
-    ] = None
-    provider: Annotated[
-        list[str] | None,
-        typer.Option("--provider", help="With --identity: a provider that is trusted, a key or .pub file."),
-    ] = None
-    requires: Annotated[
-        str,
-        typer.Option(
-            "--requires", help="With --log: only events of publishers whose statement meets 'clearance >= 3'."
-        ),
-    ] = "true"
-    shown_as: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--shown-as",
-            help="With --log: the type that the reader's right converts events into, after versions of it.",
-        ),
-    ] = None
-    transformation_keys: Annotated[
-        Path | None,
-        typer.Option(
-            "--transformation-keys",
-            help="With --log: the file with the secrets of pseudonyms and noise, which every worker has.",
-        ),
-    ] = None
-    batch_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-bytes", min=1, metavar="N", help="With --log and --stream: about what a batch reads."
-        ),
-    ] = None
+    identity: list[Path] | None = opt(
+        "With --log: the reader's identity statements, past ones too, for what publishers require."
+    )
+    provider: list[str] | None = opt("With --identity: a provider that is trusted, a key or .pub file.")
+    requires: str = opt(
+        "With --log: only events of publishers whose statement meets 'clearance >= 3'.", default="true"
+    )
+    shown_as: list[Path] | None = opt(
+        "With --log: the type that the reader's right converts events into, after versions of it."
+    )
+    transformation_keys: Path | None = opt(
+        "With --log: the file with the secrets of pseudonyms and noise, which every worker has."
+    )
+    batch_bytes: int | None = opt("With --log and --stream: about what a batch reads.", min=1, metavar="N")
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
@@ -386,47 +345,34 @@ def _withheld_rows_named() -> Iterator[None]:
         yield
 
 
-def print_rows(
-    found: DataFrame, shown: Callable[[dict[str, object]], tuple[str, dict[str, object]]], *, as_json: bool
-) -> None:
-    """Print rows, each as a line or as a record; no more than a person reads, and how many there were."""
-    rows = found.limit(_SHOWN + 1).collect()
-    for row in rows[:_SHOWN]:
-        line, record = shown(row.asDict())
-        answer([line], record, as_json=as_json)
-    if not as_json:
-        more = f", and more than {_SHOWN} in all" if len(rows) > _SHOWN else ""
-        answer([f"{min(len(rows), _SHOWN)} found{more}"], {}, as_json=False)
+def found_rows(found: DataFrame, shown: Callable[[dict[str, object]], Answer]) -> Iterator[Answer]:
+    """Yield each row; no more than a person reads, and how many there were."""
+    all_rows = found.limit(_SHOWN + 1).collect()
+    yield from (shown(one.asDict()) for one in all_rows[:_SHOWN])
+    more = f", and more than {_SHOWN} in all" if len(all_rows) > _SHOWN else ""
+    yield row("", f"{min(len(all_rows), _SHOWN)} found{more}")
 
 
-# How far is Spark? A bar on standard error for people, nothing for programs.
+# Any: values of all kinds.
+def shown_values(value: Any) -> Any:
+    """Return what Spark found as people and programs read it: moments in UTC, bytes in hexadecimal digits."""
+    if isinstance(value, dict):
+        return {name: shown_values(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [shown_values(one) for one in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return bytes(value).hex() if isinstance(value, bytes | bytearray) else value
 
 
 _LOOK_S: Final = 0.3
 _SHOWN: Final = 1000
 
 
-def _bar(*, is_quiet: bool) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=is_quiet or not console.is_terminal)
-
-
 @contextmanager
-def counted(what: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how much of a known amount is done; call the yielded function with each part."""
-    with _bar(is_quiet=is_quiet) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.advance(task, done)
-
-
-@contextmanager
-def spark_steps(spark: SparkSession, *, is_quiet: bool) -> Iterator[Callable[[str], None]]:
+def spark_steps(spark: SparkSession) -> Iterator[Callable[[str], None]]:
     """Show Spark's tasks while they run; call the yielded function when another step begins."""
-    with _bar(is_quiet=is_quiet) as progress:
+    with bar() as progress:
         task, ended = progress.add_task("starting", total=None), threading.Event()
 
         def look() -> None:

@@ -6,150 +6,96 @@ import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING
 
-import typer
-
-from maia.cli.inputs import AsJson
-from maia.cli.output import answer
-from maia.cli.servers.server_command import (
-    CheckOnly,
-    NetworkFlags,
-    checked_line,
-    prepared_lines,
-    prepared_record,
-    run_server,
-)
+from maia.cli.command import opt
+from maia.cli.output import Answer, row
+from maia.cli.servers.server_command import CheckOnly, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
     from maia.broker.server.config import PreparedBroker
 
 
-EXAMPLES: Final = (
-    "Examples: maia broker --config broker.toml; maia broker --config broker.toml --check; "
-    "maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub "
-    "--credentials certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data; "
-    "maia broker --key north.key --neighbour 127.0.0.1:7401; maia broker --config broker.toml --processes 4"
-)
-
-
 def broker(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_BROKER_… win over it.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The broker's signing key file.")] = None,
     *,
+    config: Path | None = opt("A TOML file; flags and MAIA_BROKER_… win over it.", "--config", "-c"),
+    key: str | None = opt("The broker's signing key file.", "--key", "-k"),
     of_network: NetworkFlags,
-    listen: Annotated[
-        str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400.")
-    ] = None,
-    address: Annotated[str | None, typer.Option(help="What others dial, if not where it listens.")] = None,
-    join: Annotated[
-        list[str] | None, typer.Option(help="A broker to join the network through. May be repeated.")
-    ] = None,
-    neighbour: Annotated[
-        list[str] | None,
-        typer.Option(help="A neighbour in a mesh. May be repeated; needs --key and no other option."),
-    ] = None,
-    processes: Annotated[
-        str | None,
-        typer.Option(help="So many processes behind one address; they need --data, and as many ports more."),
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="A folder for what survives a restart.")] = None,
-    types: Annotated[
-        str | None, typer.Option(help="A folder of *.type files to answer queries from.")
-    ] = None,
-    lease_s: Annotated[
-        str | None, typer.Option("--lease-s", help="Seconds that a subscription lasts without renewal.")
-    ] = None,
-    log_folder: Annotated[
-        str | None, typer.Option(help="Record events in this folder; needs --data, too.")
-    ] = None,
-    log_types: Annotated[
-        list[str] | None, typer.Option(help="A type to record: name, id, or '*' for all. May be repeated.")
-    ] = None,
-    log_durable: Annotated[
-        str | None, typer.Option(help="true: publishers are answered when events are on disk; or false.")
-    ] = None,
+    listen: str | None = opt("HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7400."),
+    address: str | None = opt("What others dial, if not where it listens."),
+    join: list[str] | None = opt("A broker to join the network through. May be repeated."),
+    neighbour: list[str] | None = opt(
+        "A neighbour in a mesh. May be repeated; needs --key and no other option."
+    ),
+    processes: str | None = opt(
+        "So many processes behind one address; they need --data, and as many ports more."
+    ),
+    data: str | None = opt("A folder for what survives a restart."),
+    types: str | None = opt("A folder of *.type files to answer queries from."),
+    lease_s: str | None = opt("Seconds that a subscription lasts without renewal."),
+    log_folder: str | None = opt("Record events in this folder; needs --data, too."),
+    log_types: list[str] | None = opt("A type to record: name, id, or '*' for all. May be repeated."),
+    log_durable: str | None = opt("true: publishers are answered when events are on disk; or false."),
     check: CheckOnly = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready."""
+) -> Answer | None:
+    """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready.
+
+    Examples:
+        maia broker --config broker.toml
+        maia broker --config broker.toml --check
+        maia broker --key met.key --network 'UK Police Network' --coordinator pito.pub --credentials
+          certs --listen 127.0.0.1:7403 --join 127.0.0.1:7401 --data met-data
+        maia broker --key north.key --neighbour 127.0.0.1:7401
+        maia broker --config broker.toml --processes 4
+    """
     from maia.broker.server.config import prepare, read_config
     from maia.clock import system_now
 
     flags: dict[str, object] = {
         **asdict(of_network),
-        "key": key,
-        "listen": listen,
-        "address": address,
-        "join": join,
-        "neighbours": neighbour,
-        "processes": processes,
-        "data": data,
-        "types": types,
-        "lease_s": lease_s,
-        "log.folder": log_folder,
-        "log.types": log_types,
-        "log.durable": log_durable,
-    }
+        "key": key, "listen": listen, "address": address, "join": join, "neighbours": neighbour,
+        "processes": processes, "data": data, "types": types, "lease_s": lease_s,
+        "log.folder": log_folder, "log.types": log_types, "log.durable": log_durable,
+    }  # fmt: skip
     reread = partial(read_config, config, flags=flags, environment=os.environ)
     settings = reread()
     prepared = prepare(settings, now=system_now(), open_key=open_key)
     if check:
-        _answer_checked(prepared, as_json=as_json)
-        return
+        return _checked(prepared)
     if settings.processes == 1:
         from maia.broker.server.process import serve
 
-        run_server(prepared, prepared.config, partial(serve, reread=reread), as_json=as_json)
-        return
+        run_server(prepared, settings, partial(serve, reread=reread))
+        return None
     from maia.broker.server.processes import serve_processes
 
     several = partial(serve_processes, reread=reread, file=config, flags=flags)
-    run_server(prepared, prepared.config, several, as_json=as_json)
+    run_server(prepared, settings, several)
+    return None
 
 
-def _answer_checked(prepared: PreparedBroker, *, as_json: bool) -> None:
-    config = prepared.config
-    lines = [
-        *prepared_lines(prepared, what="broker"),
-        f"types        {len(prepared.definitions)} definitions",
-        f"listen       {config.listen}{'' if config.processes == 1 else f', {config.processes} processes'}",
-        f"statements   {_statement_line(prepared)}",
-        _way_line(prepared),
-        f"data         {config.data or 'none: nothing survives a restart'}",
-        f"log          {_log_line(prepared)}",
-        checked_line("broker", config.data, config.listen, config.identity_listen, config.status),
-    ]
-    record = {
-        **prepared_record(prepared), "listen": config.listen, "join": list(config.join),
-        "routing": config.routing, "neighbours": list(config.neighbours),
-        "types": len(prepared.definitions), "data": None if config.data is None else str(config.data),
-        "log": None if config.log_folder is None else str(config.log_folder),
-        "statement_links": config.identity_listen, "checked": True,
-    }  # fmt: skip
-    answer(lines, record, as_json=as_json)
-
-
-def _way_line(prepared: PreparedBroker) -> str:
-    config = prepared.config
-    if config.routing == "mesh":
-        return f"neighbours   {' '.join(config.neighbours) or 'none: others dial this router'}"
-    return f"join         {' '.join(config.join) or 'none: the first broker of its network'}"
-
-
-def _statement_line(prepared: PreparedBroker) -> str:
-    if prepared.identity is None:
-        return "none: statement links are not accepted"
-    until = prepared.identity().own.statement.not_after
-    return f"links accepted at {prepared.config.identity_listen}; the broker's own holds until {until}"
-
-
-def _log_line(prepared: PreparedBroker) -> str:
-    config = prepared.config
-    if config.log_folder is None:
-        return "none: nothing is recorded"
-    answered = "when they are on disk" if config.log_durable else "at once"
-    return f"{config.log_folder}: {' '.join(config.log_types)}; publishers are answered {answered}"
+def _checked(prepared: PreparedBroker) -> Answer:
+    config, types = prepared.config, len(prepared.definitions)
+    processes = "" if config.processes == 1 else f", {config.processes} processes"
+    way = row("neighbours", " ".join(config.neighbours) or "none: others dial this router")
+    if config.routing != "mesh":
+        way = row("join", " ".join(config.join) or "none: the first broker of its network")
+    statements, log = "none: statement links are not accepted", "none: nothing is recorded"
+    if prepared.identity is not None:
+        until = prepared.identity().own.statement.not_after
+        statements = f"links accepted at {config.identity_listen}; the broker's own holds until {until}"
+    if config.log_folder is not None:
+        answered = "when they are on disk" if config.log_durable else "at once"
+        log = f"{config.log_folder}: {' '.join(config.log_types)}; publishers are answered {answered}"
+    return Answer(
+        prepared_shown(prepared, what="broker"),
+        row("types", f"{types} definitions", types=types),
+        row("listen", f"{config.listen}{processes}", listen=config.listen),
+        row("statements", statements, statement_links=config.identity_listen),
+        way,
+        row(join=config.join, routing=config.routing, neighbours=config.neighbours),
+        row("data", config.data or "none: nothing survives a restart", data=config.data),
+        row("log", log, log=config.log_folder),
+        checked("broker", config.data, config.listen, config.identity_listen, config.status),
+    )

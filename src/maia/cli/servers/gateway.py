@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, command_group, read_principal
-from maia.cli.organisation import RightOptions, opened, shown_rights
-from maia.cli.output import answer
-from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked_line, run_server
+from maia.cli.command import arg, need, opt, options
+from maia.cli.inputs import BadFile, command_group, read_principal
+from maia.cli.organisation import RightOptions, opened
+from maia.cli.output import Answer, row, rows
+from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked, run_server
+from maia.cli.trust.grants import right
 from maia.cli.trust.key import KeyFile, open_key
 from maia.config.settings import Defaults
 
@@ -21,44 +22,20 @@ if TYPE_CHECKING:
     from maia.gateway.server.config import GatewayConfig
     from maia.organisation import Organisation
 
-_RUN: Final = "Examples: maia gateway mqtt --config gateway.toml; maia gateway mqtt --org hospital"
-_RUN_HTTP: Final = (
-    "Examples: maia gateway http --config gateway.toml --listen 127.0.0.1:8443; "
-    "maia gateway http --org hospital --listen 127.0.0.1:8443"
-)
-_SIGN: Final = (
-    "Example: maia gateway sign -k camera.key --to account/key.pub --at https://gateway.example:8443 "
-    "'/v1/events?topic=plates/Soho' --body plate.json"
-)
-_ACCOUNT: Final = (
-    "Examples: maia gateway account sensor-1 --config gateway.toml   (prints a token, once); "
-    "maia gateway account sensor-1 --org hospital --may publish:LabResult; "
-    "maia gateway account camera --client camera.pub --config gateway.toml   (proved by TLS)"
-)
-_LEAF: Final = (
-    "Example: maia gateway certificate -k camera.key -o camera   (writes camera.crt and camera.pem)"
-)
 
 app = command_group(
     "Let MQTT and HTTP clients publish and subscribe, each with the rights of its own account."
 )
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class GatewayFile:
     """The settings of a gateway: the operator's file, and what it need not say of an organisation."""
 
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="The gateway's TOML file; see docs/mqtt.md and docs/http.md."),
-    ] = None
-    org: Annotated[
-        Path | None,
-        typer.Option(
-            "--org",
-            help="An organisation's folder: its broker, network and types, unless the file says others.",
-        ),
-    ] = None
+    config: Path | None = opt("The gateway's TOML file; see docs/mqtt.md and docs/http.md.", "--config", "-c")
+    org: Path | None = opt(
+        "An organisation's folder: its broker, network and types, unless the file says others."
+    )
 
     def read(self, flags: Mapping[str, object]) -> GatewayConfig:
         """Read the file, the environment and flags; refuse a gateway of nothing."""
@@ -101,35 +78,43 @@ def _defaults(ours: Organisation) -> dict[str, object]:
     }
 
 
-@app.command(epilog=_RUN)
+@app.command()
 def mqtt(
     file: GatewayFile,
-    listen: Annotated[str | None, typer.Option(help="Where MQTT clients connect: HOST:PORT.")] = None,
+    listen: str | None = opt("Where MQTT clients connect: HOST:PORT."),
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     check: CheckOnly = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set."""
+) -> Answer | None:
+    """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set.
+
+    Examples:
+        maia gateway mqtt --config gateway.toml
+        maia gateway mqtt --org hospital
+    """
     flags: dict[str, object] = {"listen": listen, "log_format": log_format, "log_level": log_level}
-    _run(file, flags, mqtt=True, check=check, as_json=as_json)
+    return _run(file, flags, mqtt=True, check=check)
 
 
-@app.command(epilog=_RUN_HTTP)
+@app.command()
 def http(
     file: GatewayFile,
-    listen: Annotated[str | None, typer.Option(help="Where HTTP clients connect: HOST:PORT.")] = None,
+    listen: str | None = opt("Where HTTP clients connect: HOST:PORT."),
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     check: CheckOnly = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready."""
+) -> Answer | None:
+    """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready.
+
+    Examples:
+        maia gateway http --config gateway.toml --listen 127.0.0.1:8443
+        maia gateway http --org hospital --listen 127.0.0.1:8443
+    """
     flags: dict[str, object] = {"http.listen": listen, "log_format": log_format, "log_level": log_level}
-    _run(file, flags, mqtt=False, check=check, as_json=as_json)
+    return _run(file, flags, mqtt=False, check=check)
 
 
-def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool, as_json: bool) -> None:
+def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool) -> Answer | None:
     from functools import partial
 
     from maia.clock import system_now
@@ -140,28 +125,29 @@ def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool
     if not mqtt and prepared.config.http_listen is None:
         raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
     if check:
-        rows = [f"{row.mqtt:<24} {row.event_type.name.name}" for row in prepared.table.rows]
-        own = prepared.config
+        own, table = prepared.config, prepared.table.rows
         listens = (own.listen if mqtt else None, own.http_listen, own.status)
-        lines = [*rows, checked_line("gateway", own.data, *listens)]
-        answer(lines, {"topics": len(rows), "checked": True}, as_json=as_json)
-        return
-    run_server(prepared, prepared.config, partial(serve, mqtt=mqtt), as_json=as_json)
+        topics = [f"{one.mqtt:<24} {one.event_type.name.name}" for one in table]
+        return Answer(row("", topics, topics=len(table)), checked("gateway", own.data, *listens))
+    run_server(prepared, prepared.config, partial(serve, mqtt=mqtt))
+    return None
 
 
-@app.command(epilog=_ACCOUNT)
+@app.command()
 def account(
-    name: Annotated[str, typer.Argument(help="The account's name, and its clients' user name.")],
-    file: GatewayFile,
-    client: Annotated[
-        str | None,
-        typer.Option(help="Clients prove this key by TLS in place of a token: a key or .pub file."),
-    ] = None,
     *,
+    name: str = arg("The account's name, and its clients' user name."),
+    file: GatewayFile,
+    client: str | None = opt("Clients prove this key by TLS in place of a token: a key or .pub file."),
     rights: RightOptions,
-    as_json: AsJson = False,
-) -> None:
-    """Make an account with a key of its own; with --org, it gets its rights as a member does."""
+) -> Answer:
+    """Make an account with a key of its own; with --org, it gets its rights as a member does.
+
+    Examples:
+        maia gateway account sensor-1 --config gateway.toml (prints a token, once)
+        maia gateway account sensor-1 --org hospital --may publish:LabResult
+        maia gateway account camera --client camera.pub --config gateway.toml (proved by TLS)
+    """
     from maia.gateway.server.account_folder import AccountFolder
 
     if rights.may and file.org is None:
@@ -172,26 +158,24 @@ def account(
     wanted = [] if ours is None else ours.rights(rights.may or (), **rights.terms)
     folder, made, token = AccountFolder(settings.data).add(name, bound)
     given = [] if ours is None else ours.add_account(name, folder, wanted)
-    lines = [
-        f"account      {name}",
-        *([f"issue to     {folder / 'key.pub'}", f"put certs in {folder}"] if ours is None else []),
-        *shown_rights(given),
-        f"token        {token} (shown once; it is the password)" if token else f"proved by    {made.client}",
-    ]
-    record = {
-        "account": name, "folder": str(folder), "principal": made.principal,
-        "token": token, "client": made.client,
-    }  # fmt: skip
-    answer(lines, record, as_json=as_json)
+    token_text = f"{token} (shown once; it is the password)" if token else None
+    return Answer(
+        row("account", name, account=name, folder=folder, principal=made.principal),
+        row("issue to", None if ours else folder / "key.pub"),
+        row("put certs in", None if ours else folder),
+        *(row("", right(one).lines) for one in given),
+        row("token", token_text, token=token),
+        row("proved by", None if token else made.client, client=made.client),
+    )
 
 
-@app.command(epilog=_LEAF)
-def certificate(
-    key: KeyFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Write NAME.crt and NAME.pem.")],
-    as_json: AsJson = False,
-) -> None:
-    """Write a key and its TLS certificate in PEM, for clients that prove it by TLS."""
+@app.command()
+def certificate(key: KeyFile, out: Path = need("Write NAME.crt and NAME.pem.", "--out", "-o")) -> Answer:
+    """Write a key and its TLS certificate in PEM, for clients that prove it by TLS.
+
+    Examples:
+        maia gateway certificate -k camera.key -o camera (writes camera.crt and camera.pem)
+    """
     from maia.net.tls import key_and_leaf
     from maia.private_files import create_private
 
@@ -203,24 +187,27 @@ def certificate(
         with create_private(path) as file:
             file.write(data)
     (shown, _), (hidden, _) = files
-    lines = [f"certificate  {shown}", f"secret key   {hidden} (only you can read it)"]
-    answer(lines, {"certificate": str(shown), "secret_file": str(hidden)}, as_json=as_json)
+    secret_row = row("secret key", f"{hidden} (only you can read it)", secret_file=hidden)
+    return Answer(rows(certificate=shown), secret_row)
 
 
-@app.command(epilog=_SIGN)
+@app.command()
 def sign(
-    target: Annotated[str, typer.Argument(help="Path and query of the call, as they will be sent.")],
+    *,
+    target: str = arg("Path and query of the call, as they will be sent."),
     key: KeyFile,
-    to: Annotated[str, typer.Option(help="The account key that the call is for: a key or key.pub file.")],
-    at: Annotated[str, typer.Option(help="The gateway's address: https://HOST:PORT.")],
-    method: Annotated[str, typer.Option("--method", "-X", help="GET, POST or DELETE.")] = "POST",
-    body: Annotated[Path | None, typer.Option(help="The file with the body.")] = None,
-    trust: Annotated[
-        Path | None, typer.Option("--cacert", help="Whom to trust for the gateway's certificate, in PEM.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Sign one HTTP call, for now and once; print what its `Authorization` header says."""
+    to: str = need("The account key that the call is for: a key or key.pub file."),
+    at: str = need("The gateway's address: https://HOST:PORT."),
+    method: str = opt("GET, POST or DELETE.", "--method", "-X", default="POST"),
+    body: Path | None = opt("The file with the body."),
+    trust: Path | None = opt("Whom to trust for the gateway's certificate, in PEM.", "--cacert"),
+) -> Answer:
+    """Sign one HTTP call, for now and once; print what its `Authorization` header says.
+
+    Examples:
+        maia gateway sign -k camera.key --to account/key.pub --at https://gateway.example:8443
+          '/v1/events?topic=plates/Soho' --body plate.json
+    """
     import base64
     import ssl
 
@@ -248,4 +235,4 @@ def sign(
     request = ApiRequest(read_principal(to), instance, call, system_now(), nonce)
     signed = api_request_to_bytes(sign_api_request(request, open_key(key)))
     header = f"{SCHEME} {base64.b64encode(signed).decode()}"
-    answer([header], {"authorization": header}, as_json=as_json)
+    return row("", header, authorization=header)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 import typer
 
-from maia.cli.output import answer
+from maia.cli.command import opt, options
+from maia.cli.output import Answer, row, show
 
 if TYPE_CHECKING:
     from maia.credentials import NetworkName, SignedCertificate, SigningKey
@@ -29,20 +29,14 @@ CheckOnly: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class NetworkFlags:
     """The options of a server that is part of a network: each is a setting of its own name."""
 
-    network: Annotated[str | None, typer.Option(help="The network's name.")] = None
-    coordinator: Annotated[
-        str | None, typer.Option(help="The network's owner: key, .pub file or quorum:….")
-    ] = None
-    credentials: Annotated[
-        list[str] | None, typer.Option(help="Files, or folders of *.cert and *.quorum. May be repeated.")
-    ] = None
-    status: Annotated[
-        str | None, typer.Option(help="Where /health and the like answer, on loopback; or 'off'.")
-    ] = None
+    network: str | None = opt("The network's name.")
+    coordinator: str | None = opt("The network's owner: key, .pub file or quorum:….")
+    credentials: list[str] | None = opt("Files, or folders of *.cert and *.quorum. May be repeated.")
+    status: str | None = opt("Where /health and the like answer, on loopback; or 'off'.")
     log_format: LogFormat = None
     log_level: LogLevel = None
 
@@ -84,7 +78,7 @@ _Prepared = TypeVar("_Prepared")
 _Serve = Callable[[_Prepared, "Telemetry", Callable[[_Listening], None]], Coroutine[None, None, None]]
 
 
-def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *, as_json: bool) -> None:
+def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared]) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
     from maia.net.event_loop import run
     from maia.net.telemetry import Telemetry
@@ -92,54 +86,42 @@ def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared], *
     telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
 
     def ready(listening: _Listening) -> None:
-        api = getattr(listening, "api", None)  # only a domain's server has one, and not every one
-        lines = [f"listening on {listening.address} as {listening.principal}"]
-        lines += [] if api is None else [f"answering at https://{api}"]
-        statements = getattr(listening, "statement_address", None)  # only a broker has one
-        lines += [] if statements is None else [f"statement links at {listening.principal}@{statements}"]
-        http = getattr(listening, "http", None)  # only a gateway has one
-        lines += [] if http is None else [f"HTTP clients at {http}"]
-        record = {
-            "listening": listening.address,
-            "principal": listening.principal,
-            "status": listening.status,
-            **({} if api is None else {"api": api}),
-            **({} if http is None else {"http": http}),
-            **({} if statements is None else {"statement_links": statements}),
-        }
-        answer(lines, record, as_json=as_json)
+        # Only a domain's server, a gateway and a broker have these, and not every one.
+        api, http, links = (getattr(listening, name, None) for name in ("api", "http", "statement_address"))
+        own = listening.principal
+        fields = {"listening": listening.address, "principal": own, "status": listening.status}
+        more = {"api": api, "http": http, "statement_links": links}
+        show(
+            Answer(
+                row("", f"listening on {listening.address} as {own}", **fields),
+                row("", None if api is None else f"answering at https://{api}"),
+                row("", None if links is None else f"statement links at {own}@{links}"),
+                row("", None if http is None else f"HTTP clients at {http}"),
+                row(**{name: one for name, one in more.items() if one is not None}),
+            )
+        )
 
     run(serve(prepared, telemetry, ready))
 
 
-def checked_line(what: str, data: Path | None, *addresses: str | None) -> str:
+def checked(what: str, data: Path | None, *addresses: str | None) -> Answer:
     """Return what was found by `--check`; refuse addresses that another program has."""
     from maia.net.process import is_free
 
-    if is_free(data, *addresses):
-        return f"checked      the {what} can run with this configuration"
-    runs = f"a process runs with `{data}`, so a start would fail"
-    return f"checked      {runs}; if it is this {what}, the configuration counts from its next start"
+    text = f"the {what} can run with this configuration"
+    if not is_free(data, *addresses):
+        runs = f"a process runs with `{data}`, so a start would fail"
+        text = f"{runs}; if it is this {what}, the configuration counts from its next start"
+    return row("checked", text, checked=True)
 
 
-def prepared_lines(prepared: _OfNetwork, *, what: str) -> list[str]:
-    """Return the key, network and right of a server, in lines."""
-    record = prepared_record(prepared)
-    return [
-        f"{what:<12} {record['principal']}",
-        f"network      {record['network']} of {record['coordinator']}",
-        f"may connect  until {record['until']}",
-        f"credentials  {record['credentials']} certificates",
-    ]
-
-
-def prepared_record(prepared: _OfNetwork) -> dict[str, object]:
-    """Return the same as named fields."""
-    until = prepared.may_connect_until
-    return {
-        "principal": str(prepared.key.principal),
-        "network": prepared.network.name,
-        "coordinator": str(prepared.network.owner),
-        "until": "unbounded" if until is None else str(until),
-        "credentials": len(prepared.credentials),
-    }
+def prepared_shown(prepared: _OfNetwork, *, what: str) -> Answer:
+    """Return the key, network and right of a server."""
+    by, network, until = prepared.key.principal, prepared.network, prepared.may_connect_until
+    end, certificates = "unbounded" if until is None else str(until), len(prepared.credentials)
+    return Answer(
+        row(what, by, principal=by),
+        row("network", f"{network.name} of {network.owner}", network=network.name, coordinator=network.owner),
+        row("may connect", f"until {end}", until=end),
+        row("credentials", f"{certificates} certificates", credentials=certificates),
+    )

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson
-from maia.cli.output import answer, book
-
-EXAMPLES: Final = "Examples: maia status --data met-data; maia status --config broker.toml --json"
+from maia.cli.command import opt
+from maia.cli.output import Answer, book, row
 
 
 def status(
-    data: Annotated[Path | None, typer.Option(help="The broker's data folder.")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="The broker's configuration, which names the folder."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the links, tables and leases of a broker that runs on this machine."""
+    data: Path | None = opt("The broker's data folder."),
+    config: Path | None = opt("The broker's configuration, which names the folder.", "--config", "-c"),
+) -> Answer:
+    """Show the links, tables and leases of a broker that runs on this machine.
+
+    Examples:
+        maia status --data met-data
+        maia status --config broker.toml --json
+    """
     from maia.broker.server.processes import process_folders
     from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, read_door
 
@@ -30,8 +29,7 @@ def status(
     parts = [] if (folder / DOOR_FILE).exists() else process_folders(folder)
     if not parts:
         found = fetch_status(read_door(folder))
-        answer(list(_lines(found)), found, as_json=as_json)
-        return
+        return row("", _lines(found), **found)
     records: dict[str, dict[str, object]] = {}
     lines: list[str] = []
     for part in parts:
@@ -41,7 +39,7 @@ def status(
         except NoStatus as problem:
             records[part.name] = {"problem": problem.message}
             lines += [f"{part.name}:", problem.message, ""]
-    answer(lines[:-1], {"processes": records}, as_json=as_json)
+    return row("", lines[:-1], processes=records)
 
 
 def _folder(data: Path | None, config: Path | None) -> Path:
@@ -72,23 +70,19 @@ _TABLES: Final = (
 )  # fmt: skip
 
 
-def _lines(found: Mapping[str, object]) -> list[str]:
-    lines = [f"{name:<20} {found[name]}" for name in _HEAD if name in found]
-    lines += [f"{name.replace('_', ' '):<20} {found[name]}" for name in _TABLES if name in found]
-    lines += _connector_lines(found)
-    lines += _log_lines(found.get("log"))
-    links = found.get("links")
-    for link in links if isinstance(links, list) else []:
-        if isinstance(link, dict):
-            lines.append(_link_line(link))
-    names = found.get("type_names")
-    types = names if isinstance(names, dict) else {}
-    lines += _refusal_lines(found.get("refusals"), types)
-    lines += _aggregation_lines(found.get("aggregation"), types)
-    lines += _overlay_lines(found.get("overlay"))
-    lines += _rendezvous_lines(found.get("rendezvous"), types)
-    lines += _mesh_lines(found.get("mesh"))
-    return _with_brokers(lines)
+# Any, here and below: what a server says of itself; a part that it does not have is left out.
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    types = found.get("type_names") or {}
+    said = [(name, found[name]) for name in (*_HEAD, *_TABLES) if name in found]
+    said += _connector(found.get("tasks") or {})
+    said += _log(found["log"]) if found.get("log") else []
+    said += [_link(one) for one in found.get("links") or ()]
+    said += [_refusal(one, types) for one in (found.get("refusals") or ())[:_REFUSALS_SHOWN]]
+    said += _aggregation(found.get("aggregation") or {}, types)
+    said += _overlay(found["overlay"]) if found.get("overlay") else []
+    said += _rendezvous(found.get("rendezvous") or {}, types)
+    said += _mesh(found["mesh"]) if found.get("mesh") else []
+    return _with_brokers([f"{name.replace('_', ' '):<20} {text}" for name, text in said])
 
 
 def _with_brokers(lines: list[str]) -> list[str]:
@@ -101,98 +95,75 @@ def _with_brokers(lines: list[str]) -> list[str]:
     return [re.sub(r"\b[0-9a-f]{32}\b", lambda at: nodes.get(at[0], at[0]), one) for one in lines]
 
 
-def _connector_lines(found: Mapping[str, object]) -> list[str]:
-    """Return what the stores and releases of a connected database have done since it started."""
-    lines: list[str] = []
-    tasks = found.get("tasks")
-    for name, state in tasks.items() if isinstance(tasks, dict) else ():
+_Said: TypeAlias = tuple[str, object]
+
+
+def _connector(tasks: Mapping[str, Any]) -> Iterator[_Said]:
+    """Yield what the stores and releases of a connected database have done since it started."""
+    for name, state in tasks.items():
         problem = state.get("problem")
         why = f": {problem['message']} [{problem['code']}]" if problem else ""
-        now = "serving" if state.get("serving") else "waiting"
-        lines.append(f"{name:<20} {now}, {state.get('events')} events{why}")
-    return lines
+        yield name, f"{'serving' if state.get('serving') else 'waiting'}, {state.get('events')} events{why}"
 
 
-def _log_lines(log: object) -> list[str]:
-    """Return the position of the event log, and of its slowest reader."""
-    if not isinstance(log, dict):
-        return []
-    safe = f"position {log.get('position')}, {log.get('unsafe')} on the way, {log.get('bytes', 0)} bytes"
-    readers = f"{log.get('cursors')} durable, {log.get('cursors_attached')} of them here"
-    behind = f"the farthest {log.get('farthest_behind')} behind"
-    return [f"{'event log':<20} {safe}", f"{'':<20} {readers}, {behind}"]
+def _log(log: Mapping[str, Any]) -> Iterator[_Said]:
+    """Yield the position of the event log, and of its slowest reader."""
+    yield "event log", "position {position}, {unsafe} on the way, {bytes} bytes".format(**{"bytes": 0, **log})
+    readers = "{cursors} durable, {cursors_attached} of them here, the farthest {farthest_behind} behind"
+    yield "", readers.format(**log)
 
 
-def _aggregation_lines(aggregation: object, types: Mapping[str, str]) -> list[str]:
-    """Return of each merged type its budget and size, and of each neighbour the spill in both directions."""
-    if not isinstance(aggregation, dict):
-        return []
-    lines = []
-    for type_id, one in aggregation.get("types", {}).items():
-        if one.get("is_merged"):
-            sizes = f"{one.get('announced_bytes')} bytes announced, {one.get('budget_bytes')} in the budget"
-            merged = f"{one.get('wanted')} filters merged into {one.get('announced')}"
-            lines.append(f"{f'aggregate {types.get(type_id, str(type_id)[:10])}':<20} {merged}, {sizes}")
-    for peer, one in aggregation.get("neighbours", {}).items():
-        if one.get("spilled_bytes") or one.get("reported_bytes"):
-            here = f"{one.get('spilled_bytes')} of {one.get('arrived_bytes')} bytes arrived for nothing"
-            lines.append(f"{'spill':<20} {peer}: {here}, {one.get('reported_bytes')} reported back")
-    return lines
-
-
-def _refusal_lines(refusals: object, types: Mapping[str, str]) -> list[str]:
-    """Return the latest refusals; the console's *Why* explains their ids."""
-    lines = []
-    for one in refusals[:_REFUSALS_SHOWN] if isinstance(refusals, list) else []:
-        asked = f"{one.get('asked') or ''} {types.get(one.get('type') or '', '')}".strip()
-        lines.append(
-            f"{'refused':<20} {one.get('id')} {one.get('code')}: {one.get('principal')} {asked}, "
-            f"{one.get('times')} times, last {one.get('last')}"
-        )
-    return lines
-
-
-def _overlay_lines(overlay: object) -> list[str]:
-    if not isinstance(overlay, dict):
-        return []
-    leaves = overlay.get("leaves")
-    joined = "joined" if overlay.get("is_joined") else "still joining"
-    near = len(leaves) if isinstance(leaves, list) else 0
-    return [f"{'overlay':<20} {joined}, {overlay.get('known')} brokers known, {near} of them near by id"]
-
-
-def _rendezvous_lines(routes: object, names: Mapping[str, str]) -> list[str]:
-    """Return for each type its next hop, and what is wanted behind each neighbour."""
-    lines = []
-    for type_id, one in routes.items() if isinstance(routes, dict) else ():
-        towards = "its rendezvous is here" if one.get("is_here") else f"rendezvous by {one.get('parent')}"
-        lines.append(f"{f'type {names.get(type_id, str(type_id)[:12])}':<20} {towards}")
-        for hop, wanted in one.get("hops", {}).items():
-            offers = ", offers" if wanted.get("offers") else ""
-            lines.append(f"{'':<20} {hop}: {wanted.get('wanted')} filters{offers}")
-    return lines
-
-
-def _mesh_lines(mesh: object) -> list[str]:
-    """Return the neighbours of a router of a mesh, and the way to each other router."""
-    if not isinstance(mesh, dict):
-        return []
-    missing = mesh.get("missing") or []
-    away = f", no answer at {' '.join(missing)}" if missing else ""
-    lines = [f"{'mesh':<20} {len(mesh.get('neighbours') or [])} neighbours{away}"]
-    for name, router in (mesh.get("routers") or {}).items():
-        via = " ".join(map(str, router.get("via") or [])) or "no way"
-        lines.append(f"{'router':<20} {name} by {via}, {router.get('parts')} parts")
-    return lines
-
-
-def _link_line(link: Mapping[str, object]) -> str:
+def _link(link: Mapping[str, Any]) -> _Said:
     ends = link.get("next_lease_ends")
     parts = [
-        f"{'link ' + str(link.get('link')):<20} {link.get('role')} {link.get('peer')}",
+        f"{link.get('role')} {link.get('peer')}",
         f"at {link.get('address')}" if link.get("address") else "",
         f"{link.get('subscriptions')} subscriptions, {link.get('advertisements')} advertisements",
         f"open {link.get('open_s')} s",
         f"next lease ends {ends}" if ends else "",
     ]
-    return ", ".join(part for part in parts if part)
+    return f"link {link.get('link')}", ", ".join(part for part in parts if part)
+
+
+def _refusal(one: Mapping[str, Any], types: Mapping[str, str]) -> _Said:
+    """Return a refusal; the console's *Why* explains its id."""
+    asked = f"{one.get('asked') or ''} {types.get(one.get('type') or '', '')}".strip()
+    text = f"{one.get('id')} {one.get('code')}: {one.get('principal')} {asked}"
+    return "refused", f"{text}, {one.get('times')} times, last {one.get('last')}"
+
+
+def _aggregation(found: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[_Said]:
+    """Yield of each merged type its budget and size, and of each neighbour the spill in both directions."""
+    for type_id, one in found.get("types", {}).items():
+        if one.get("is_merged"):
+            sizes = f"{one.get('announced_bytes')} bytes announced, {one.get('budget_bytes')} in the budget"
+            merged = f"{one.get('wanted')} filters merged into {one.get('announced')}"
+            yield f"aggregate {types.get(type_id, str(type_id)[:10])}", f"{merged}, {sizes}"
+    for peer, one in found.get("neighbours", {}).items():
+        if one.get("spilled_bytes") or one.get("reported_bytes"):
+            here = f"{one.get('spilled_bytes')} of {one.get('arrived_bytes')} bytes arrived for nothing"
+            yield "spill", f"{peer}: {here}, {one.get('reported_bytes')} reported back"
+
+
+def _overlay(found: Mapping[str, Any]) -> Iterator[_Said]:
+    joined, near = "joined" if found.get("is_joined") else "still joining", len(found.get("leaves") or ())
+    yield "overlay", f"{joined}, {found.get('known')} brokers known, {near} of them near by id"
+
+
+def _rendezvous(routes: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[_Said]:
+    """Yield for each type its next hop, and what is wanted behind each neighbour."""
+    for type_id, one in routes.items():
+        towards = "its rendezvous is here" if one.get("is_here") else f"rendezvous by {one.get('parent')}"
+        yield f"type {names.get(type_id, str(type_id)[:12])}", towards
+        for hop, wanted in one.get("hops", {}).items():
+            yield "", f"{hop}: {wanted.get('wanted')} filters{', offers' if wanted.get('offers') else ''}"
+
+
+def _mesh(mesh: Mapping[str, Any]) -> Iterator[_Said]:
+    """Yield the neighbours of a router of a mesh, and the way to each other router."""
+    missing = mesh.get("missing")
+    away = f", no answer at {' '.join(missing)}" if missing else ""
+    yield "mesh", f"{len(mesh.get('neighbours') or [])} neighbours{away}"
+    for name, router in (mesh.get("routers") or {}).items():
+        via = " ".join(map(str, router.get("via") or [])) or "no way"
+        yield "router", f"{name} by {via}, {router.get('parts')} parts"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, answer_revoked
 from maia.cli.inputs import (
-    AsJson,
     At,
     BadFile,
     command_group,
@@ -21,21 +20,14 @@ from maia.cli.inputs import (
     read_principal,
     write_new,
 )
-from maia.cli.output import answer
+from maia.cli.output import Answer, row, rows, several, wants_json
 from maia.cli.trust.grants import (
-    authority_from_options,
-    authority_lines,
-    certificate_lines,
-    certificate_record,
-    grants_record,
+    AuthorityOptions,
+    certificate_shown,
+    granted,
     one_action,
-    online_record,
-    online_tests,
-    revocation_lines,
-    revocation_record,
-    validity_lines,
-    validity_record,
-    with_transformation,
+    period_shown,
+    revocable,
 )
 from maia.cli.trust.key import Force, KeyFile, open_key
 from maia.config.grant_terms import BadGrant
@@ -68,13 +60,13 @@ To: TypeAlias = Annotated[
 Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class PeriodOptions:
     """From when until when something holds."""
 
-    days: Annotated[int | None, typer.Option(min=1, help="Valid from now for so many days.")] = None
-    not_before: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None
-    not_after: Annotated[str | None, typer.Option(help="A moment, or 'unbounded'.")] = None
+    days: int | None = opt("Valid from now for so many days.", min=1)
+    not_before: str | None = opt("A moment, or 'unbounded'.")
+    not_after: str | None = opt("A moment, or 'unbounded'.")
 
     def validity(self) -> Validity:
         """Return the period that the options state; neither end is left to a default."""
@@ -96,193 +88,117 @@ class PeriodOptions:
         return Validity(first, last)
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class OnlineOptions:
     """Which tests a certificate demands of those who verify it."""
 
-    online: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--online",
-            help="Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable.",
-        ),
-    ] = None
-    by: Annotated[str | None, typer.Option("--by", help="The tester: key or .pub file; default: you.")] = None
-    statements_at: Annotated[
-        list[str] | None, typer.Option("--statements-at", help="Where statements may be fetched; repeatable.")
-    ] = None
+    online: list[str] | None = opt(
+        "Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
+    )
+    by: str | None = opt("The tester: key or .pub file; default: you.")
+    statements_at: list[str] | None = opt("Where statements may be fetched; repeatable.")
 
     def demanded(self, issuer: Principal, usual: list[str] | None = None) -> list[OnlineTest]:
         """Return the tests that the options demand, or the usual ones."""
+        from maia.credentials import OnlineTest, TestKind
+
         online = self.online or usual
         if not online and (self.by is not None or self.statements_at):
             raise BadGrant("--by and --statements-at need --online, which is not given")
-        kinds = () if online == ["dates"] else online or ()
+        kinds = [] if online in (None, ["dates"]) else online or []
         by = issuer if self.by is None else read_principal(self.by)
-        return online_tests(kinds, by, self.statements_at or ())
+        known = {kind.value: kind for kind in TestKind}
+        for word in kinds:
+            if word not in known:
+                raise BadGrant(f"`{word[:32]}` is no online test; there are {', '.join(known)}")
+        return [OnlineTest(known[word], by, tuple(self.statements_at or ())) for word in kinds]
 
 
-@app.command(
-    epilog="Examples: maia cert issue -k ccs.key --subject billing.pub -d numberplate.type "
-    "--action subscribe --attribute numberplate --attribute timestamp --days 30 -o billing.cert; "
-    "maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#' "
-    "--action publish --days 30 -o desk.cert; "
-    "maia cert issue -k city.key --subject public.pub -d reading.type --shown-as area.type "
-    "--action subscribe --every '5 minutes at least 5' --per 'area := first(place, 3)' "
-    "--set 'mean_level := mean(level, 0.1)' --set 'readings := count()' --days 30 -o public.cert"
-)
+@app.command()
 def issue(
-    key: KeyFile,
-    subject: Annotated[
-        str, typer.Option(help="Who receives the right: key, .pub file, or `KEY#group name`.")
-    ],
-    out: Out,
-    action: Annotated[
-        list[str],
-        typer.Option("--action", help="connect install extend publish subscribe manage *; may be repeated."),
-    ],
-    owner: Annotated[
-        str | None, typer.Option(help="Whose resource: key, .pub file, quorum:… or '*'.")
-    ] = None,
-    network: Annotated[str | None, typer.Option(help="A network's name or pattern.")] = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="A type's name or pattern, such as uk.gov.*.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(help="A topic or pattern, such as '/news/uk/#' or '/admin/*'; may be repeated."),
-    ] = None,
-    version: Annotated[str, typer.Option(help="One version of the type, or '*'.")] = "*",
-    definition: Annotated[
-        Path | None,
-        typer.Option("--definition", "-d", help="Take owner, type and attribute names from here."),
-    ] = None,
-    attribute: Annotated[
-        list[str] | None, typer.Option(help="What may be seen or written; default: everything.")
-    ] = None,
-    where: Annotated[str | None, typer.Option(help="A restriction, in the filter language.")] = None,
-    assignment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Change what is shown, or published: 'place := first(place, 3)'; repeatable."
-        ),
-    ] = None,
-    result: Annotated[
-        Path | None,
-        typer.Option("--shown-as", help="Show, or publish, events as this type; it has what is --set."),
-    ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(help="Show what events come to in each period: '5 minutes at least 5 late 10 seconds'."),
-    ] = None,
-    per: Annotated[
-        list[str] | None,
-        typer.Option(help="Group them by a value: 'area := first(place, 3)'; may be repeated."),
-    ] = None,
-    domain: Annotated[
-        str | None,
-        typer.Option(
-            "--domain",
-            envvar="MAIA_DOMAIN",
-            help="If this is your key, it has a domain that publishes lists.",
-        ),
-    ] = None,
-    condition: Annotated[
-        str | None,
-        typer.Option(help="What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'."),
-    ] = None,
-    during: Annotated[
-        str | None,
-        typer.Option(help="When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."),
-    ] = None,
-    may_delegate: Annotated[
-        bool, typer.Option("--may-delegate", help="The subject may pass the right on.")
-    ] = False,
     *,
+    key: KeyFile,
+    subject: str = need("Who receives the right: key, .pub file, or `KEY#group name`."),
+    out: Out,
+    asked: AuthorityOptions,
+    domain: str | None = opt(
+        "If this is your key, it has a domain that publishes lists.", envvar="MAIA_DOMAIN"
+    ),
+    may_delegate: bool = flag("The subject may pass the right on."),
     period: PeriodOptions,
     tests: OnlineOptions,
-    comment: Annotated[str, typer.Option(help="A line for people.")] = "",
+    comment: str = opt("A line for people.", default=""),
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Issue an authorisation certificate.
 
     Where the issuer is a domain, which publishes lists of what it revokes, a right to publish or subscribe
     demands a timed list unless `--online` says otherwise.
+
+    Examples:
+        maia cert issue -k ccs.key --subject billing.pub -d numberplate.type --action subscribe
+          --attribute numberplate --attribute timestamp --days 30 -o billing.cert
+        maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#'
+          --action publish --days 30 -o desk.cert
+        maia cert issue -k city.key --subject public.pub -d reading.type --shown-as area.type --action
+          subscribe --every '5 minutes at least 5' --per 'area := first(place, 3)' --set 'mean_level :=
+          mean(level, 0.1)' --set 'readings := count()' --days 30 -o public.cert
     """
     from maia.credentials import AuthorisationCertificate
     from maia.credentials import issue as sign
 
     signing_key = open_key(key)
-    authority = authority_from_options(
-        owner=owner, network=network, type_name=type_name, topics=topic or (), version=version,
-        definition=definition, actions=action, attributes=attribute or (), where=where,
-        condition=condition, during=during,
-    )  # fmt: skip
-    if assignment or result is not None or every is not None or per:
-        authority = with_transformation(
-            authority,
-            signing_key.principal,
-            definition=definition,
-            assignments=assignment or (),
-            result=result,
-            every=every,
-            per=per or (),
-        )
+    by = signing_key.principal
+    authority = asked.authority(by)
+    demanded = tests.demanded(by, _usual_tests(authority, domain, by))
     certificate = AuthorisationCertificate(
-        issuer=signing_key.principal,
-        subject=_subject(subject),
-        may_delegate=may_delegate,
-        authority=authority,
-        validity=period.validity().with_tests(
-            *tests.demanded(signing_key.principal, _usual_tests(authority, domain, signing_key.principal))
-        ),
-        comment=comment,
-    )
-    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+        issuer=by, subject=_subject(subject), may_delegate=may_delegate, authority=authority,
+        validity=period.validity().with_tests(*demanded), comment=comment,
+    )  # fmt: skip
+    return _save(sign(certificate, signing_key), out, force=force)
 
 
-@app.command(
-    epilog="Example: maia cert name -k met.key --name 'Met Brokers' --subject b1.pub --days 7 -o b1.cert"
-)
+@app.command()
 def name(
+    *,
     key: KeyFile,
-    group: Annotated[
-        str, typer.Option("--name", help="The name in your namespace; several subjects make a group.")
-    ],
-    subject: Annotated[str, typer.Option(help="Whom the name means: key, .pub file, or `KEY#other name`.")],
+    group: str = need("The name in your namespace; several subjects make a group.", "--name"),
+    subject: str = need("Whom the name means: key, .pub file, or `KEY#other name`."),
     out: Out,
     period: PeriodOptions,
     tests: OnlineOptions,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Issue a name certificate: in your namespace, a name means this subject."""
+) -> Answer:
+    """Issue a name certificate: in your namespace, a name means this subject.
+
+    Examples:
+        maia cert name -k met.key --name 'Met Brokers' --subject b1.pub --days 7 -o b1.cert
+    """
     from maia.credentials import NameCertificate
     from maia.credentials import issue as sign
 
     signing_key = open_key(key)
     validity = period.validity().with_tests(*tests.demanded(signing_key.principal))
     certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
-    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+    return _save(sign(certificate, signing_key), out, force=force)
 
 
-@app.command(
-    epilog="Examples: maia cert revoke desk.cert -k met.key --server met.example:7600; "
-    "maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs"
-)
+@app.command()
 def revoke(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Certificates of one domain.")],
+    *,
+    files: list[Path] = arg("Certificates of one domain.", metavar="FILE..."),
     server: Server,
     key: CallerKey,
-    domain: Annotated[
-        str | None, typer.Option(envvar="MAIA_DOMAIN", help="The domain: key or .pub file; else the issuer.")
-    ] = None,
+    domain: str | None = opt("The domain: key or .pub file; else the issuer.", envvar="MAIA_DOMAIN"),
     credentials: Shown = None,
     reason: ReasonText = "",
-    as_json: AsJson = False,
 ) -> None:
-    """Revoke certificates at the domain whose key signed them, in its register or not."""
+    """Revoke certificates at the domain whose key signed them, in its register or not.
+
+    Examples:
+        maia cert revoke desk.cert -k met.key --server met.example:7600
+        maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs
+    """
     from maia.api.client import new_once
     from maia.api.requests import Revocation
     from maia.api.responses import RevokedAnswer
@@ -294,28 +210,25 @@ def revoke(
     with EntitledCaller(server, at, key, credentials).client() as client:
         found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
         first = [] if found.ids else ["already      it was revoked before"]
-        answer_revoked(client, found, as_json=as_json, first=first)
+        answer_revoked(client, found, as_json=wants_json(), first=first)
 
 
-@app.command(
-    "hand-over",
-    epilog="Example: maia cert hand-over -k pito.key --subject agency.pub --for-good -o handover.cert",
-)
+@app.command("hand-over")
 def hand_over(
+    *,
     key: KeyFile,
-    subject: Annotated[str, typer.Option(help="Who becomes the root: key or .pub file.")],
+    subject: str = need("Who becomes the root: key or .pub file."),
     out: Out,
-    network: Annotated[str | None, typer.Option(help="Hand over this network of yours alone.")] = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="Hand over this type of yours alone.")
-    ] = None,
-    for_good: Annotated[
-        bool, typer.Option("--for-good", help="Yes: it can never be revoked, not by you either.")
-    ] = False,
+    network: str | None = opt("Hand over this network of yours alone."),
+    type_name: str | None = opt("Hand over this type of yours alone.", "--type"),
+    for_good: bool = flag("Yes: it can never be revoked, not by you either."),
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Hand over for good what you own: the subject may do and grant whatever you may."""
+) -> Answer:
+    """Hand over for good what you own: the subject may do and grant whatever you may.
+
+    Examples:
+        maia cert hand-over -k pito.key --subject agency.pub --for-good -o handover.cert
+    """
     from maia.credentials import FIRST_VERSION, NetworkName, TypeName, root_handover_certificate
     from maia.credentials import issue as sign
 
@@ -331,27 +244,30 @@ def hand_over(
     resource = NetworkName(owner, network) if network is not None else None
     chosen = TypeName(owner, type_name, FIRST_VERSION) if type_name is not None else resource
     certificate = root_handover_certificate(owner, successor, chosen)
-    _save(sign(certificate, signing_key), out, force=force, as_json=as_json)
+    return _save(sign(certificate, signing_key), out, force=force)
 
 
-@app.command(epilog="Example: maia cert show billing.cert")
-def show(files: Files, as_json: AsJson = False) -> None:
-    """Print certificates as people read them, without verifying anything."""
+@app.command()
+def show(files: Files) -> Answer:
+    """Print certificates as people read them, without verifying anything.
+
+    Examples:
+        maia cert show billing.cert
+    """
     certificates = read_certificates(files)
     if not certificates:
         raise BadFile(f"there is no certificate in {', '.join(f'`{one}`' for one in files)}")
-    lines: list[str] = []
-    for signed in certificates:
-        lines += [f"id           {signed.id.hex()}", *certificate_lines(signed.certificate), ""]
-    records = [certificate_record(signed.certificate) | {"id": signed.id.hex()} for signed in certificates]
-    answer(lines[:-1], {"certificates": records}, as_json=as_json)
+    found = (Answer(rows(id=one.id), certificate_shown(one.certificate)) for one in certificates)
+    return several("certificates", found, apart=True)
 
 
-@app.command(
-    epilog="Example: maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub"
-)
-def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson = False) -> None:
-    """Verify a chain from the owner of a resource to a principal, and say what it grants."""
+@app.command()
+def verify(files: Files, root: Root, subject: To, at: At = None) -> Answer:
+    """Verify a chain from the owner of a resource to a principal, and say what it grants.
+
+    Examples:
+        maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import verify_chain
 
@@ -359,12 +275,16 @@ def verify(files: Files, root: Root, subject: To, at: At = None, as_json: AsJson
         read_certificates(files), root=read_owner(root), subject=read_principal(subject), at=moment(at),
         constitutions=read_constitutions(files),
     )  # fmt: skip
-    _answer_chain(chain, as_json=as_json)
+    return _chain(chain)
 
 
-@app.command(epilog="Example: maia cert reduce pito-ccs.cert ccs-billing.cert")
-def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
-    """Reduce a chain to one 5-tuple; root and subject are read from its ends."""
+@app.command()
+def reduce(files: Files, at: At = None) -> Answer:
+    """Reduce a chain to one 5-tuple; root and subject are read from its ends.
+
+    Examples:
+        maia cert reduce pito-ccs.cert ccs-billing.cert
+    """
     from maia.credentials import AuthorisationCertificate, Principal, verify_chain
 
     certificates = read_certificates(files)
@@ -375,31 +295,27 @@ def reduce(files: Files, at: At = None, as_json: AsJson = False) -> None:
     if not isinstance(last, Principal):
         raise BadGrant("the chain ends at a name or a threshold; `maia cert verify` takes --subject")
     chain = verify_chain(certificates, root=steps[0].certificate.issuer, subject=last, at=moment(at))
-    _answer_chain(chain, as_json=as_json)
+    return _chain(chain)
 
 
-@app.command(
-    epilog="Example: maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe "
-    "--type uk.gov.pito.Numberplate"
-)
+@app.command()
 def find(
-    pool: Annotated[
-        list[Path], typer.Argument(metavar="POOL...", help="Files, and folders of *.cert, in any order.")
-    ],
+    *,
+    pool: list[Path] = arg("Files, and folders of *.cert, in any order.", metavar="POOL..."),
     root: Root,
     subject: To,
-    action: Annotated[
-        str, typer.Option("--action", help="What is to be done: connect, publish, subscribe, …")
-    ],
-    network: Annotated[str | None, typer.Option(help="The name of the network it is done to.")] = None,
-    type_name: Annotated[
-        str | None, typer.Option("--type", help="The name of the type it is done to.")
-    ] = None,
-    version: Annotated[str, typer.Option(help="The version of the type.")] = "0",
+    action: str = need("What is to be done: connect, publish, subscribe, …"),
+    network: str | None = opt("The name of the network it is done to."),
+    type_name: str | None = opt("The name of the type it is done to.", "--type"),
+    version: str = opt("The version of the type.", default="0"),
     at: At = None,
-    as_json: AsJson = False,
-) -> None:
-    """Find a chain in a pool of certificates that lets a principal do something."""
+) -> Answer:
+    """Find a chain in a pool of certificates that lets a principal do something.
+
+    Examples:
+        maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe --type
+          uk.gov.pito.Numberplate
+    """
     from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName, TypeName, find_chain
 
@@ -414,31 +330,18 @@ def find(
         read_certificates(pool), root=owner, subject=read_principal(subject), action=wanted,
         resource=resource, at=moment(at), constitutions=read_constitutions(pool),
     )  # fmt: skip
-    _answer_chain(chain, as_json=as_json)
+    return _chain(chain)
 
 
-def _answer_chain(chain: VerifiedChain, *, as_json: bool) -> None:
-    lines = [
-        f"root         {chain.root}",
-        f"subject      {chain.subject}",
-        f"may pass on  {'yes' if chain.may_delegate else 'no'}",
-        *authority_lines(chain.authority),
-        *validity_lines(chain.validity),
-        *(
-            f"by           {signed.id.hex()[:16]}  {signed.certificate.comment}".rstrip()
-            for signed in chain.certificates
-        ),
-    ]
-    record = {
-        "root": str(chain.root),
-        "subject": str(chain.subject),
-        "may_delegate": chain.may_delegate,
-        **grants_record(chain.authority),
-        "valid": validity_record(chain.validity),
-        **online_record(chain.validity),
-        "certificates": [signed.id.hex() for signed in chain.certificates],
-    }
-    answer(lines, record, as_json=as_json)
+def _chain(chain: VerifiedChain) -> Answer:
+    by = [f"{one.id.hex()[:16]}  {one.certificate.comment}".rstrip() for one in chain.certificates]
+    return Answer(
+        rows(root=chain.root, subject=chain.subject),
+        row("may pass on", chain.may_delegate, may_delegate=chain.may_delegate),
+        granted(chain.authority),
+        period_shown(chain.validity),
+        row("by", by, certificates=[one.id for one in chain.certificates]),
+    )
 
 
 def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) -> list[str] | None:
@@ -453,19 +356,14 @@ def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) ->
     return ["timed-crl"] if authority.actions <= tested else None
 
 
-def _save(signed: SignedCertificate, out: Path, *, force: bool, as_json: bool) -> None:
+def _save(signed: SignedCertificate, out: Path, *, force: bool) -> Answer:
     from maia.credentials import certificate_to_text
 
     write_new(out, certificate_to_text(signed), overwrite=force)
-    lines = [
-        f"id           {signed.id.hex()}",
-        *certificate_lines(signed.certificate),
-        *revocation_lines(signed.certificate),
-        f"written to   {out}",
-    ]
-    record = certificate_record(signed.certificate) | revocation_record(signed.certificate)
-    record |= {"id": signed.id.hex(), "file": str(out)}
-    answer(lines, record, as_json=as_json)
+    made = signed.certificate
+    return Answer(
+        rows(id=signed.id), certificate_shown(made), revocable(made), row("written to", out, file=out)
+    )
 
 
 def _subject(word: str) -> Subject:

@@ -7,11 +7,13 @@ definition lets people use attribute names; the certificate holds uids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from maia.cli.command import need, opt, options
 from maia.cli.inputs import read_definition, read_owner
+from maia.cli.output import Answer, book, row, rows
 from maia.config.grant_terms import BadGrant, condition_of, hours_in, on_topics_of, transformed
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
         AttributeSet,
         Authority,
         Certificate,
-        OnlineTest,
         Principal,
         ResourcePattern,
         SignedCertificate,
@@ -30,83 +31,73 @@ if TYPE_CHECKING:
     from maia.events import AttributeUid, Vocabulary
 
 _TERMS: Final = (
-    "made of",
-    "where",
-    "condition",
-    "during",
-    "from",
-    "every",
-    "per",
-    "set",
-    "shown as",
-    "written as",
-)
+    "made of", "where", "condition", "during", "from", "every", "per", "set", "shown as", "written as",
+)  # fmt: skip
 """What narrows or changes what is granted, in the order in which it is shown."""
 
 
-def authority_from_options(
-    *,
-    owner: str | None,
-    network: str | None,
-    type_name: str | None,
-    topics: Sequence[str] = (),
-    version: str,
-    definition: Path | None,
-    actions: Iterable[str],
-    attributes: Iterable[str],
-    where: str | None,
-    condition: str | None = None,
-    during: str | None = None,
-) -> Authority:
-    """Build an authority from the options; refuse what is missing or contradictory."""
-    from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
-    from maia.predicates import ALWAYS, AllOf, parse_predicate
-    from maia.types.definition import TOPIC
+@options
+class AuthorityOptions:
+    """What may be done, with which resource, and how much of it is seen or written."""
 
-    found = None if definition is None else read_definition(definition).definition
-    vocabulary = None if found is None else found.vocabulary
-    if found is not None:
-        owner, type_name = owner or str(found.name.owner), type_name or found.name.name
-    allowed = actions_from_words(actions)
-    chosen = [_uid(word, vocabulary) for word in attributes]
-    restriction = ALWAYS if where is None else parse_predicate(where, vocabulary)
-    if topics and not topics[0].startswith(("/admin/", "*")):
-        tree, granted = on_topics_of(topics, allowed)
-        if network is not None or type_name not in (None, tree):
-            raise BadGrant(
-                "a certificate speaks of a network, of types or of topics, and of one of them only"
-            )
-        type_name = tree
-        restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
-        chosen += [TOPIC.uid] if chosen else []
-        topics = ()
-    resources = _resources(owner=owner, network=network, type_name=type_name, topics=topics, version=version)
-    return Authority(
-        resources,
-        allowed,
-        frozenset(chosen) if chosen else ALL_ATTRIBUTES,
-        restriction,
-        condition_of(condition, during),
+    action: list[str] = need("connect install extend publish subscribe manage *; may be repeated.")
+    owner: str | None = opt("Whose resource: key, .pub file, quorum:… or '*'.")
+    network: str | None = opt("A network's name or pattern.")
+    type_name: str | None = opt("A type's name or pattern, such as uk.gov.*.", "--type")
+    topic: list[str] | None = opt("A topic or pattern, such as '/news/uk/#' or '/admin/*'; may be repeated.")
+    version: str = opt("One version of the type, or '*'.", default="*")
+    definition: Path | None = opt("Take owner, type and attribute names from here.", "--definition", "-d")
+    attribute: list[str] | None = opt("What may be seen or written; default: everything.")
+    where: str | None = opt("A restriction, in the filter language.")
+    assignment: list[str] | None = opt(
+        "Change what is shown, or published: 'place := first(place, 3)'; repeatable.", "--set"
+    )
+    result: Path | None = opt("Show, or publish, events as this type; it has what is --set.", "--shown-as")
+    every: str | None = opt(
+        "Show what events come to in each period: '5 minutes at least 5 late 10 seconds'."
+    )
+    per: list[str] | None = opt("Group them by a value: 'area := first(place, 3)'; may be repeated.")
+    condition: str | None = opt("What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'.")
+    during: str | None = opt(
+        "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
     )
 
+    def authority(self, issuer: Principal) -> Authority:
+        """Build an authority from the options; refuse what is missing or contradictory."""
+        from maia.credentials import ALL_ATTRIBUTES, Authority, actions_from_words
+        from maia.predicates import ALWAYS, AllOf, parse_predicate
+        from maia.types.definition import TOPIC
 
-def with_transformation(
-    authority: Authority,
-    issuer: Principal,
-    *,
-    definition: Path | None,
-    assignments: Sequence[str],
-    result: Path | None,
-    every: str | None = None,
-    per: Sequence[str] = (),
-) -> Authority:
-    """Return a right that shows, or publishes, what assignments make of an event; definitions are files."""
-    if definition is None or not assignments:
-        raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
-    return transformed(
-        authority, issuer, reads=read_definition(definition).definition, assignments=assignments,
-        result=None if result is None else read_definition(result).definition, every=every, per=per,
-    )  # fmt: skip
+        owner, type_name, topics = self.owner, self.type_name, self.topic or []
+        found = None if self.definition is None else read_definition(self.definition).definition
+        vocabulary = None if found is None else found.vocabulary
+        if found is not None:
+            owner, type_name = owner or str(found.name.owner), type_name or found.name.name
+        allowed = actions_from_words(self.action)
+        chosen = [_uid(word, vocabulary) for word in self.attribute or ()]
+        restriction = ALWAYS if self.where is None else parse_predicate(self.where, vocabulary)
+        if topics and not topics[0].startswith(("/admin/", "*")):
+            tree, granted = on_topics_of(topics, allowed)
+            if self.network is not None or type_name not in (None, tree):
+                raise BadGrant(
+                    "a certificate speaks of a network, of types or of topics, and of one of them only"
+                )
+            type_name, topics = tree, []
+            restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
+            chosen += [TOPIC.uid] if chosen else []
+        resources = _resources(owner, self.network, type_name, topics, self.version)
+        attributes = frozenset(chosen) if chosen else ALL_ATTRIBUTES
+        condition = condition_of(self.condition, self.during)
+        made = Authority(resources, allowed, attributes, restriction, condition)
+        if not (self.assignment or self.result or self.every is not None or self.per):
+            return made
+        if found is None or not self.assignment:
+            raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
+        result = None if self.result is None else read_definition(self.result).definition
+        return transformed(
+            made, issuer, reads=found, assignments=self.assignment, result=result,
+            every=self.every, per=self.per or (),
+        )  # fmt: skip
 
 
 def one_action(word: str) -> Action:
@@ -120,21 +111,27 @@ def one_action(word: str) -> Action:
     return actions[0]
 
 
-def certificate_lines(certificate: Certificate, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
-    """Return a certificate as people read it, one field a line."""
+def certificate_shown(certificate: Certificate, names: Mapping[AttributeUid, str] | None = None) -> Answer:
+    """Return a certificate, one field a row."""
     from maia.credentials import NameCertificate, is_for_good
 
-    head = [f"issuer       {certificate.issuer}"]
+    whom, comment = shown_subject(certificate.subject), certificate.comment
     if isinstance(certificate, NameCertificate):
-        body = [f"name         {certificate.name}", f"means        {shown_subject(certificate.subject)}"]
+        body = [rows(name=certificate.name), row("means", whom, subject=whom)]
     else:
-        passes = "yes" if certificate.may_delegate else "no"
-        body = [f"subject      {shown_subject(certificate.subject)}", f"may pass on  {passes}"]
-        body += authority_lines(certificate.authority, names)
-    comment = [f"comment      {certificate.comment}"] if certificate.comment else []
-    for_good = ["hands over   root authority, for good: it cannot be revoked"]
-    tail = for_good if is_for_good(certificate) else []
-    return [*head, *body, *validity_lines(certificate.validity), *comment, *tail]
+        body = [
+            rows(subject=whom),
+            row("may pass on", certificate.may_delegate, may_delegate=certificate.may_delegate),
+        ]
+        body.append(granted(certificate.authority, names))
+    for_good = "root authority, for good: it cannot be revoked" if is_for_good(certificate) else None
+    return Answer(
+        rows(issuer=certificate.issuer),
+        *body,
+        period_shown(certificate.validity),
+        row("comment", comment or None, comment=comment),
+        row("hands over", for_good),
+    )
 
 
 def attribute_names(authority: Authority) -> dict[AttributeUid, str]:
@@ -142,7 +139,6 @@ def attribute_names(authority: Authority) -> dict[AttributeUid, str]:
 
     Only definitions of the owner whose types the right is about count, and only names that agree.
     """
-    from maia.cli.output import book
     from maia.credentials import TypePattern
 
     about: set[tuple[str, str]] = set()
@@ -183,12 +179,18 @@ def attribute_words(attributes: AttributeSet, names: Mapping[AttributeUid, str] 
     return sorted((names or {}).get(uid, uid) for uid in attributes)
 
 
-def authority_lines(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> list[str]:
-    """Return what is granted, one field a line."""
-    record = authority_record(authority, attribute_names(authority) if names is None else names)
-    lines = [f"resource     {record['resource']}", f"actions      {' '.join(_words(record['actions']))}"]
-    lines.append(f"attributes   {' '.join(_words(record['attributes']))}")
-    return lines + [f"{word:<12} {record[word]}" for word in _TERMS if word in record]
+def granted(authority: Authority, names: Mapping[AttributeUid, str] | None = None) -> Answer:
+    """Return what is granted: for programs attributes by their uids, and beside them what they are called."""
+    called = attribute_names(authority)
+    found = authority_record(authority, called if names is None else names)
+    return Answer(
+        *(
+            row(word, [found[word]])
+            for word in ("resource", "actions", "attributes", *_TERMS)
+            if word in found
+        ),
+        row(grants=authority_record(authority), **({"attribute_names": called} if called else {})),
+    )
 
 
 def authority_record(
@@ -259,16 +261,23 @@ def right_record(signed: SignedCertificate) -> dict[str, object]:
     }
 
 
-def right_lines(signed: SignedCertificate, *, by: bool = False) -> list[str]:
-    """Return the same in lines; with `by`, also who granted it."""
+def right(signed: SignedCertificate, *, by: bool = False) -> Answer:
+    """Return the same in rows; with `by`, also who granted it."""
     record = right_record(signed)
-    lines = [f"may          {record['may']}"]
-    if "only" in record:
-        lines.append(f"  only       {' '.join(_words(record['only']))}")
-    lines += [f"  {word:<10} {record[word]}" for word in _TERMS if word in record]
     passes_on = ", and may pass it on" if record.get("delegable") else ""
-    lines.append(f"  until      {record['until']}{passes_on}")
-    return [*lines, f"  granted by {record['by']}"] if by else lines
+    made = Answer(
+        row("may", record["may"]),
+        *(row(f"  {word}", [record[word]]) for word in ("only", *_TERMS) if word in record),
+        row("  until", f"{record['until']}{passes_on}"),
+        row("  granted by", record["by"] if by else None),
+    )
+    made.record = record
+    return made
+
+
+def right_lines(signed: SignedCertificate) -> list[str]:
+    """Return what a certificate grants, in lines."""
+    return right(signed).lines
 
 
 def narrowing(signed: SignedCertificate) -> list[str]:
@@ -279,29 +288,7 @@ def narrowing(signed: SignedCertificate) -> list[str]:
 
 
 def _end(validity: Validity) -> str:
-    return validity_record(validity)["not_after"]
-
-
-def certificate_record(certificate: Certificate) -> dict[str, object]:
-    """Return a certificate as named fields, for programs."""
-    from maia.credentials import NameCertificate
-
-    record: dict[str, object] = {
-        "issuer": str(certificate.issuer),
-        "subject": shown_subject(certificate.subject),
-        "valid": validity_record(certificate.validity),
-        "comment": certificate.comment,
-        **online_record(certificate.validity),
-    }
-    if isinstance(certificate, NameCertificate):
-        return record | {"name": certificate.name}
-    return record | {"may_delegate": certificate.may_delegate, **grants_record(certificate.authority)}
-
-
-def grants_record(authority: Authority) -> dict[str, object]:
-    """Return what is granted for programs: attributes by their uids, and beside them what they are called."""
-    names = attribute_names(authority)
-    return {"grants": authority_record(authority), **({"attribute_names": names} if names else {})}
+    return "unbounded" if validity.not_after is None else str(validity.not_after)
 
 
 def shown_subject(subject: Subject) -> str:
@@ -317,73 +304,34 @@ def shown_subject(subject: Subject) -> str:
             return str(principal)
 
 
-def validity_lines(validity: Validity) -> list[str]:
-    """Return a period, and the testers of the certificate, one a line."""
-    tests = [f"tested       {_shown_test(test)}" for test in validity.tests]
-    return [f"valid        {shown_validity(validity)}", *tests]
+def period_shown(validity: Validity) -> Answer:
+    """Return a period and the testers of the certificate; a missing bound is stated."""
+    first, last = ("unbounded" if one is None else one for one in (validity.not_before, validity.not_after))
+    tests = [{"kind": one.kind.value, "by": one.by, "at": one.locations} for one in validity.tests]
+    places = [f", at {' '.join(one.locations)}" if one.locations else "" for one in validity.tests]
+    shown = [f"{one['kind']} by {one['by']}{at}" for one, at in zip(tests, places, strict=True)]
+    return Answer(
+        row("valid", f"{first} to {last}", valid={"not_before": first, "not_after": last}),
+        row("tested", shown, **({"online": tests} if tests else {})),
+    )
 
 
-def shown_validity(validity: Validity) -> str:
-    """Return a period as one line."""
-    start, end = validity_record(validity).values()
-    return f"{start} to {end}"
-
-
-def validity_record(validity: Validity) -> dict[str, str]:
-    """Return a period as named fields; a missing bound is stated."""
-    start, end = validity.not_before, validity.not_after
-    return {
-        "not_before": "unbounded" if start is None else str(start),
-        "not_after": "unbounded" if end is None else str(end),
-    }
-
-
-def online_record(validity: Validity) -> dict[str, object]:
-    """Return the tests that are demanded, as a named field; nothing if there are none."""
-    tests = [
-        {"kind": test.kind.value, "by": str(test.by), "at": list(test.locations)} for test in validity.tests
-    ]
-    return {"online": tests} if tests else {}
-
-
-def online_tests(kinds: Iterable[str], by: Principal, locations: Iterable[str]) -> list[OnlineTest]:
-    """Read `--online`, `--by` and `--statements-at`."""
-    from maia.credentials import OnlineTest, TestKind
-
-    known = {kind.value: kind for kind in TestKind}
-    wanted = list(kinds)
-    for word in wanted:
-        if word not in known:
-            raise BadGrant(f"`{word[:32]}` is no online test; there are {', '.join(known)}")
-    return [OnlineTest(known[word], by, tuple(locations)) for word in wanted]
-
-
-def revocation_lines(certificate: Certificate) -> list[str]:
+def revocable(certificate: Certificate) -> Answer:
     """Return whether and how a certificate can be revoked, and where that would not be noticed."""
     tests, end = certificate.validity.tests, certificate.validity.not_after
     closing = [test for test in tests if test.kind.value != "crl"]
-    if closing:
-        who = ", ".join(dict.fromkeys(str(test.by) for test in closing))
-        return [f"revocable    by {who}: a verifier without its statement refuses the certificate"]
-    until = "for ever" if end is None else f"until {end}"
-    return [
-        "revocable    by a list of its issuer, at verifiers that receive it; it demands no test, so a",
-        f"             verifier that receives none accepts it {until} (--online timed-crl)",
-    ]
-
-
-def revocation_record(certificate: Certificate) -> dict[str, object]:
-    """Return the same as a named field."""
-    return {"revocable_everywhere": any(test.kind.value != "crl" for test in certificate.validity.tests)}
-
-
-def _shown_test(test: OnlineTest) -> str:
-    places = f", at {' '.join(test.locations)}" if test.locations else ""
-    return f"{test.kind.value} by {test.by}{places}"
+    who = ", ".join(dict.fromkeys(str(test.by) for test in closing))
+    told = [f"by {who}: a verifier without its statement refuses the certificate"]
+    if not closing:
+        until = "for ever" if end is None else f"until {end}"
+        told = ["by a list of its issuer, at verifiers that receive it; it demands no test, so a"]
+        told += [f"verifier that receives none accepts it {until} (--online timed-crl)"]
+    first, *more = told
+    return Answer(row("revocable", first, revocable_everywhere=bool(closing)), row(" ", more))
 
 
 def _resources(
-    *, owner: str | None, network: str | None, type_name: str | None, topics: Sequence[str], version: str
+    owner: str | None, network: str | None, type_name: str | None, topics: Sequence[str], version: str
 ) -> ResourcePattern:
     from maia.credentials import AnyResource, NetworkPattern, TopicPattern, TypePattern, parse_name_pattern
 

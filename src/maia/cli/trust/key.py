@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
-from maia.cli.output import answer, book
+from maia.cli.command import arg, flag, need, opt
+from maia.cli.inputs import BadFile, command_group, read_principal, read_text, write_new
+from maia.cli.output import Answer, book, row, several
 from maia.config.input_files import kind_of_file
 from maia.private_files import own_folder
 
 if TYPE_CHECKING:
-    from maia.credentials import Principal, SigningKey
+    from maia.credentials import SigningKey
 
 
 PASSPHRASE_VARIABLE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
@@ -27,18 +28,16 @@ KeyFile: TypeAlias = Annotated[
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")]
 
 
-@app.command(epilog="Example: maia key new pito.key   (writes pito.key, and pito.pub to hand out)")
+@app.command()
 def new(
-    file: Annotated[
-        Path, typer.Argument(help="Where to keep the secret key; its public half goes beside it, as .pub.")
-    ],
-    passphrase: Annotated[
-        bool,
-        typer.Option("--passphrase", "-p", help=f"Encrypt the key; asks, or takes {PASSPHRASE_VARIABLE}."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make a new key and keep it in a file that only you can read."""
+    file: Path = arg("Where to keep the secret key; its public half goes beside it, as .pub."),
+    passphrase: bool = flag(f"Encrypt the key; asks, or takes {PASSPHRASE_VARIABLE}.", "--passphrase", "-p"),
+) -> Answer:
+    """Make a new key and keep it in a file that only you can read.
+
+    Examples:
+        maia key new pito.key (writes pito.key, and pito.pub to hand out)
+    """
     from maia.keystore.key_files import create_key_file, new_signing_key
 
     public = file.with_suffix(".pub")
@@ -52,52 +51,59 @@ def new(
     key = new_signing_key()
     create_key_file(file, key, secret)
     write_new(public, f"{key.principal}\n", overwrite=False)
-    lines = [
-        str(key.principal),
-        f"secret key   {file} (only you can read it; keep it)",
-        f"public half  {public}",
-    ]
-    record = {"principal": str(key.principal), "secret_file": str(file), "public_file": str(public)}
-    answer(lines, record, as_json=as_json, whole=True)
+    return Answer(
+        row("", key.principal, principal=key.principal),
+        row("secret key", f"{file} (only you can read it; keep it)", secret_file=file),
+        row("public half", public, public_file=public),
+        whole=True,
+    )
 
 
-@app.command(epilog="Example: maia key transformations transformations.key --issuer met.pub")
+@app.command()
 def transformations(
-    file: Annotated[Path, typer.Argument(help="Where to keep the secret.")],
-    issuer: Annotated[str, typer.Option(help="Whose pseudonyms and noise it keys: a key or a .pub file.")],
-    as_json: AsJson = False,
-) -> None:
-    """Make a secret for pseudonyms and noise, for the brokers and pipelines that apply them."""
+    file: Path = arg("Where to keep the secret."),
+    issuer: str = need("Whose pseudonyms and noise it keys: a key or a .pub file."),
+) -> Answer:
+    """Make a secret for pseudonyms and noise, for the brokers and pipelines that apply them.
+
+    Examples:
+        maia key transformations transformations.key --issuer met.pub
+    """
     from maia.keystore.lookup_tables import create_transformation_keys
 
     principal = read_principal(issuer)
     create_transformation_keys(file, principal)
-    lines = [f"secret of    {principal}", f"kept in      {file} (only you can read it)"]
-    answer(lines, {"issuer": str(principal), "secret_file": str(file)}, as_json=as_json)
+    kept = row("kept in", f"{file} (only you can read it)", secret_file=file)
+    return Answer(row("secret of", principal, issuer=principal), kept)
 
 
-@app.command(epilog="Example: maia key show pito.key")
-def show(
-    file: Annotated[str, typer.Argument(help="A key file, a .pub file, or a name that you know.")],
-    as_json: AsJson = False,
-) -> None:
-    """Show whose key a file holds. The secret is never shown."""
-    principal = _principal_in(file)
-    answer([str(principal)], {"principal": str(principal), "file": file}, as_json=as_json, whole=True)
+@app.command()
+def show(file: str = arg("A key file, a .pub file, or a name that you know.")) -> Answer:
+    """Show whose key a file holds. The secret is never shown.
+
+    Examples:
+        maia key show pito.key
+    """
+    from maia.keystore.key_files import public_half
+
+    path = Path(file)
+    is_secret = kind_of_file(read_text(path)) == "a secret key" if path.is_file() else path.suffix == ".key"
+    principal = public_half(path) if is_secret else read_principal(file)
+    return Answer(row("", principal, principal=principal, file=file), whole=True)
 
 
-@app.command(
-    epilog="Examples: maia key remember institute.pub; maia key remember desk.pub --name 'night desk'"
-)
+@app.command()
 def remember(
-    principal: Annotated[str, typer.Argument(metavar="KEY", help="A key or a .pub file.")],
-    name: Annotated[
-        str | None, typer.Option(help="What you call it; default: the name of the .pub file.")
-    ] = None,
+    principal: str = arg("A key or a .pub file.", metavar="KEY"),
+    name: str | None = opt("What you call it; default: the name of the .pub file."),
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Keep a key in your own book of names, by which every command shows it and takes it from then on."""
+) -> Answer:
+    """Keep a key in your own book of names, by which every command shows it and takes it from then on.
+
+    Examples:
+        maia key remember institute.pub
+        maia key remember desk.pub --name 'night desk'
+    """
     from maia.private_files import make_private_folder
     from maia.profile.address_book import clear_name
 
@@ -106,25 +112,26 @@ def remember(
     folder = own_folder()
     make_private_folder(folder)
     write_new(folder / f"{called}.pub", f"{whom}\n", overwrite=force)
-    lines = [f"{called:<12} {whom}", f"kept in      {folder / f'{called}.pub'}"]
-    answer(lines, {"name": called, "principal": str(whom)}, as_json=as_json, whole=True)
+    kept = row("kept in", folder / f"{called}.pub")
+    return Answer(row(called, whom, name=called, principal=whom), kept, whole=True)
 
 
-@app.command(epilog="Examples: maia key known; maia key known --as lab.maia --json")
-def known(as_json: AsJson = False) -> None:
-    """List the keys that you know by name, who chose each name, and where it is written."""
-    keys = book().keys.values()
-    lines = [f"{one.name:<12} {one.principal}  by {one.chosen_by}  {one.place}" for one in keys]
-    records = [
-        {
-            "name": one.name,
-            "principal": str(one.principal),
-            "chosen_by": one.chosen_by,
-            "file": str(one.place),
-        }
-        for one in keys
-    ]
-    answer(lines or ["none yet: `maia key remember`"], {"keys": records}, as_json=as_json, whole=True)
+@app.command()
+def known() -> Answer:
+    """List the keys that you know by name, who chose each name, and where it is written.
+
+    Examples:
+        maia key known
+        maia key known --as lab.maia --json
+    """
+    found = [
+        row(
+            one.name, f"{one.principal}  by {one.chosen_by}  {one.place}",
+            name=one.name, principal=one.principal, chosen_by=one.chosen_by, file=one.place,
+        )
+        for one in book().keys.values()
+    ]  # fmt: skip
+    return Answer(several("keys", found, none="none yet: `maia key remember`"), whole=True)
 
 
 def open_key(path: Path) -> SigningKey:
@@ -138,14 +145,6 @@ def open_key(path: Path) -> SigningKey:
         return load_signing_key(
             path, given or typer.prompt(f"passphrase of {path}", hide_input=True, err=True)
         )
-
-
-def _principal_in(word: str) -> Principal:
-    from maia.keystore.key_files import public_half
-
-    path = Path(word)
-    is_secret = kind_of_file(read_text(path)) == "a secret key" if path.is_file() else path.suffix == ".key"
-    return public_half(path) if is_secret else read_principal(word)
 
 
 def _new_passphrase() -> str:

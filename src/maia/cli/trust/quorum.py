@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text, write_new
-from maia.cli.output import answer
+from maia.cli.inputs import BadFile, command_group, read_principal, read_text, write_new
+from maia.cli.output import Answer, row, rows
 from maia.cli.trust.key import Force, KeyFile, open_key
 
 if TYPE_CHECKING:
@@ -28,55 +28,60 @@ QuorumFile: TypeAlias = Annotated[Path, typer.Argument(help="A constitution: a f
 Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write; it ends in .quorum.")]
 
 
-@app.command(
-    epilog="Example: maia quorum found --needed 2 --member met.pub --member kent.pub --member essex.pub "
-    "-o police.quorum"
-)
-def found(needed: Needed, members: Members, out: Out, force: Force = False, as_json: AsJson = False) -> None:
-    """Found a quorum: its name, which never changes, is the digest of this constitution."""
+@app.command()
+def found(needed: Needed, members: Members, out: Out, force: Force = False) -> Answer:
+    """Found a quorum: its name, which never changes, is the digest of this constitution.
+
+    Examples:
+        maia quorum found --needed 2 --member met.pub --member kent.pub --member essex.pub -o
+          police.quorum
+    """
     from maia.credentials import found_quorum
 
     evidence = found_quorum(_threshold(needed, members), salt=os.urandom(SALT_BYTES))
-    _save(evidence, out, force=force, as_json=as_json)
+    return _save(evidence, out, force=force)
 
 
-@app.command(
-    epilog="Example: maia quorum change police.quorum --needed 2 --member met.pub --member kent.pub "
-    "--member surrey.pub -k met.key -o police-2.quorum"
-)
+@app.command()
 def change(
-    file: QuorumFile,
-    needed: Needed,
-    members: Members,
-    key: KeyFile,
-    out: Out,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Propose other members, and sign it; it counts when enough of the present members have signed."""
+    file: QuorumFile, needed: Needed, members: Members, key: KeyFile, out: Out, force: Force = False
+) -> Answer:
+    """Propose other members, and sign it; it counts when enough of the present members have signed.
+
+    Examples:
+        maia quorum change police.quorum --needed 2 --member met.pub --member kent.pub --member
+          surrey.pub -k met.key -o police-2.quorum
+    """
     from maia.credentials import QuorumEvidence, propose_change, quorum_of, sign_change, verify_constitution
 
     before = _read(file)
     current = verify_constitution(before, quorum=quorum_of(before))
     signed = sign_change(propose_change(current, _threshold(needed, members)), [_member(key, before)])
-    _save(QuorumEvidence(before.founding, (*before.changes, signed)), out, force=force, as_json=as_json)
+    return _save(QuorumEvidence(before.founding, (*before.changes, signed)), out, force=force)
 
 
-@app.command(epilog="Example: maia quorum sign police-2.quorum -k kent.key")
-def sign(file: QuorumFile, key: KeyFile, as_json: AsJson = False) -> None:
-    """Sign the last change in a file as one of the members before it, and put the signature into the file."""
+@app.command()
+def sign(file: QuorumFile, key: KeyFile) -> Answer:
+    """Sign the last change in a file as one of the members before it, and put the signature into the file.
+
+    Examples:
+        maia quorum sign police-2.quorum -k kent.key
+    """
     from maia.credentials import QuorumEvidence, cosign
 
     evidence = _read(file)
     agreed = QuorumEvidence(evidence.founding, evidence.changes[:-1])
-    _save(cosign(evidence, _member(key, agreed)), file, force=True, as_json=as_json)
+    return _save(cosign(evidence, _member(key, agreed)), file, force=True)
 
 
-@app.command(epilog="Example: maia quorum show police.quorum")
-def show(file: QuorumFile, as_json: AsJson = False) -> None:
-    """Show the members of a quorum, and whether the last change has enough signatures."""
-    lines, record = _described(_read(file))
-    answer(lines, record, as_json=as_json)
+@app.command()
+def show(file: QuorumFile) -> Answer:
+    """Show the members of a quorum, and whether the last change has enough signatures.
+
+    Examples:
+        maia quorum show police.quorum
+    """
+    return _described(_read(file))
 
 
 def _threshold(needed: int, members: list[str]) -> Threshold:
@@ -103,18 +108,17 @@ def _read(file: Path) -> QuorumEvidence:
     return evidence_from_text(read_text(file))
 
 
-def _save(evidence: QuorumEvidence, out: Path, *, force: bool, as_json: bool) -> None:
+def _save(evidence: QuorumEvidence, out: Path, *, force: bool) -> Answer:
     from maia.config.input_files import QUORUM_SUFFIX
     from maia.credentials import evidence_to_text
 
     if out.suffix != QUORUM_SUFFIX:
         raise BadFile(f"`{out}` does not end in `{QUORUM_SUFFIX}`, by which constitutions are found")
     write_new(out, evidence_to_text(evidence), overwrite=force)
-    lines, record = _described(evidence)
-    answer([*lines, f"written to   {out}"], record | {"file": str(out)}, as_json=as_json)
+    return Answer(_described(evidence), row("written to", out, file=out))
 
 
-def _described(evidence: QuorumEvidence) -> tuple[list[str], dict[str, object]]:
+def _described(evidence: QuorumEvidence) -> Answer:
     """Return the members of a quorum; where the last change lacks signatures, the proposed ones."""
     from maia.credentials import QuorumEvidence, QuorumNotReached, quorum_of, verify_constitution
 
@@ -125,21 +129,12 @@ def _described(evidence: QuorumEvidence) -> tuple[list[str], dict[str, object]]:
     except QuorumNotReached:
         is_agreed = False
         current = verify_constitution(QuorumEvidence(evidence.founding, evidence.changes[:-1]), quorum=quorum)
-    members = [str(one) for one in current.threshold.members]
-    needed = current.threshold.needed
-    lines = [
-        f"quorum       {quorum}",
-        f"constitution number {current.sequence}: {needed} of {len(members)} members",
-        *(f"member       {one}" for one in members),
-    ]
-    if not is_agreed:
-        lines.append(f"proposed     a change with {signed} signatures, and {needed} are needed: sign it")
-    record: dict[str, object] = {
-        "quorum": str(quorum),
-        "sequence": current.sequence,
-        "needed": needed,
-        "members": members,
-        "agreed": is_agreed,
-        "signatures": signed,
-    }
-    return lines, record
+    members, needed = current.threshold.members, current.threshold.needed
+    text = f"number {current.sequence}: {needed} of {len(members)} members"
+    missing = f"a change with {signed} signatures, and {needed} are needed: sign it"
+    return Answer(
+        rows(quorum=quorum),
+        row("constitution", text, sequence=current.sequence, needed=needed),
+        row("member", members, members=members),
+        row("proposed", None if is_agreed else missing, agreed=is_agreed, signatures=signed),
+    )

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import Caller, EntitledCaller, record_of, repeat
-from maia.cli.inputs import AsJson, BadFile, command_group, moment, read_text, write_new
-from maia.cli.output import answer
+from maia.cli.command import arg, flag, need, opt
+from maia.cli.domain.calls import Caller, EntitledCaller, repeat
+from maia.cli.inputs import BadFile, command_group, moment, read_text, write_new
+from maia.cli.output import Answer, plain, row, rows, show, wants_json
 from maia.cli.trust.key import Force
+from maia.errors import Refusal
+from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
-    from maia.api.client import DomainClient
-    from maia.api.responses import ApprovedAnswer, AttestedAnswer
+    from maia.api.responses import AttestedAnswer
     from maia.keystore.tpm import Tpm2Tools
 
 
@@ -43,89 +45,66 @@ Intermediates: TypeAlias = Annotated[
 # ------------------------------------------------------------ with the TPM at hand
 
 
-@app.command(
-    epilog="Examples: maia tpm attest --tpm device:/dev/tpmrm0 -k router.key -o router.identity; "
-    "maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch"
-)
+@app.command()
 def attest(
     caller: Caller,
     tpm: Device = "device:/dev/tpmrm0",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Where to write the router's statement, each time anew."),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
-    ] = None,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            "--log",
-            help="The event log of the boot; of a device, the kernel's is taken. Without one, registers.",
-        ),
-    ] = None,
+    out: Path | None = opt("Where to write the router's statement, each time anew.", "--out", "-o"),
+    folder: Path | None = opt("Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
+    log: Path | None = opt(
+        "The event log of the boot; of a device, the kernel's is taken. Without one, registers."
+    ),
     intermediate: Intermediates = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Stay, and prove the boot again before its level ends, until Ctrl-C."),
-    ] = False,
-    as_json: AsJson = False,
+    watch: bool = flag("Stay, and prove the boot again before its level ends, until Ctrl-C."),
 ) -> None:
-    """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement."""
-    from maia.events import SECOND, Instant
+    """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement.
+
+    Examples:
+        maia tpm attest --tpm device:/dev/tpmrm0 -k router.key -o router.identity
+        maia tpm attest --tpm swtpm:path=/run/router.sock -k router.key -o router.identity --watch
+    """
+    from maia.cli.domain.identity import identity_from, write_identity
+    from maia.keystore.tpm import prove_boot
 
     device = _device(tpm, folder or caller.key.with_name(f"{caller.key.name}.tpm"), log)
     certificates = [_bytes(one) for one in intermediate or ()]
 
     def once() -> float:
         with caller.client() as client:
-            found = _attest(client, device, certificates, out, as_json=as_json)
+            try:
+                found = prove_boot(client, device, certificates)
+            except Refusal:
+                if out is not None:  # without the level that the router has lost
+                    write_identity(out, identity_from(client)[0])
+                raise
+            kept = Answer()
+            if out is not None:
+                signed, _ = identity_from(client)
+                write_identity(out, signed)
+                until = signed.statement.not_after
+                kept = Answer(
+                    row("statement", f"until {until}", not_after=until), row("written", out, file=out)
+                )
+        show(Answer(_attested(found), kept))
         return max((Instant.parse(found.until) - moment(None)) / SECOND / 2, 1.0)
 
-    repeat(once, watch=watch, as_json=as_json)
+    repeat(once, watch=watch, as_json=wants_json())
 
 
-def _attest(
-    client: DomainClient, tpm: Tpm2Tools, intermediates: list[bytes], out: Path | None, *, as_json: bool
-) -> AttestedAnswer:
-    from maia.cli.domain.identity import identity_from, write_identity
-    from maia.errors import Refusal
-    from maia.keystore.tpm import prove_boot
-
-    try:
-        found = prove_boot(client, tpm, intermediates)
-    except Refusal:
-        if out is not None:  # without the level that the router has lost
-            write_identity(out, identity_from(client)[0])
-        raise
-    lines = _attested_lines(found)
-    record = record_of(found)
-    if out is not None:
-        signed, _ = identity_from(client)
-        write_identity(out, signed)
-        lines += [f"statement    until {signed.statement.not_after}", f"written      {out}"]
-        record |= {"file": str(out), "not_after": str(signed.statement.not_after)}
-    answer(lines, record, as_json=as_json)
-    return found
-
-
-@app.command(
-    epilog="Example: maia tpm measure --tpm device:/dev/tpmrm0 --pcr 0 --pcr 7 --name 'router 5.2' --level 2 "
-    "-o boots.json   (then: maia tpm approve boots.json)"
-)
+@app.command()
 def measure(
-    name: Annotated[str, typer.Option(help="What this boot is called.")],
-    level: Annotated[int, typer.Option(min=1, max=255, help="What it is worth.")],
-    pcr: Annotated[list[int], typer.Option(min=0, max=15, help="A register. May be repeated.")],
+    name: str = need("What this boot is called."),
+    level: int = need("What it is worth.", min=1, max=255),
+    pcr: list[int] = need("A register. May be repeated.", min=0, max=15),
     tpm: Device = "device:/dev/tpmrm0",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="A file for `maia tpm approve`; one that is there grows."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Read the registers of a machine that has booted well, for `maia tpm approve`."""
+    out: Path | None = opt("A file for `maia tpm approve`; one that is there grows.", "--out", "-o"),
+) -> Answer:
+    """Read the registers of a machine that has booted well, for `maia tpm approve`.
+
+    Examples:
+        maia tpm measure --tpm device:/dev/tpmrm0 --pcr 0 --pcr 7 --name 'router 5.2' --level 2 -o
+          boots.json (then: maia tpm approve boots.json)
+    """
     import json
     from tempfile import TemporaryDirectory
 
@@ -144,11 +123,11 @@ def measure(
             raise BadFile(f"`{out}` is not a list of approved boots") from None
         boots["configurations"] = others
     boots["configurations"].append(boot)
-    lines = [f"register     {one} = {values[one].hex()}" for one in pcrs]
     if out is not None:
         write_new(out, json.dumps(boots, indent=1) + "\n", overwrite=True)
-        lines.append(f"written      {out}")
-    answer(lines, boots, as_json=as_json)
+    return Answer(
+        row("register", [f"{one} = {values[one].hex()}" for one in pcrs], **boots), row("written", out)
+    )
 
 
 def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
@@ -162,31 +141,25 @@ def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
 # ------------------------------------------------------------ step by step, with files
 
 
-@app.command(
-    epilog="Examples: maia tpm enrol --endorsement ek.der --attestation-key ak.pub -k router.key "
-    "-o credential.bin; maia tpm enrol --secret secret.bin -k router.key   "
-    "(in between: tpm2_activatecredential -c ak.ctx -C ek.ctx -i credential.bin -o secret.bin)"
-)
+@app.command()
 def enrol(
     caller: Caller,
-    endorsement: Annotated[
-        Path | None, typer.Option(help="The TPM's endorsement certificate, in DER.")
-    ] = None,
-    attestation_key: Annotated[
-        Path | None,
-        typer.Option(help="The public part of the attestation key, as `tpm2_createak -u` writes it."),
-    ] = None,
+    endorsement: Path | None = opt("The TPM's endorsement certificate, in DER."),
+    attestation_key: Path | None = opt(
+        "The public part of the attestation key, as `tpm2_createak -u` writes it."
+    ),
     intermediate: Intermediates = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write the credential for the TPM to open.")
-    ] = None,
-    secret: Annotated[
-        Path | None, typer.Option(help="What the TPM found in the credential: ends the enrolment.")
-    ] = None,
+    out: Path | None = opt("Where to write the credential for the TPM to open.", "--out", "-o"),
+    secret: Path | None = opt("What the TPM found in the credential: ends the enrolment."),
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it."""
+) -> Answer:
+    """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it.
+
+    Examples:
+        maia tpm enrol --endorsement ek.der --attestation-key ak.pub -k router.key -o credential.bin
+        maia tpm enrol --secret secret.bin -k router.key (in between: tpm2_activatecredential -c ak.ctx
+          -C ek.ctx -i credential.bin -o secret.bin)
+    """
     from maia.api.requests import ActivationBody, EnrolBody
     from maia.api.responses import CredentialAnswer, News
 
@@ -195,8 +168,7 @@ def enrol(
         if any(one is not None for one in first):
             raise typer.BadParameter("--secret is the second step: it goes with no other file")
         caller.ask("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
-        answer(["enrolled     the TPM has opened its credential"], {"enrolled": True}, as_json=as_json)
-        return
+        return row("enrolled", "the TPM has opened its credential", enrolled=True)
     if endorsement is None or attestation_key is None or out is None:
         raise typer.BadParameter("say --endorsement, --attestation-key and --out; or --secret, afterwards")
     if out.exists() and not force:
@@ -209,28 +181,27 @@ def enrol(
         out.write_bytes(found.credential)
     except OSError as problem:
         raise BadFile(f"`{out}` cannot be written: {problem.strerror}") from None
-    lines = [f"written      {out}", "next         tpm2_activatecredential, then `maia tpm enrol --secret`"]
-    answer(lines, {"file": str(out), "enrolled": False}, as_json=as_json)
+    then = row("next", "tpm2_activatecredential, then `maia tpm enrol --secret`", enrolled=False)
+    return Answer(row("written", out, file=out), then)
 
 
-@app.command(
-    epilog="Examples: maia tpm quote --nonce-out nonce -k router.key; "
-    "maia tpm quote --quoted q.msg --signature q.sig "
-    "--log /sys/kernel/security/tpm0/binary_bios_measurements -k router.key   "
-    "(in between: tpm2_quote -c ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)"
-)
+@app.command()
 def quote(
     caller: Caller,
-    nonce_out: Annotated[
-        Path | None, typer.Option(help="First step: where to write the nonce, in hexadecimal digits.")
-    ] = None,
-    quoted: Annotated[Path | None, typer.Option(help="What `tpm2_quote -m` wrote.")] = None,
-    signature: Annotated[Path | None, typer.Option(help="What `tpm2_quote -s` wrote.")] = None,
-    log: Annotated[Path | None, typer.Option(help="The event log of the boot.")] = None,
+    nonce_out: Path | None = opt("First step: where to write the nonce, in hexadecimal digits."),
+    quoted: Path | None = opt("What `tpm2_quote -m` wrote."),
+    signature: Path | None = opt("What `tpm2_quote -s` wrote."),
+    log: Path | None = opt("The event log of the boot."),
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it."""
+) -> Answer:
+    """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it.
+
+    Examples:
+        maia tpm quote --nonce-out nonce -k router.key
+        maia tpm quote --quoted q.msg --signature q.sig --log
+          /sys/kernel/security/tpm0/binary_bios_measurements -k router.key (in between: tpm2_quote -c
+          ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)
+    """
     from maia.api.requests import QuoteBody
     from maia.api.responses import AttestedAnswer, NonceAnswer
 
@@ -239,44 +210,33 @@ def quote(
             raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
         given = caller.ask("POST", "/v1/tpm/nonce", answer=NonceAnswer)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
-        registers = ",".join(map(str, given.pcrs))
-        lines = [
-            f"nonce        {given.nonce}",
-            f"registers    sha256:{registers}",
-            f"until        {given.until}",
-        ]
-        answer(lines, record_of(given), as_json=as_json)
-        return
+        registers = row("registers", f"sha256:{','.join(map(str, given.pcrs))}", pcrs=given.pcrs)
+        return Answer(rows(nonce=given.nonce), registers, rows(until=given.until))
     if quoted is None or signature is None or log is None:
         raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
-    found = caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer)
-    answer(_attested_lines(found), record_of(found), as_json=as_json)
+    return _attested(caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer))
 
 
-def _attested_lines(found: AttestedAnswer) -> list[str]:
-    return [
-        f"boot         {found.configuration}",
-        f"level        {found.level}",
-        f"until        {found.until}",
-        *(["rebooted     since the quote before"] if found.is_rebooted else []),
-    ]
+def _attested(found: AttestedAnswer) -> Answer:
+    rebooted = "since the quote before" if found.is_rebooted else None
+    boot = row("boot", found.configuration, **plain(found))
+    return Answer(boot, row("level", found.level), row("until", found.until), row("rebooted", rebooted))
 
 
-@app.command(
-    epilog="Example: maia tpm approve boots.json --root maker.pem -k desk.key --credentials certs   "
-    '({"pcrs": [0], "configurations": [{"name": "v5", "level": 2, "values": {"0": "00…"}}]})'
-)
+@app.command()
 def approve(
-    file: Annotated[Path, typer.Argument(help="A JSON file with `pcrs` and `configurations`.")],
+    *,
+    file: Path = arg("A JSON file with `pcrs` and `configurations`."),
     caller: EntitledCaller,
-    root: Annotated[
-        list[Path] | None,
-        typer.Option(help="A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Approve exactly these boots and makers of TPMs; routers prove their boot again."""
+    root: list[Path] | None = opt("A certificate of a maker of TPMs, in PEM or DER. May be repeated."),
+) -> Answer:
+    """Approve exactly these boots and makers of TPMs; routers prove their boot again.
+
+    Examples:
+        maia tpm approve boots.json --root maker.pem -k desk.key --credentials certs ({"pcrs": [0],
+          "configurations": [{"name": "v5", "level": 2, "values": {"0": "00…"}}]})
+    """
     import json
 
     import msgspec
@@ -290,16 +250,12 @@ def approve(
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
     found = caller.change("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer)
-    answer(_approved_lines(found), record_of(found), as_json=as_json)
-
-
-def _approved_lines(found: ApprovedAnswer) -> list[str]:
-    return [
-        f"version      {found.version}",
-        f"registers    sha256:{','.join(map(str, found.pcrs))}",
-        *(f"boot         {one.name}, level {one.level}" for one in found.configurations),
-        *(f"root         {one}" for one in found.roots),
-    ]
+    return Answer(
+        row("version", found.version, **plain(found)),
+        row("registers", f"sha256:{','.join(map(str, found.pcrs))}"),
+        row("boot", [f"{one.name}, level {one.level}" for one in found.configurations]),
+        row("root", found.roots),
+    )
 
 
 def _root(file: Path) -> bytes:

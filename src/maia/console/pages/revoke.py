@@ -10,9 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from maia.api.client import new_once
+from maia.api import endpoints
 from maia.api.requests import Revocation
-from maia.api.responses import RevokedAnswer
 from maia.bounded_map import BoundedMap
 from maia.console.network import Network
 from maia.console.pages.page import (
@@ -89,9 +88,7 @@ class Revocations:
         self._tasks.add(falling)
         falling.add_done_callback(self._tasks.discard)
         try:
-            done = await visit.acting.call(
-                "POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once()
-            )
+            done = await visit.acting.ask(endpoints.REVOKE, body)
         except MaiaError:
             falling.cancel()
             raise

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from maia.api.responses import EntryAnswer, EntryPage, PolicyAnswer
+from maia.api import endpoints
 from maia.bounded_map import BoundedMap
 from maia.console.pages.page import (
     Data,
@@ -47,7 +47,6 @@ REPLAY_S: Final = 600.0
 OUTPUT_MAX: Final = 4 << 20
 _POLICY_MAX: Final = 32 << 10
 _KEPT: Final = 16
-_PAGE: Final = 500
 
 
 class ReplayRuns(Unavailable):
@@ -139,10 +138,13 @@ async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[
     if policy:
         if settings.domain is None:
             raise NoChange("your profile names no domain whose policy this could be")
-        register = _written(folder / "register.json", json.dumps({"register": await _register(visit)}))
+        register = _written(
+            folder / "register.json",
+            json.dumps({"register": msgspec.to_builtins(await visit.acting.register())}),
+        )
         in_force: list[str] = []
         with suppress(MaiaError):  # none is in force, or the principal may not read it; the answer says so
-            found = await visit.acting.call("GET", "/v1/policy", answer=PolicyAnswer)
+            found = await visit.acting.ask(endpoints.POLICY)
             in_force = ["--in-force", str(_written(folder / "in-force.policy", found.text))]
         return [
             "domain", "policy", "check", str(_written(folder / "new.policy", policy)),
@@ -165,19 +167,6 @@ async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[
         "pipeline", "what-if", "--revoke", fitting[0].signed.id.hex(), "--pool", str(folder),
         "--log", str(settings.log), *period, *reading,
     ]  # fmt: skip
-
-
-async def _register(visit: Visit) -> list[object]:
-    """Return the register of the domain, as `maia domain register --json` prints it."""
-    found: list[EntryAnswer] = []
-    after: str | None = None
-    while True:
-        query = {"limit": _PAGE, "after": after}
-        page = await visit.acting.call("GET", "/v1/register", answer=EntryPage, query=query)
-        found += page.items
-        after = page.next
-        if after is None:
-            return [msgspec.to_builtins(one) for one in found]
 
 
 def _each(option: str, paths: Sequence[Path]) -> list[str]:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.canonical import Limits, SExpression
 from maia.canonical.fields import Part, bare, choice, flag, one, record
 from maia.credentials.certificate import (
     PACKED,
@@ -36,7 +36,7 @@ from maia.credentials.certificate import (
     as_signed,
     signed_kind,
 )
-from maia.credentials.documents import KEY, LABEL, Document, framed
+from maia.credentials.documents import KEY, LABEL, Document, document_to_bytes, framed
 from maia.credentials.encoding.parts import AUTHORITY, SUBJECT, VALIDITY
 from maia.credentials.keys import (
     KEY_BYTES,
@@ -44,7 +44,6 @@ from maia.credentials.keys import (
     BadCertificate,
     SignedKind,
     SigningKey,
-    document_to_bytes,
 )
 
 CERTIFICATE_LIMITS: Final = Limits(size_max=1 << 16, depth_max=160, atom_max=1 << 14)
@@ -110,6 +109,8 @@ certificate_body = CERTIFICATE.body
 certificate_to_bytes = CERTIFICATE.to_bytes
 certificate_to_text = CERTIFICATE.to_text
 certificate_from_text = CERTIFICATE.from_text
+certificate_to_expression = CERTIFICATE.to_expression
+certificate_from_expression = CERTIFICATE.from_expression
 certificate_from_bytes = CERTIFICATE.from_bytes
 authority_to_expression = AUTHORITY.write
 authority_from_expression = AUTHORITY.read
@@ -117,17 +118,7 @@ authority_from_expression = AUTHORITY.read
 
 def issue(certificate: Certificate, key: SigningKey) -> SignedCertificate:
     """Sign a certificate with its issuer's key; refuse one that could not be read back."""
-    return CERTIFICATE.sign(certificate, certificate.issuer, key)
-
-
-def certificate_to_expression(signed: SignedCertificate) -> SExpression:
-    """Return a signed certificate as an expression, to be embedded in another."""
-    return read_canonical(certificate_to_bytes(signed), CERTIFICATE_LIMITS)
-
-
-def certificate_from_expression(expression: SExpression) -> SignedCertificate:
-    """Read a signed certificate that was embedded in another expression."""
-    return certificate_from_bytes(write_canonical(expression))
+    return CERTIFICATE.sign(certificate, key, by=certificate.issuer)
 
 
 class SignedPart(NamedTuple):

@@ -32,7 +32,7 @@ from maia.credentials.keys import same_secret
 from maia.domain.access.core import AccessCore
 from maia.domain.access.refusals import NotRegistered, TpmNotEnrolled
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import META, SUBJECTS, TPMS, MetaRow, TpmRow
+from maia.domain.storage.tables import MetaRow, SubjectRow, TpmRow
 from maia.events import SECOND, Instant
 
 NONCE_S: Final = 120
@@ -69,14 +69,14 @@ class AccessAttestations(AccessCore):
         """Approve exactly these boots and makers; every router has to prove its boot again."""
         check_roots(roots)
         with self._begin(actor, now) as work:
-            before = work.tables.get(META, _APPROVED)
+            before = work.tables.get(MetaRow, _APPROVED)
             version = 1 if before is None else before.number + 1
-            work.tables.put(META, [MetaRow(_APPROVED, version, _to_bytes(approved, roots))])
-            for rows in work.tables.every(TPMS, TPMS.c.level > 0, order=TPMS.c.subject):
-                work.tables.put(TPMS, [replace(row, level=0, configuration="", until=0) for row in rows])
+            work.tables.put(MetaRow(_APPROVED, version, _to_bytes(approved, roots)))
+            for rows in work.tables.every(TpmRow, TpmRow.c.level > 0, order=TpmRow.c.subject):
+                work.tables.put(*(replace(row, level=0, configuration="", until=0) for row in rows))
             names = " ".join(f"{one.name}={one.level}" for one in approved.configurations[:16])
             digests = " ".join(sha256(one).hexdigest()[:16] for one in roots[:16])
-            work.record("tpm.approve", ("version", str(version)), ("boots", names), ("roots", digests))
+            work.record("tpm.approve", version=version, boots=names, roots=digests)
             return ApprovedBoots(version, approved, tuple(roots))
 
     def approved_boots(self) -> ApprovedBoots | None:
@@ -100,7 +100,7 @@ class AccessAttestations(AccessCore):
         `secret` and `seed` are fresh random bytes. What was enrolled before counts no more.
         """
         with self._begin(subject, now) as work:
-            if work.tables.get(SUBJECTS, subject.key) is None:
+            if work.tables.get(SubjectRow, subject.key) is None:
                 raise NotRegistered("no subject is registered with your key; an administrator registers it")
             boots = _approved(work.tables)
             verified = verify_endorsement(
@@ -109,19 +109,18 @@ class AccessAttestations(AccessCore):
             attestation = attestation_key_from_bytes(key)
             self._check_unshared(work.tables, subject, verified.digest)
             challenge = sha256(secret).digest()
-            row = TpmRow(subject.key, verified.digest, key, challenge, 0, b"", 0, 0, 0, "", 0, 0)
-            work.tables.put(TPMS, [row])
+            work.tables.put(TpmRow(subject.key, verified.digest, key, challenge))
             return make_credential(verified, attestation, secret, seed=seed)
 
     def activate_tpm(self, subject: Principal, secret: bytes, *, now: Instant) -> None:
         """Bind the attestation key to the endorsed TPM, which has opened the credential."""
         with self._begin(subject, now) as work:
-            row = work.tables.get(TPMS, subject.key)
+            row = work.tables.get(TpmRow, subject.key)
             if row is None or row.is_bound or not same_secret(row.challenge, sha256(secret).digest()):
                 raise TpmNotEnrolled("this is not the secret of a credential that was issued to you")
             self._check_unshared(work.tables, subject, row.endorsement)
-            work.tables.put(TPMS, [replace(row, is_bound=1, challenge=b"")])
-            work.record("tpm.enrol", ("subject", str(subject)), ("endorsement", row.endorsement.hex()[:16]))
+            work.tables.put(replace(row, is_bound=1, challenge=b""))
+            work.record("tpm.enrol", subject=subject, endorsement=row.endorsement.hex()[:16])
 
     def expect_quote(
         self, subject: Principal, nonce: bytes, *, now: Instant
@@ -130,7 +129,7 @@ class AccessAttestations(AccessCore):
         with self._begin(subject, now) as work:
             row, boots = self._bound(work.tables, subject)
             until = Instant(now + NONCE_S * SECOND)
-            work.tables.put(TPMS, [replace(row, nonce=nonce, nonce_until=int(until))])
+            work.tables.put(replace(row, nonce=nonce, nonce_until=int(until)))
             return boots.approved.pcrs, until
 
     def attest(
@@ -152,7 +151,7 @@ class AccessAttestations(AccessCore):
             row, boots = self._bound(work.tables, subject)
             if not row.nonce or row.nonce_until < now:
                 raise TpmNotEnrolled("no quote is expected of you now: a nonce counts once, for two minutes")
-            work.tables.put(TPMS, [replace(row, nonce=b"", nonce_until=0)])
+            work.tables.put(replace(row, nonce=b"", nonce_until=0))
         boot = verify_quote(
             quoted,
             signature,
@@ -178,23 +177,22 @@ class AccessAttestations(AccessCore):
                 level=level,
                 until=int(until),
             )
-            work.tables.put(TPMS, [kept])
+            work.tables.put(kept)
             # A router that proves the same boot again leaves no record, or routers would fill the disk.
             if (row.configuration, row.level, row.resets) != (name, level, boot.resets):
-                shown = ("boot", name or "not approved"), ("level", str(level))
-                work.record("tpm.quote", ("subject", str(subject)), *shown)
+                work.record("tpm.quote", subject=subject, boot=name or "not approved", level=level)
         if found is None:
             raise BootNotApproved("the quote is genuine, and no approved configuration has these registers")
         return Attested(name, level, until, row.resets not in (0, boot.resets))
 
     def _check_unshared(self, tables: Tables, subject: Principal, endorsement: bytes) -> None:
         """Raise if the TPM is bound to another subject; one that only claims it does not count."""
-        shared = TPMS.c.endorsement == endorsement, TPMS.c.subject != subject.key, TPMS.c.is_bound == 1
-        if tables.count(TPMS, *shared):
+        shared = TpmRow.c.endorsement == endorsement, TpmRow.c.subject != subject.key, TpmRow.c.is_bound == 1
+        if tables.count(TpmRow, *shared):
             raise EndorsementNotTrusted("this TPM is enrolled for another subject")
 
     def _bound(self, tables: Tables, subject: Principal) -> tuple[TpmRow, ApprovedBoots]:
-        row, boots = tables.get(TPMS, subject.key), _approved(tables)
+        row, boots = tables.get(TpmRow, subject.key), _approved(tables)
         if row is None or not row.is_bound:
             raise TpmNotEnrolled("no TPM is enrolled for your key")
         if boots is None:
@@ -204,7 +202,7 @@ class AccessAttestations(AccessCore):
 
 def level_of(tables: Tables, subject: Principal, now: Instant) -> tuple[int, int]:
     """Return the level of a subject's boot, and until when it counts; 0 if none does for a second more."""
-    row = tables.get(TPMS, subject.key)
+    row = tables.get(TpmRow, subject.key)
     if row is None or not row.level or row.until < now + SECOND:
         return 0, 0
     return row.level, row.until
@@ -219,7 +217,7 @@ def _to_bytes(approved: Approved, roots: Sequence[bytes]) -> bytes:
 
 
 def _approved(tables: Tables) -> ApprovedBoots | None:
-    row = tables.get(META, _APPROVED)
+    row = tables.get(MetaRow, _APPROVED)
     if row is None:
         return None
     pcrs, boots, roots = json.loads(row.data)

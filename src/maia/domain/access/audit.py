@@ -23,7 +23,7 @@ from maia.credentials import Principal, principal_from_bytes
 from maia.credentials.statements import AuditHead, RevocationList, Statement
 from maia.domain.access.results import Page
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import WITNESSED, WitnessRow
+from maia.domain.storage.tables import WitnessRow
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
 
@@ -193,18 +193,20 @@ def keep_head(
 
     `sequence` tells what is stated later from what is stated before.
     """
-    mine = WITNESSED.c.issuer == by.key
-    known = tables.find(WITNESSED, mine, WITNESSED.c.length == head.length, limit=2)
-    longest = tables.find(WITNESSED, mine, limit=1, order=WITNESSED.c.length, descending=True)
+    mine = WitnessRow.c.issuer == by.key
+    known = tables.find(WitnessRow, mine, WitnessRow.c.length == head.length, limit=2)
+    longest = tables.find(WitnessRow, mine, limit=1, order=WitnessRow.c.length, descending=True)
     is_cut = longest and longest[0].length > head.length and longest[0].sequence < sequence
     cut = AuditHead(longest[0].length, longest[0].digest) if is_cut else None
     if any(one.digest == head.digest for one in known):
         return cut
-    tables.put(WITNESSED, [WitnessRow(by.key, head.length, head.digest, sequence, now)])
-    if tables.count(WITNESSED, mine) > _HEADS_MAX:
-        older = tables.find(WITNESSED, mine, limit=_HEADS_MAX // 2, order=WITNESSED.c.length)
+    tables.put(WitnessRow(by.key, head.length, head.digest, sequence, now))
+    if tables.count(WitnessRow, mine) > _HEADS_MAX:
+        older = tables.find(WitnessRow, mine, limit=_HEADS_MAX // 2, order=WitnessRow.c.length)
         for one in older[1::2]:
-            tables.delete(WITNESSED, mine, WITNESSED.c.length == one.length, WITNESSED.c.digest == one.digest)
+            tables.delete(
+                WitnessRow, mine, WitnessRow.c.length == one.length, WitnessRow.c.digest == one.digest
+            )
     if known:
         return AuditHead(known[0].length, known[0].digest)
     return cut
@@ -213,7 +215,7 @@ def keep_head(
 def witnessed_heads(tables: Tables, by: Principal, after: int | None, limit: int) -> Page[AuditHead]:
     """Return the heads of a domain, the shortest first."""
     rows = tables.find(
-        WITNESSED, WITNESSED.c.issuer == by.key, limit=limit, order=WITNESSED.c.length, after=after
+        WitnessRow, WitnessRow.c.issuer == by.key, limit=limit, order=WitnessRow.c.length, after=after
     )
     found = tuple(AuditHead(row.length, row.digest) for row in rows)
     return Page(found, str(rows[-1].length) if len(rows) == limit else None)

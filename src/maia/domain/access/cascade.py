@@ -15,32 +15,24 @@ from typing import Final, TypeVar
 
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
 from maia.credentials.statements import CertificateRevoked
-from maia.domain.access.memberships import DomainTester, membership_from_bytes, support_key
+from maia.domain.access.memberships import MEMBERSHIP, RIGHT, DomainTester, membership_from_bytes, support_key
 from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, forget_old
 from maia.domain.storage.store import Tables, chunks
 from maia.domain.storage.tables import (
-    APPOINTMENTS,
     FOR_EVER,
-    MEMBERSHIPS,
-    REVOKED,
-    RIGHTS,
-    SUPPORTS,
-    TESTERS,
     AppointmentRow,
+    MembershipRow,
     RevokedRow,
     RightRow,
     SupportRow,
-    Table,
+    TesterRow,
 )
 from maia.events import SECOND, Instant
-from maia.roles import Ground, RoleMembership, Support, SupportKind, membership_support
+from maia.roles import RoleMembership, Support, SupportKind, membership_support
 
 _Row = TypeVar("_Row", RightRow, AppointmentRow)
-
-MEMBERSHIP: Final = "membership"
-RIGHT: Final = "right"
 
 _REASON_MAX: Final = 200
 _IDS_MAX: Final = 10_000
@@ -49,25 +41,15 @@ _SOME: Final = 200
 """Expired rows of a table that are removed at once."""
 
 
-def keep_dependencies(tables: Tables, dependent: bytes, sort: str, grounds: Iterable[Ground]) -> None:
-    """Store what a membership or a right depends on."""
-    watched: dict[bytes, bool] = {}
-    for ground in grounds:
-        key = support_key(ground.support)
-        watched[key] = watched.get(key, False) or ground.is_watched
-    tables.delete(SUPPORTS, SUPPORTS.c.dependent == dependent)
-    tables.put(SUPPORTS, [SupportRow(key, dependent, sort, int(on)) for key, on in watched.items()])
-
-
 def end_dependents(work: UnitOfWork, lost: Iterable[Support], reason: str) -> None:
     """End everything that watches one of `lost`, and all that depends on it."""
     frontier = sorted({support_key(support) for support in lost})
     while frontier:
         watching: dict[bytes, str] = {}
         for chunk in chunks(frontier):
-            where = (SUPPORTS.c.support.in_(chunk), SUPPORTS.c.is_watched == 1)
+            where = (SupportRow.c.support.in_(chunk), SupportRow.c.is_watched == 1)
             # One that watches several of them may be cut in two by the end of a page: one row is enough.
-            for rows in work.tables.every(SUPPORTS, *where, order=SUPPORTS.c.dependent):
+            for rows in work.tables.every(SupportRow, *where, order=SupportRow.c.dependent):
                 watching |= {row.dependent: row.sort for row in rows}
         revoke_rights(work, (one for one, sort in watching.items() if sort == RIGHT), reason)
         before = len(work.ids)
@@ -87,8 +69,8 @@ def end_memberships(work: UnitOfWork, ids: Sequence[bytes], reason: str) -> None
 
 def revoke_rights(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> None:
     """Revoke rights, so that the next list names them."""
-    gone = _revoke(work, RIGHTS, work.tables.find_in(RIGHTS, RIGHTS.c.id, ids), reason)
-    work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in gone))
+    gone = _revoke(work, RightRow, work.tables.find_in(RightRow, RightRow.c.id, ids), reason)
+    work.tables.delete_in(SupportRow, SupportRow.c.dependent, (row.id for row in gone))
 
 
 def mark_revoked(work: UnitOfWork, rows: Iterable[RightRow], check: DomainTester) -> None:
@@ -100,15 +82,15 @@ def mark_revoked(work: UnitOfWork, rows: Iterable[RightRow], check: DomainTester
         if isinstance(problem, CertificateRevoked):
             reason = f"revoked by {signed.certificate.issuer}"[:_REASON_MAX]
             gone.append(replace(row, revoked_at=work.now, reason=reason))
-    work.tables.put(RIGHTS, gone)
+    work.tables.put(*gone)
 
 
-def _revoke(work: UnitOfWork, table: Table[_Row], rows: Iterable[_Row], reason: str) -> list[_Row]:
+def _revoke(work: UnitOfWork, table: type[_Row], rows: Iterable[_Row], reason: str) -> list[_Row]:
     """Revoke those certificates that are not revoked yet, and return them."""
     valid = [row for row in rows if row.revoked_at is None]
     gone = [replace(row, revoked_at=work.now, reason=reason[:_REASON_MAX]) for row in valid]
-    work.tables.put(table, gone)
-    work.tables.put(REVOKED, [RevokedRow(row.id, row.not_after, work.now) for row in gone])
+    work.tables.put(*gone)
+    work.tables.put(*(RevokedRow(row.id, row.not_after, work.now) for row in gone))
     work.ids += [row.id for row in gone]
     return gone
 
@@ -116,16 +98,14 @@ def _revoke(work: UnitOfWork, table: Table[_Row], rows: Iterable[_Row], reason: 
 def _end(work: UnitOfWork, ids: Iterable[bytes], reason: str) -> list[RoleMembership]:
     """End memberships and revoke their certificates; return those that had not ended yet."""
     rows = sorted(
-        (row for row in work.tables.find_in(MEMBERSHIPS, MEMBERSHIPS.c.id, ids) if row.ended_at is None),
+        (row for row in work.tables.find_in(MembershipRow, MembershipRow.c.id, ids) if row.ended_at is None),
         key=lambda row: row.number,
     )
-    work.tables.put(
-        MEMBERSHIPS, [replace(row, ended_at=work.now, reason=reason[:_REASON_MAX]) for row in rows]
-    )
-    work.tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, (row.id for row in rows))
+    work.tables.put(*(replace(row, ended_at=work.now, reason=reason[:_REASON_MAX]) for row in rows))
+    work.tables.delete_in(SupportRow, SupportRow.c.dependent, (row.id for row in rows))
     # A membership that was renewed has several certificates.
-    on_these = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.membership, (row.id for row in rows))
-    _revoke(work, APPOINTMENTS, sorted(on_these, key=lambda row: row.number), reason)
+    on_these = work.tables.find_in(AppointmentRow, AppointmentRow.c.membership, (row.id for row in rows))
+    _revoke(work, AppointmentRow, sorted(on_these, key=lambda row: row.number), reason)
     ended = [membership_from_bytes(row.membership) for row in rows]
     work.memberships += ended
     return ended
@@ -142,8 +122,8 @@ def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
     rights: list[bytes] = []
     appointments: list[AppointmentRow] = []
     memberships: list[bytes] = []
-    known_rights = {row.id: row for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, wanted)}
-    others = {row.id: row for row in work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, wanted)}
+    known_rights = {row.id: row for row in work.tables.find_in(RightRow, RightRow.c.id, wanted)}
+    others = {row.id: row for row in work.tables.find_in(AppointmentRow, AppointmentRow.c.id, wanted)}
     for one in wanted:
         right, appointment = known_rights.get(one), others.get(one)
         if right is not None:
@@ -162,7 +142,7 @@ def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
         else:
             appointments.append(appointment)
     revoke_rights(work, rights, reason)
-    gone = _revoke(work, APPOINTMENTS, appointments, reason)
+    gone = _revoke(work, AppointmentRow, appointments, reason)
     end_dependents(work, [Support(SupportKind.CERTIFICATE, row.id, row.name) for row in gone], reason)
     end_memberships(work, memberships, reason)
 
@@ -170,15 +150,15 @@ def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
 def revoke_again(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Principal) -> None:
     """Revoke what an earlier list of this domain revoked, also if the register does not have it any more."""
     wanted = tuple(sorted(ids))
-    listed = {row.id for row in work.tables.find_in(REVOKED, REVOKED.c.id, wanted)}
+    listed = {row.id for row in work.tables.find_in(RevokedRow, RevokedRow.c.id, wanted)}
     missed = [one for one in wanted if one not in listed]
-    known = {row.id for row in work.tables.find_in(RIGHTS, RIGHTS.c.id, missed)}
-    known |= {row.id for row in work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, missed)}
+    known = {row.id for row in work.tables.find_in(RightRow, RightRow.c.id, missed)}
+    known |= {row.id for row in work.tables.find_in(AppointmentRow, AppointmentRow.c.id, missed)}
     ours = [one for one in missed if one in known]
     for start in range(0, len(ours), _IDS_MAX):
         revoke_ids(work, ours[start : start + _IDS_MAX], reason, domain)
     forgotten = [one for one in missed if one not in known]
-    work.tables.put(REVOKED, [RevokedRow(one, FOR_EVER, work.now) for one in forgotten])
+    work.tables.put(*(RevokedRow(one, FOR_EVER, work.now) for one in forgotten))
     work.ids += forgotten
 
 
@@ -186,22 +166,22 @@ def forget_expired(tables: Tables, now: Instant, settings: AccessSettings) -> No
     """Remove some of what expired so long ago that no clock in the network takes it for valid."""
     forget_old(tables, now)
     long_ago = now - settings.kept_s * SECOND
-    rights = tables.find(RIGHTS, RIGHTS.c.not_after <= long_ago, limit=_SOME, order=RIGHTS.c.not_after)
+    rights = tables.find(RightRow, RightRow.c.not_after <= long_ago, limit=_SOME, order=RightRow.c.not_after)
     memberships = tables.find(
-        MEMBERSHIPS, MEMBERSHIPS.c.until <= long_ago, limit=_SOME, order=MEMBERSHIPS.c.until
+        MembershipRow, MembershipRow.c.until <= long_ago, limit=_SOME, order=MembershipRow.c.until
     )
     gone = (*(row.id for row in rights), *(row.id for row in memberships))
-    tables.delete_in(SUPPORTS, SUPPORTS.c.dependent, gone)
-    tables.delete_in(RIGHTS, RIGHTS.c.id, (row.id for row in rights))
-    tables.delete_in(MEMBERSHIPS, MEMBERSHIPS.c.id, (row.id for row in memberships))
+    tables.delete_in(SupportRow, SupportRow.c.dependent, gone)
+    tables.delete_in(RightRow, RightRow.c.id, (row.id for row in rights))
+    tables.delete_in(MembershipRow, MembershipRow.c.id, (row.id for row in memberships))
     # A certificate on a membership ends with it, so the membership has gone before, or goes now.
     appointments = tables.find(
-        APPOINTMENTS, APPOINTMENTS.c.not_after <= long_ago, limit=_SOME, order=APPOINTMENTS.c.not_after
+        AppointmentRow, AppointmentRow.c.not_after <= long_ago, limit=_SOME, order=AppointmentRow.c.not_after
     )
     ids = [
         row.id
         for row in appointments
-        if not row.membership or tables.get(MEMBERSHIPS, row.membership) is None
+        if not row.membership or tables.get(MembershipRow, row.membership) is None
     ]
-    tables.delete_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
-    tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
+    tables.delete_in(AppointmentRow, AppointmentRow.c.id, ids)
+    tables.delete_in(TesterRow, TesterRow.c.certificate, ids)

@@ -27,17 +27,16 @@ from maia.credentials import (
 )
 from maia.credentials.statements import CertificateRevoked, SignedStatement
 from maia.domain.access.issuance import Issuer
-from maia.domain.access.memberships import DomainTester
+from maia.domain.access.memberships import DomainTester, RoleActivation
 from maia.domain.access.policy_store import PolicyStore, TypeRegistry
 from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
-from maia.domain.access.role_activation import RoleActivation
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.access.validity_publisher import ValidityPublisher
 from maia.domain.facts.store import take_unpublished_facts
 from maia.domain.storage.store import DomainStore, Tables, Where
-from maia.domain.storage.tables import RECEIVED, ReceivedRow, Table
+from maia.domain.storage.tables import ReceivedRow, TableRow
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
@@ -48,7 +47,7 @@ WORK_MAX: Final = 4096
 _POOL_MAX: Final = 256
 _RECEIVED_MAX: Final = 1 << 16
 
-_Row = TypeVar("_Row")
+_Row = TypeVar("_Row", bound=TableRow)
 _Shown = TypeVar("_Shown")
 
 
@@ -137,7 +136,7 @@ class AccessCore:
 
     def _page(
         self,
-        table: Table[_Row],
+        table: type[_Row],
         *where: Where,
         after: str | None,
         limit: int,
@@ -155,15 +154,15 @@ class AccessCore:
 
     def _validity(self, tables: Tables) -> Monitor:
         if self._received is None:
-            rows = tables.find(RECEIVED, limit=_RECEIVED_MAX)
+            rows = tables.find(ReceivedRow, limit=_RECEIVED_MAX)
             self._received = Monitor.reloaded(row.record for row in rows)
         return self._received
 
     def _keep_received(self, tables: Tables, by: Principal) -> None:
         """Store what is known of an issuer as it is now, with the periods that are seen to be over."""
         records = self._validity(tables).exported(by)
-        tables.delete(RECEIVED, RECEIVED.c.issuer == by.key)
-        tables.put(RECEIVED, [ReceivedRow(by.key, number, record) for number, record in enumerate(records)])
+        tables.delete(ReceivedRow, ReceivedRow.c.issuer == by.key)
+        tables.put(*(ReceivedRow(by.key, number, record) for number, record in enumerate(records)))
 
     def _tester(self, tables: Tables) -> DomainTester:
         return DomainTester(tables, self._validity(tables), self.principal)

@@ -39,7 +39,7 @@ from maia.domain.access.refusals import (
 )
 from maia.domain.access.results import Page
 from maia.domain.access.unit_of_work import end_of, next_number
-from maia.domain.storage.tables import FOR_EVER, PROVIDERS, SUBJECTS, TPMS, ProviderRow, SubjectRow
+from maia.domain.storage.tables import FOR_EVER, ProviderRow, SubjectRow, TpmRow
 from maia.errors import BrokenCredential
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
 
@@ -96,11 +96,11 @@ class AccessIdentities(AccessCore):
         for name in RESERVED_ATTRIBUTES & read.keys():
             raise BadSubject(f"the attribute `{name}` is given by the provider itself, after a check")
         with self._begin(actor, now) as work:
-            known = work.tables.get(SUBJECTS, principal.key)
-            others = work.tables.find(SUBJECTS, SUBJECTS.c.identifier == identifier, limit=2)
+            known = work.tables.get(SubjectRow, principal.key)
+            others = work.tables.find(SubjectRow, SubjectRow.c.identifier == identifier, limit=2)
             if any(row.key != principal.key for row in others):
                 raise BadSubject(f"another key is registered as `{identifier}`")
-            if known is None and work.tables.count(SUBJECTS) >= self._settings.limits.subjects:
+            if known is None and work.tables.count(SubjectRow) >= self._settings.limits.subjects:
                 raise ServiceFull(f"a provider has at most {self._settings.limits.subjects} subjects")
             # A statement is made for the trial: what cannot be stated is not registered.
             trial = (principal, identifier, read, now, self._settings.identity_s)
@@ -112,43 +112,38 @@ class AccessIdentities(AccessCore):
             row = SubjectRow(
                 principal.key, number, identifier, attributes_to_bytes(read), actor.key, int(now)
             )
-            work.tables.put(SUBJECTS, [row])
+            work.tables.put(row)
             # Names, not values: the audit is read by more people than the register of subjects.
             names = " ".join(sorted(read))
-            work.record(
-                "subject.register",
-                ("subject", str(principal)),
-                ("identifier", identifier),
-                ("attributes", names),
-            )
+            work.record("subject.register", subject=principal, identifier=identifier, attributes=names)
             return _subject(row)
 
     def remove_subject(self, principal: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
         """Remove a subject: it gets no statement from now on."""
         with self._begin(actor, now) as work:
-            if not work.tables.delete(SUBJECTS, SUBJECTS.c.key == principal.key):
+            if not work.tables.delete(SubjectRow, SubjectRow.c.key == principal.key):
                 raise UnknownSubject("no subject is registered with this key")
-            work.tables.delete(TPMS, TPMS.c.subject == principal.key)
+            work.tables.delete(TpmRow, TpmRow.c.subject == principal.key)
             reason = reason[: self._settings.limits.reason]
-            work.record("subject.remove", ("subject", str(principal)), ("reason", reason))
+            work.record("subject.remove", subject=principal, reason=reason)
 
     def subject(self, principal: Principal) -> Subject:
         with self._store.reading() as tables:
-            row = tables.get(SUBJECTS, principal.key)
+            row = tables.get(SubjectRow, principal.key)
             if row is None:
                 raise UnknownSubject("no subject is registered with this key")
             return _subject(row)
 
     def subjects(self, *, after: str | None = None, limit: int = 100) -> Page[Subject]:
         """Return the registered subjects, in the order of registration."""
-        return self._page(SUBJECTS, after=after, limit=limit, shape=lambda _, row: _subject(row))
+        return self._page(SubjectRow, after=after, limit=limit, shape=lambda _, row: _subject(row))
 
     def identity(
         self, principal: Principal, *, now: Instant, lifetime_s: int | None = None
     ) -> SignedIdentity:
         """Issue a statement about a registered subject, for at most the lifetime of the settings."""
         with self._store.reading() as tables:
-            row = tables.get(SUBJECTS, principal.key)
+            row = tables.get(SubjectRow, principal.key)
             if row is None:
                 raise NotRegistered("no subject is registered with your key; an administrator registers it")
             attributes = attributes_from_bytes(row.attributes)
@@ -170,8 +165,8 @@ class AccessIdentities(AccessCore):
         if until is not None and until <= now:
             raise BadSubject("the trust relation would have ended already")
         with self._begin(actor, now) as work:
-            known = work.tables.get(PROVIDERS, provider.key)
-            if known is None and work.tables.count(PROVIDERS) >= self._settings.limits.providers:
+            known = work.tables.get(ProviderRow, provider.key)
+            if known is None and work.tables.count(ProviderRow) >= self._settings.limits.providers:
                 raise ServiceFull(f"a domain trusts at most {self._settings.limits.providers} providers")
             number = next_number(work.tables, "providers") if known is None else known.number
             row = ProviderRow(provider.key, number, identifier, actor.key, int(now), end_of(until))
@@ -179,30 +174,28 @@ class AccessIdentities(AccessCore):
                 self._about_provider(row, now, self._settings.community or "trial")
             except BrokenCredential as problem:
                 raise BadSubject(f"the provider cannot be trusted as that: {problem.message}") from problem
-            work.tables.put(PROVIDERS, [row])
+            work.tables.put(row)
             ends = "unbounded" if until is None else str(until)
-            work.record(
-                "provider.trust", ("provider", str(provider)), ("identifier", identifier), ("until", ends)
-            )
+            work.record("provider.trust", provider=provider, identifier=identifier, until=ends)
             return _provider(row)
 
     def distrust_provider(self, provider: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
         """Trust a provider no more: its subjects get no guest statement from now on."""
         with self._begin(actor, now) as work:
-            if not work.tables.delete(PROVIDERS, PROVIDERS.c.key == provider.key):
+            if not work.tables.delete(ProviderRow, ProviderRow.c.key == provider.key):
                 raise UnknownSubject("no provider with this key is trusted here")
             reason = reason[: self._settings.limits.reason]
-            work.record("provider.distrust", ("provider", str(provider)), ("reason", reason))
+            work.record("provider.distrust", provider=provider, reason=reason)
 
     def providers(self, *, after: str | None = None, limit: int = 100) -> Page[TrustedProvider]:
         """Return the trusted providers, also those whose time is over."""
-        return self._page(PROVIDERS, after=after, limit=limit, shape=lambda _, row: _provider(row))
+        return self._page(ProviderRow, after=after, limit=limit, shape=lambda _, row: _provider(row))
 
     def guest_identity(self, principal: Principal, signed: SignedIdentity, *, now: Instant) -> Guest:
         """Issue a guest statement to the subject of a home statement of a provider that is trusted here."""
         community = self._community()
         with self._store.reading() as tables:
-            row = tables.get(PROVIDERS, signed.statement.issuer.key)
+            row = tables.get(ProviderRow, signed.statement.issuer.key)
             row = None if row is None or row.until < now else row
             verified = verify_identity(
                 signed,

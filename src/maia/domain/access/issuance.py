@@ -47,13 +47,13 @@ from maia.credentials import (
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.names import NamePattern
 from maia.credentials.statements import CertificateStale
-from maia.domain.access.cascade import RIGHT, keep_dependencies
+from maia.domain.access.memberships import RIGHT, keep_dependencies
 from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
+from maia.domain.storage.tables import RightRow, valid_rights
 from maia.errors import BrokenCredential
 from maia.events import SECOND, Instant
 from maia.roles import GrantedRight, RoleMembership
@@ -78,9 +78,9 @@ class Issuer:
         on_record = held_certificates(work.tables, work.now)
         held = [one for one in on_record if tester.check(one, work.now) is None]
         # The rights of the member that are valid, by what was granted; the longest lived of each.
-        where = (RIGHTS.c.membership == membership.id, *valid_rights(work.now))
+        where = (RightRow.c.membership == membership.id, *valid_rights(work.now))
         most = self._settings.limits.rights_each
-        rows = work.tables.find(RIGHTS, *where, limit=most, order=RIGHTS.c.not_after)
+        rows = work.tables.find(RightRow, *where, limit=most, order=RightRow.c.not_after)
         standing = {row.granted: row for row in rows}
         issued: list[Issued] = []
         withheld: list[Withheld] = []
@@ -186,7 +186,7 @@ class Issuer:
             granted=granted,
             is_revalidated=int(TestKind.REVALIDATION in right.tests),
         )
-        work.tables.put(RIGHTS, [row])
+        work.tables.put(row)
         keep_dependencies(work.tables, row.id, RIGHT, right.depends_on)
         standing[granted] = row
         work.given += 1
@@ -250,9 +250,9 @@ def held_certificates(
     tables: Tables, now: Instant, *, also_revoked: bool = False
 ) -> tuple[SignedCertificate, ...]:
     """Return the certificates that lead to this domain and have not expired."""
-    where = (RIGHTS.c.not_after >= now,) if also_revoked else valid_rights(now)
-    is_held = RIGHTS.c.kind == EntryKind.HELD.value
-    rows = tables.find(RIGHTS, is_held, *where, limit=1 << 14, order=RIGHTS.c.number)
+    where = (RightRow.c.not_after >= now,) if also_revoked else valid_rights(now)
+    is_held = RightRow.c.kind == EntryKind.HELD.value
+    rows = tables.find(RightRow, is_held, *where, limit=1 << 14, order=RightRow.c.number)
     return tuple(certificate_from_bytes(row.certificate) for row in rows)
 
 
@@ -272,15 +272,9 @@ def row_of(
         subject=subject.key if isinstance(subject, Principal) else b"",
         about=spoken,
         not_after=end_of(certificate.validity.not_after),
-        membership=b"",
-        rule="",
-        granted=b"",
-        is_revalidated=0,
         certificate=certificate_to_bytes(signed),
         registered_by=work.actor.key,
         registered_at=work.now,
-        revoked_at=None,
-        reason="",
     )
 
 

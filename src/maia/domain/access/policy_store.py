@@ -44,13 +44,11 @@ from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, next_number
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import (
-    APPOINTMENTS,
-    MEMBERSHIPS,
-    POLICIES,
-    RIGHTS,
-    SUPPORTS,
-    TYPES,
+    AppointmentRow,
+    MembershipRow,
     PolicyRow,
+    RightRow,
+    SupportRow,
     TypeRow,
     active_memberships,
     valid_rights,
@@ -94,8 +92,8 @@ class TypeRegistry:
     def register(self, work: UnitOfWork, signed: SignedDefinition) -> VerifiedType:
         """Verify and keep a version."""
         verified = self._verified(work.tables, signed, work.now)
-        if work.tables.get(TYPES, signed.id) is None:
-            if work.tables.count(TYPES) >= self._limits.types:
+        if work.tables.get(TypeRow, signed.id) is None:
+            if work.tables.count(TypeRow) >= self._limits.types:
                 raise ServiceFull(f"this domain keeps at most {self._limits.types} versions of types")
             name, number = verified.name, next_number(work.tables, _NUMBERS)
             row = TypeRow(
@@ -107,13 +105,13 @@ class TypeRegistry:
                 definition_to_bytes(signed),
                 work.now,
             )
-            work.tables.put(TYPES, [row])
+            work.tables.put(row)
         return verified
 
     def holding(self, tables: Tables, now: Instant) -> dict[TypeName, VerifiedType]:
         """Return the versions that hold now, in the order of their registration."""
         found: dict[TypeName, VerifiedType] = {}
-        for row in (row for rows in tables.every(TYPES, order=TYPES.c.number) for row in rows):
+        for row in (row for rows in tables.every(TypeRow, order=TypeRow.c.number) for row in rows):
             try:
                 verified = self._verified(tables, self._cache.read(row.definition), now)
             except MaiaError:
@@ -125,7 +123,7 @@ class TypeRegistry:
         """Return versions by what a policy calls them, as they held at a moment."""
         found: dict[str, VerifiedType] = {}
         for name, identifier in ids.items():
-            row = tables.get(TYPES, identifier)
+            row = tables.get(TypeRow, identifier)
             if row is None:
                 raise UnknownType(f"the version of type `{name}` that the policy was read with is gone")
             found[name] = self._verified(tables, self._cache.read(row.definition), at)
@@ -134,10 +132,10 @@ class TypeRegistry:
     def named(self, tables: Tables, name: TypeName, at: Instant) -> VerifiedType:
         """Return one version; refuse one that is not registered or does not hold."""
         rows = tables.find(
-            TYPES,
-            TYPES.c.owner == str(name.owner),
-            TYPES.c.name == name.name,
-            TYPES.c.version == name.version,
+            TypeRow,
+            TypeRow.c.owner == str(name.owner),
+            TypeRow.c.name == name.name,
+            TypeRow.c.version == name.version,
             limit=1,
         )
         if not rows:
@@ -147,10 +145,10 @@ class TypeRegistry:
     def _verified(self, tables: Tables, signed: SignedDefinition, at: Instant) -> VerifiedType:
         """Verify a version, after those that it was made from."""
         lineage, verified, name = [signed], None, signed.definition.name
-        columns = TYPES.c
+        columns = TypeRow.c
         same = (columns.owner == str(name.owner), columns.name == name.name)
         while lineage[-1].definition.previous is not None and len(lineage) <= self._limits.types:
-            rows = tables.find(TYPES, *same, columns.version == lineage[-1].definition.previous, limit=1)
+            rows = tables.find(TypeRow, *same, columns.version == lineage[-1].definition.previous, limit=1)
             if not rows:
                 break
             lineage.append(self._cache.read(rows[0].definition))
@@ -163,7 +161,7 @@ class TypeRegistry:
 
 
 _VERSIONS_MAX: Final = 1_000
-_NEWEST: Final = select(POLICIES.sql).order_by(POLICIES.c.version.desc()).limit(1)
+_NEWEST: Final = select(PolicyRow.sql).order_by(PolicyRow.c.version.desc()).limit(1)
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
 _CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
 
@@ -230,7 +228,7 @@ class PolicyStore:
         read_with = write_canonical((texts, ids, b"%d" % work.now))
         digest = sha256(b"maia/1/policy\x00" + text.encode() + b"\x00" + read_with).digest()
         row = PolicyRow(version, text, read_with, digest, work.actor.key, work.now)
-        work.tables.put(POLICIES, [row])
+        work.tables.put(row)
         return policy, row
 
     def types(self, work: UnitOfWork, owners: Mapping[str, str]) -> Mapping[str, VerifiedType]:
@@ -262,7 +260,7 @@ def read_policy(
 
 
 def newest(tables: Tables) -> PolicyRow | None:
-    return tables.first(POLICIES, _NEWEST)
+    return tables.first(PolicyRow, _NEWEST)
 
 
 def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
@@ -271,7 +269,7 @@ def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
     if last is None or _is_of(last, text, parents):
         return False
     before = tables.find(
-        POLICIES, POLICIES.c.text == text, limit=_VERSIONS_MAX, order=POLICIES.c.version, descending=True
+        PolicyRow, PolicyRow.c.text == text, limit=_VERSIONS_MAX, order=PolicyRow.c.version, descending=True
     )
     return any(_is_of(row, text, parents) for row in before)
 
@@ -312,15 +310,17 @@ def _pair(expression: SExpression) -> tuple[bytes, bytes]:
 def revoke_ungranted(work: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:
     """End memberships and revoke rights that a new policy does not grant; `before` it was in force."""
     active = active_memberships(work.now)
-    for members in work.tables.every(MEMBERSHIPS, *active, order=MEMBERSHIPS.c.number):
+    for members in work.tables.every(MembershipRow, *active, order=MembershipRow.c.number):
         found = ended_memberships((membership_from_bytes(row.membership) for row in members), policy=policy)
         end_memberships(work, [one.membership.id for one in found], "the policy changed")
-    issued = (RIGHTS.c.kind == EntryKind.ISSUED.value, *valid_rights(work.now))
+    issued = (RightRow.c.kind == EntryKind.ISSUED.value, *valid_rights(work.now))
     after = ""
-    while rules := work.tables.distinct(RIGHTS.c.rule, *issued, limit=AT_ONCE, after=after):
+    while rules := work.tables.distinct(RightRow.c.rule, *issued, limit=AT_ONCE, after=after):
         after = rules[-1]
         for rule in (one for one in rules if policy.grant(one) is None):
-            for rows in work.tables.every(RIGHTS, *issued, RIGHTS.c.rule == rule, order=RIGHTS.c.number):
+            for rows in work.tables.every(
+                RightRow, *issued, RightRow.c.rule == rule, order=RightRow.c.number
+            ):
                 revoke_rights(work, [row.id for row in rows], "the policy changed")
     for grants in policy.grants.values():
         for grant in grants:
@@ -336,8 +336,8 @@ def _revoke_by_issuer(work: UnitOfWork, policy: Policy, before: Policy | None, g
     # for the one that the issuer has lost: the right ends, and a member that still has it logs in again.
     lost = {one for name in names for one in _accepted(before, name) - _accepted(policy, name)}
     good = {one for name in names for one in _accepted(policy, name)} - lost
-    by_grant = (RIGHTS.c.rule == grant.id, *valid_rights(work.now))
-    for rows in work.tables.every(RIGHTS, *by_grant, order=RIGHTS.c.number):
+    by_grant = (RightRow.c.rule == grant.id, *valid_rights(work.now))
+    for rows in work.tables.every(RightRow, *by_grant, order=RightRow.c.number):
         gone = [row.id for row in rows if not _certificates_behind(work, row.id) <= good]
         revoke_rights(work, gone, "the policy changed")
 
@@ -355,11 +355,11 @@ def _accepted(policy: Policy | None, name: str) -> frozenset[_Signed]:
 def _certificates_behind(work: UnitOfWork, right: bytes) -> set[_Signed]:
     """Return what the certificates behind a right are, each with who signed it."""
     supports = work.tables.find(
-        SUPPORTS, SUPPORTS.c.dependent == right, SUPPORTS.c.is_watched == 1, limit=AT_ONCE
+        SupportRow, SupportRow.c.dependent == right, SupportRow.c.is_watched == 1, limit=AT_ONCE
     )
     keys = (row.support for row in supports if row.support.startswith(_CERTIFICATE))
     ids = tuple(key.removeprefix(_CERTIFICATE) for key in keys)
-    found = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+    found = work.tables.find_in(AppointmentRow, AppointmentRow.c.id, ids)
     return {
         (one.kind, one.name, tuple(map(argument_kind, one.parameters)), one.issuer)
         for one in (appointment_from_bytes(row.certificate).certificate for row in found)

@@ -1,39 +1,77 @@
-"""Who holds which right, by which chain, until when?
+"""Who holds which right, by which chain, until when, and what would a member of a role be able to do?
 
 The register has every certificate that this domain issued or holds, and those
 by which a holder passed a right on (dissertation 6.2). It finds the principals
 that might be able to do something; the policy kernel alone decides whether
-they are, from the same certificates that a broker would get.
+they are, from the same certificates that a broker would get. What a role is
+granted the policy says, and the kernel decides what follows, with a certificate
+that is made for the question and never leaves this file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final
 
 from maia.credentials import (
+    ALL_ATTRIBUTES,
     Action,
     AuthorisationCertificate,
+    Authority,
     Principal,
     SignedCertificate,
+    SignedKind,
+    SigningKey,
+    TopicName,
     TypeName,
+    TypePattern,
+    Validity,
     VerifiedChain,
     certificate_from_bytes,
+    covers_request,
     find_chains,
+    issue,
     principal_from_bytes,
 )
+from maia.credentials.appointments import Given
 from maia.credentials.authority import composed
-from maia.domain.access.core import AccessCore
+from maia.credentials.statements import AuditHead
+from maia.domain.access.audit import AuditRecord, record_from_bytes
+from maia.domain.access.core import AccessCore, rule_name
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
+from maia.domain.access.memberships import activated_of
+from maia.domain.access.policy_store import was_replaced
 from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
-from maia.domain.access.results import EntryKind, Holder, Page, RegisterEntry, cursor_bytes, page_limit
-from maia.domain.access.unit_of_work import UnitOfWork
-from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import RIGHTS, RightRow, valid_rights
+from maia.domain.access.results import (
+    Ability,
+    Activated,
+    EntryKind,
+    Holder,
+    Page,
+    RegisterEntry,
+    cursor_bytes,
+    page_limit,
+)
+from maia.domain.access.unit_of_work import UnitOfWork, audit_head
+from maia.domain.storage.store import Tables, Where
+from maia.domain.storage.tables import AuditRow, MembershipRow, RightRow, active_memberships, valid_rights
 from maia.errors import BrokenCredential
-from maia.events import AttributeUid, Instant
-from maia.policy import ConditionNotMet, Facts, Permit, Request, decide, gather_evidence, shows
+from maia.events import SECOND, AttributeUid, Instant
+from maia.policy import (
+    ConditionNotMet,
+    Decision,
+    Denial,
+    Evidence,
+    Facts,
+    Permit,
+    Request,
+    decide,
+    gather_evidence,
+    shows,
+)
+from maia.roles import possible_rights
 from maia.types import VerifiedType
 from maia.validity import Tester
 
@@ -114,15 +152,7 @@ class AccessRegister(AccessCore):
         """Return what the kernel grants one principal, or None."""
         request = Request(principal, question.action, question.event_type.name, question.event_type)
         pool = self._pool_of(tables, principal, question.at, shared)
-        evidence = gather_evidence(
-            request,
-            pool,
-            at=question.at,
-            cache=self._cache,
-            constitutions=self._settings.constitutions,
-            standing=tester,
-        )
-        decision = decide(request, evidence, Facts(), question.at)
+        evidence, decision = self._decided(request, pool, question.at, tester)
         # A decision answers the question with a yes, or with a yes under a condition.
         chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
         if isinstance(decision, Permit):
@@ -134,6 +164,16 @@ class AccessRegister(AccessCore):
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
         return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
 
+    def _decided(
+        self, request: Request, pool: Sequence[SignedCertificate], at: Instant, tester: Tester
+    ) -> tuple[Evidence, Decision]:
+        """Ask the kernel; also return the chains that it decides by."""
+        known = self._settings.constitutions
+        evidence = gather_evidence(
+            request, pool, at=at, cache=self._cache, constitutions=known, standing=tester
+        )
+        return evidence, decide(request, evidence, Facts(), at)
+
     def _pool_of(
         self, tables: Tables, principal: Principal, at: Instant, shared: Sequence[SignedCertificate]
     ) -> list[SignedCertificate]:
@@ -142,8 +182,10 @@ class AccessRegister(AccessCore):
         known, frontier = {self.principal.key}, {principal.key}
         while frontier and len(pool) < _POOL_MAX:
             known |= frontier
-            to_these = RIGHTS.c.subject.in_(sorted(frontier))
-            rows = tables.find(RIGHTS, to_these, *valid_rights(at), limit=_POOL_MAX, order=RIGHTS.c.number)
+            to_these = RightRow.c.subject.in_(sorted(frontier))
+            rows = tables.find(
+                RightRow, to_these, *valid_rights(at), limit=_POOL_MAX, order=RightRow.c.number
+            )
             found = [certificate_from_bytes(row.certificate) for row in rows]
             pool |= {signed.id: signed for signed in found}
             frontier = {signed.certificate.issuer.key for signed in found} - known
@@ -151,20 +193,20 @@ class AccessRegister(AccessCore):
 
     def _shared(self, tables: Tables, at: Instant) -> tuple[SignedCertificate, ...]:
         """Return the certificates that may be part of any principal's chain: to the domain, and to names."""
-        to_names = RIGHTS.c.subject == b""
-        rows = tables.find(RIGHTS, to_names, *valid_rights(at), limit=_AT_ONCE, order=RIGHTS.c.number)
+        to_names = RightRow.c.subject == b""
+        rows = tables.find(RightRow, to_names, *valid_rights(at), limit=_AT_ONCE, order=RightRow.c.number)
         return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
 
     def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
         groups, found = [about(question.event_type.name), ""], set[bytes]()
-        valid, to_names = valid_rights(question.at), RIGHTS.c.subject == b""
-        if tables.count(RIGHTS, *valid, RIGHTS.c.about.in_(groups), to_names):
+        valid, to_names = valid_rights(question.at), RightRow.c.subject == b""
+        if tables.count(RightRow, *valid, RightRow.c.about.in_(groups), to_names):
             groups.append(NAME)
         for one in groups:
             # An empty subject means a name or a threshold, and comes after no key.
-            where = (*valid, RIGHTS.c.about == one)
-            found |= set(tables.distinct(RIGHTS.c.subject, *where, limit=limit, after=after or b""))
+            where = (*valid, RightRow.c.about == one)
+            found |= set(tables.distinct(RightRow.c.subject, *where, limit=limit, after=after or b""))
         owner = question.event_type.name.owner
         if isinstance(owner, Principal) and (after is None or owner.key > after):
             found.add(owner.key)
@@ -174,16 +216,16 @@ class AccessRegister(AccessCore):
 
     def _register_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> RegisterEntry:
         """Register a certificate by which a holder passed on a right that leads through this domain."""
-        known = work.tables.get(RIGHTS, signed.id)
+        known = work.tables.get(RightRow, signed.id)
         if known is not None:
             return entry_of(known)
         self._check_delegation(work, signed)
-        by_issuer = RIGHTS.c.issuer == signed.certificate.issuer.key
-        is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
-        if work.tables.count(RIGHTS, by_issuer, is_delegated) >= self._settings.limits.rights_each:
+        by_issuer = RightRow.c.issuer == signed.certificate.issuer.key
+        is_delegated = RightRow.c.kind == EntryKind.DELEGATED.value
+        if work.tables.count(RightRow, by_issuer, is_delegated) >= self._settings.limits.rights_each:
             raise ServiceFull(f"one principal passes on at most {self._settings.limits.rights_each} rights")
         row = row_of(signed, EntryKind.DELEGATED, work)
-        work.tables.put(RIGHTS, [row])
+        work.tables.put(row)
         return entry_of(row)
 
     def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> None:
@@ -237,6 +279,101 @@ class AccessRegister(AccessCore):
                 except BrokenCredential:
                     continue
 
+    # ------------------------------------------------------------ what can be asked
+
+    def was_replaced(self, text: str, parents: Mapping[str, str]) -> bool:
+        """Say whether this policy was in force once, and another is now."""
+        with self._store.reading() as tables:
+            return was_replaced(tables, text, parents)
+
+    def rights_of(
+        self, principal: Principal, *, after: str | None = None, limit: int = 100
+    ) -> Page[RegisterEntry]:
+        """Return every certificate of the register that speaks to `principal`, revoked ones too."""
+        return self._entries((RightRow.c.subject == principal.key,), after, limit)
+
+    def register(
+        self, *, standing_at: Instant | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[RegisterEntry]:
+        """Return the register in order of registration; only what is valid at a moment if one is given."""
+        where = () if standing_at is None else valid_rights(standing_at)
+        return self._entries(where, after, limit)
+
+    def memberships_of(
+        self, principal: Principal, now: Instant, *, after: str | None = None, limit: int = 100
+    ) -> Page[Activated]:
+        where = (MembershipRow.c.principal == principal.key, *active_memberships(now))
+        return self._page(MembershipRow, *where, after=after, limit=limit, shape=activated_of)
+
+    def is_of(self, principal: Principal, membership: bytes) -> bool:
+        """Say whether a membership is, or was, this principal's."""
+        with self._store.reading() as tables:
+            row = tables.get(MembershipRow, membership)
+            return row is not None and row.principal == principal.key
+
+    def would_be_able(self, role: str, arguments: Sequence[Given], now: Instant) -> tuple[Ability, ...]:
+        """Return what a member of a role would be able to do, as the kernel would decide it."""
+        with self._store.reading() as tables:
+            found = self._abilities(tables, role, arguments, now)
+            policy = self._policies.in_force(tables)
+            return tuple(replace(one, rule=rule_name(policy, one.rule)) for one in found)
+
+    def audit(self, *, after: int = 0, limit: int = 100) -> Page[AuditRecord]:
+        """Return the audit records that follow number `after`."""
+        return self._page(
+            AuditRow,
+            after=str(max(0, after)),
+            limit=limit,
+            shape=lambda _, row: record_from_bytes(row.body, row.previous),
+        )
+
+    def audit_head(self) -> AuditHead:
+        """Return how long the audit is and what its last record makes of all of them."""
+        with self._store.reading() as tables:
+            return audit_head(tables)
+
+    def _entries(self, where: tuple[Where, ...], after: str | None, limit: int) -> Page[RegisterEntry]:
+        with self._store.reading() as tables:
+            policy = self._policies.in_force(tables)
+            return self._page(
+                RightRow,
+                *where,
+                after=after,
+                limit=limit,
+                shape=lambda _, row: replace(entry_of(row), rule=rule_name(policy, row.rule)),
+            )
+
+    def _abilities(
+        self, tables: Tables, role: str, arguments: Sequence[Given], now: Instant
+    ) -> Iterator[Ability]:
+        # A key that no principal has: even a certificate that leaked would be of no use.
+        seed = sha256(self._key.sign(SignedKind.REQUEST, b"what would a member be able to do")).digest()
+        member = SigningKey.from_seed(seed).principal
+        held, tester = held_certificates(tables, now), self._revocations(tables, now)
+        types = tuple(self._registry.holding(tables, now).values())
+        start = Instant(now - now % SECOND)
+        validity = Validity(start, Instant(start + SECOND))
+        for right in possible_rights(self._policy_in_force(tables), role, arguments, member, now):
+            authority, privilege, rule = right.authority, right.grant.privilege, right.grant.id
+            named = (privilege if authority is None else authority).attributes
+            attributes = None if named is ALL_ATTRIBUTES else tuple(sorted(named))
+            if authority is None:
+                # Facts decide about values in the restriction, so the kernel cannot be asked.
+                shown = f"{privilege.resource.kind.value} {privilege.resource.pattern}"
+                for action in _in_order(privilege.actions):
+                    yield Ability(rule, action, shown, attributes, None, None, right.restriction)
+                continue
+            certificate = AuthorisationCertificate(self.principal, member, False, authority, validity)
+            pool = [*held, issue(certificate, self._key)]
+            for request in _requests(types, authority, member):
+                _, decision = self._decided(request, pool, now, tester)
+                resource = request.resource
+                shown = resource.path if isinstance(resource, TopicName) else resource.name
+                if isinstance(decision, Denial):
+                    yield Ability(rule, request.action, shown, attributes, None, decision.code)
+                else:
+                    yield Ability(rule, request.action, shown, attributes, decision.view, None)
+
 
 def entry_of(row: RightRow) -> RegisterEntry:
     """Return a row of the register as an answer."""
@@ -258,3 +395,19 @@ def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | N
     if name not in event_type.vocabulary:
         raise UnknownType(f"type `{event_type.name.name}` has no attribute `{name[:64]!r}`")
     return event_type.vocabulary[name].uid
+
+
+def _requests(types: Iterable[VerifiedType], authority: Authority, member: Principal) -> Iterator[Request]:
+    """Yield what can be asked for under an authority: each type that is known here, or one example."""
+    for action in _in_order(authority.actions):
+        if isinstance(authority.resources, TypePattern):
+            for event_type in types:
+                if covers_request(authority, action, event_type.name):
+                    yield Request(member, action, event_type.name, event_type)
+        elif authority.resources.owner is not None:
+            for resource in list(sample_resources(authority.resources, authority.resources.owner))[:1]:
+                yield Request(member, action, resource)
+
+
+def _in_order(actions: Iterable[Action]) -> list[Action]:
+    return sorted(actions, key=lambda one: one.value)

@@ -44,9 +44,8 @@ from maia.domain.access.cascade import end_dependents, end_memberships, mark_rev
 from maia.domain.access.core import rule_name
 from maia.domain.access.identities import AccessIdentities
 from maia.domain.access.issuance import held_certificates, row_of
-from maia.domain.access.memberships import StoreWorld, membership_from_bytes
+from maia.domain.access.memberships import StoreWorld, active_row, membership_from_bytes
 from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
-from maia.domain.access.queries import AccessQuestions
 from maia.domain.access.refusals import (
     ActivationRefused,
     NotOurs,
@@ -56,6 +55,7 @@ from maia.domain.access.refusals import (
     UnknownCertificate,
     UnknownMembership,
 )
+from maia.domain.access.register import AccessRegister
 from maia.domain.access.results import (
     Activated,
     EntryKind,
@@ -69,13 +69,12 @@ from maia.domain.access.results import (
     cursor_bytes,
     page_limit,
 )
-from maia.domain.access.role_activation import active_row
 from maia.domain.access.statements import AccessStatements
-from maia.domain.access.unit_of_work import UnitOfWork
+from maia.domain.access.unit_of_work import UnitOfWork, shortened
 from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import APPOINTMENTS, FACTS, MEMBERSHIPS, RIGHTS, valid_rights
+from maia.domain.storage.tables import AppointmentRow, FactRow, MembershipRow, RightRow, valid_rights
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.roles import (
@@ -95,7 +94,7 @@ from maia.types import SignedDefinition, VerifiedType
 _NO_PARENTS: Final[Mapping[str, str]] = {}
 
 
-class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessAttestations):
+class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAttestations):
     """The access control service of the domain that holds `key`."""
 
     # ------------------------------------------------------------ types, certificates, policy
@@ -104,7 +103,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         """Verify and keep a version of an event type, so that policies can speak of it."""
         with self._begin(actor, now) as work:
             verified = self._registry.register(work, signed)
-            work.record("type.register", ("type", verified.name.name), ("id", verified.id.hex()))
+            work.record("type.register", type=verified.name.name, id=verified.id)
             return verified
 
     def types(self, now: Instant) -> Mapping[TypeName, VerifiedType]:
@@ -119,15 +118,18 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         with self._begin(actor, now) as work:
             shown = list(certificates)
             own = [one for one in shown if one.certificate.issuer == self.principal]
-            unknown = [one for one in own if work.tables.get(RIGHTS, one.id) is None]
+            unknown = [one for one in own if work.tables.get(RightRow, one.id) is None]
             check_tiers(work.tables, self._policies.in_force(work.tables), now, unknown)
             new = [one for one in shown if self._register_certificate(work, one)]
-            rows = work.tables.find_in(RIGHTS, RIGHTS.c.id, (one.id for one in new))
+            rows = work.tables.find_in(RightRow, RightRow.c.id, (one.id for one in new))
             mark_revoked(work, rows, self._tester(work.tables))
-            if work.tables.count(RIGHTS, RIGHTS.c.kind == EntryKind.HELD.value) > self._settings.limits.held:
+            if (
+                work.tables.count(RightRow, RightRow.c.kind == EntryKind.HELD.value)
+                > self._settings.limits.held
+            ):
                 raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
             if new:
-                work.record("hold", ("certificates", " ".join(one.id.hex()[:16] for one in new)))
+                work.record("hold", certificates=" ".join(one.id.hex()[:16] for one in new))
             return len(new)
 
     def held(self, now: Instant) -> tuple[SignedCertificate, ...]:
@@ -162,9 +164,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             check_tiers(work.tables, policy, now)
             revoke_ungranted(work, policy, before=before)
             self.has_new_policy = True
-            work.record(
-                "policy.load", ("version", str(row.version)), ("digest", row.digest.hex()), *_taken(work)
-            )
+            work.record("policy.load", version=row.version, digest=row.digest, **work.revoked())
             return loaded_of(row, self._state_revoked_and_facts(work))
 
     def policy(self) -> LoadedPolicy | None:
@@ -207,7 +207,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             policy = self._policies.in_force(work.tables)
             declared = None if policy is None else appointment_called(policy, name)
             signed = self._roles.appoint(work, holder, name, _stated(declared, parameters), validity)
-            work.record("appoint", ("name", name), ("holder", str(holder)), ("id", signed.id.hex()))
+            work.record("appoint", name=name, holder=holder, id=signed.id)
             return signed
 
     def revoke_appointment(
@@ -215,10 +215,10 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
     ) -> Revoked:
         """Revoke an appointment of this domain, and all that depends on it."""
         with self._begin(actor, now) as work:
-            if work.tables.get(APPOINTMENTS, appointment) is None:
+            if work.tables.get(AppointmentRow, appointment) is None:
                 raise UnknownCertificate("no appointment has this id")
             revoke_ids(work, [appointment], self._reason(reason), self.principal)
-            work.record("appointment.revoke", ("id", appointment.hex()), ("reason", reason), *_taken(work))
+            work.record("appointment.revoke", id=appointment, reason=reason, **work.revoked())
             return self._state_revoked(work)
 
     def appointments(
@@ -226,14 +226,14 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
     ) -> Page[SignedAppointment]:
         """Return appointments that this domain gave and has not revoked."""
         where = [
-            APPOINTMENTS.c.kind == AppointmentKind.APPOINTMENT.value,
-            APPOINTMENTS.c.issuer == self.principal.key,
-            APPOINTMENTS.c.revoked_at.is_(None),
+            AppointmentRow.c.kind == AppointmentKind.APPOINTMENT.value,
+            AppointmentRow.c.issuer == self.principal.key,
+            AppointmentRow.c.revoked_at.is_(None),
         ]
         if holder is not None:
-            where.append(APPOINTMENTS.c.holder == holder.key)
+            where.append(AppointmentRow.c.holder == holder.key)
         return self._page(
-            APPOINTMENTS,
+            AppointmentRow,
             *where,
             after=after,
             limit=limit,
@@ -251,7 +251,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             is_news = facts_on_record.assert_fact(work.tables, name, row, self._settings.limits, now)
             if is_news:
                 self.has_news |= mark_unpublished(work.tables, policy, name)
-                work.record("fact.assert", ("fact", _called(name, row)))
+                work.record("fact.assert", fact=_called(name, row))
             return is_news
 
     def retract_fact(
@@ -274,7 +274,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                     raise problem
                 return Revoked(is_news=False)
             end_dependents(work, lost, f"{name} holds no more")
-            work.record("fact.retract", ("fact", _called(name, row)), *_taken(work))
+            work.record("fact.retract", fact=_called(name, row), **work.revoked())
             return self._state_revoked_and_facts(work)
 
     def replace_facts(
@@ -292,15 +292,18 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if not new and not lost:
                 return Revoked()
             end_dependents(work, lost, f"{name} holds no more")
-            changed = ("new", str(new)), ("gone", str(len(lost)))
-            work.record("facts.replace", ("fact", name), *changed, *_taken(work))
+            work.record("facts.replace", fact=name, new=new, gone=len(lost), **work.revoked())
             return self._state_revoked_and_facts(work)
 
     def facts(self, name: str, *, after: str | None = None, limit: int = 100) -> Page[tuple[Argument, ...]]:
         page_limit(limit, self._settings.limits)
         with self._store.reading() as tables:
             rows = tables.find(
-                FACTS, FACTS.c.name == name, limit=limit, order=FACTS.c.digest, after=cursor_bytes(after)
+                FactRow,
+                FactRow.c.name == name,
+                limit=limit,
+                order=FactRow.c.digest,
+                after=cursor_bytes(after),
             )
             found = tuple(map(facts_on_record.arguments_of, rows))
             return Page(found, rows[-1].digest.hex() if len(rows) == limit else None)
@@ -331,16 +334,16 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             taken = [self._roles.register(work, one, verified) for one in found]
             # A member that asks for what it has leaves no record, or any member could fill the disk.
             if work.given:
-                work.record("activate", ("role", role), ("principal", str(principal)), _ids(taken))
+                work.record("activate", role=role, principal=principal, memberships=_new(taken))
             return tuple(activated for activated, _ in taken)
 
     def deactivate(self, membership: bytes, reason: str, *, actor: Principal, now: Instant) -> Revoked:
         """End a membership, and all that depends on it."""
         with self._begin(actor, now) as work:
-            if work.tables.get(MEMBERSHIPS, membership) is None:
+            if work.tables.get(MembershipRow, membership) is None:
                 raise UnknownMembership("no membership has this id")
             end_memberships(work, [membership], self._reason(reason))
-            work.record("deactivate", ("id", membership.hex()), ("reason", reason), *_taken(work))
+            work.record("deactivate", id=membership, reason=reason, **work.revoked())
             return self._state_revoked(work)
 
     def authorise(
@@ -356,7 +359,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 one = withheld[0]
                 raise NotTheirMembership(f"the domain cannot pass on `{one.right}`: {one.why} [{one.code}]")
             if work.given:
-                work.record("authorise", ("membership", membership.hex()), _issued(issued))
+                work.record("authorise", membership=membership, issued=shortened(one.id for one in issued))
             return tuple(issued)
 
     def login(
@@ -380,7 +383,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 issued += some
                 withheld += others
             if work.given:
-                work.record("login", ("principal", str(principal)), _ids(taken), _issued(issued))
+                given = {"memberships": _new(taken), "issued": shortened(one.id for one in issued)}
+                work.record("login", principal=principal, **given)
             return self._wallet(work, principal, tuple(memberships.values()), issued, withheld)
 
     def register_delegation(
@@ -394,7 +398,7 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             if signed.certificate.issuer == self.principal:
                 self._register_certificate(work, signed)
             entry = self._register_delegation(work, signed)
-            work.record("delegation.register", ("id", signed.id.hex()))
+            work.record("delegation.register", id=signed.id)
             return entry
 
     def revoke(
@@ -415,17 +419,17 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
             for signed in certificates:
                 if signed.certificate.issuer == self.principal:
                     self._register_certificate(work, signed)
-                elif work.tables.get(RIGHTS, signed.id) is None:
+                elif work.tables.get(RightRow, signed.id) is None:
                     raise NotOurs(
                         f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
                     )
                 wanted.append(signed.id)
             revoke_ids(work, wanted, self._reason(reason), self.principal)
             named = " ".join(one.hex()[:16] for one in wanted)
-            work.record("revoke", ("ids", named), ("reason", reason), *_taken(work))
+            work.record("revoke", ("ids", named), reason=reason, **work.revoked())
             closes_at = self._publisher.last_moment(work.tables, now)
             # Certificates that a verifier without the statement goes on accepting, and until when.
-            rows = [row for row in (work.tables.get(RIGHTS, one) for one in work.ids) if row is not None]
+            rows = [row for row in (work.tables.get(RightRow, one) for one in work.ids) if row is not None]
             periods = [(row.id, certificate_from_bytes(row.certificate).certificate.validity) for row in rows]
             still_open = tuple(
                 (one, validity.not_after)
@@ -448,9 +452,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
                 problem = f"the broker once stated another head of {head.length} entries"
             elif before is not None:
                 problem = f"the ledger had {before.length} entries, and now has {head.length}"
-            contradiction = () if problem is None else (("problem", problem),)
-            details = ("entries", str(head.length)), ("head", head.digest.hex()), *contradiction
-            return work.record(LEDGER_HEAD, *details), problem
+            contradiction = {} if problem is None else {"problem": problem}
+            return work.record(LEDGER_HEAD, entries=head.length, head=head.digest, **contradiction), problem
 
     # ------------------------------------------------------------ for the HTTP interface
 
@@ -471,11 +474,11 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
 
     def _register_certificate(self, work: UnitOfWork, signed: SignedCertificate) -> bool:
         """Register what others signed for this domain, or it signed elsewhere; return whether that is new."""
-        if work.tables.get(RIGHTS, signed.id) is not None:
+        if work.tables.get(RightRow, signed.id) is not None:
             return False
         self._cache.check(signed)
         own = signed.certificate.issuer == self.principal
-        work.tables.put(RIGHTS, [row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, work)])
+        work.tables.put(row_of(signed, EntryKind.ISSUED if own else EntryKind.HELD, work))
         return True
 
     def _issue(
@@ -544,21 +547,8 @@ class AccessControl(AccessStatements, AccessQuestions, AccessIdentities, AccessA
         return reason[: self._settings.limits.reason]
 
 
-def _taken(work: UnitOfWork) -> tuple[tuple[str, str], ...]:
-    """Return, for the audit, what an act revoked: how much, and the first few ids."""
-    if not work.ids:
-        return ()
-    some = " ".join(one.hex()[:16] for one in work.ids[:16])
-    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))), ("ids", some))
-
-
-def _ids(taken: Sequence[tuple[Activated, bool]]) -> tuple[str, str]:
-    new = [one.membership.id.hex()[:16] for one, is_new in taken if is_new]
-    return ("memberships", " ".join(new))
-
-
-def _issued(issued: Sequence[Issued]) -> tuple[str, str]:
-    return ("issued", " ".join(one.id.hex()[:16] for one in issued[:16]))
+def _new(taken: Sequence[tuple[Activated, bool]]) -> str:
+    return " ".join(one.membership.id.hex()[:16] for one, is_new in taken if is_new)
 
 
 def _stated(
@@ -593,8 +583,8 @@ def check_tiers(
             tier = tier_of_grant(grant, policy.domain)
             if tier is not None:
                 found.setdefault(tier, f"the grant to `{grant.role}` in {grant.place}")
-    where = (RIGHTS.c.kind == EntryKind.ISSUED.value, RIGHTS.c.membership == b"", *valid_rights(now))
-    rows = tables.find(RIGHTS, *where, limit=_SIGNED_BY_HAND_MAX, order=RIGHTS.c.number)
+    where = (RightRow.c.kind == EntryKind.ISSUED.value, RightRow.c.membership == b"", *valid_rights(now))
+    rows = tables.find(RightRow, *where, limit=_SIGNED_BY_HAND_MAX, order=RightRow.c.number)
     for signed in (*(certificate_from_bytes(row.certificate) for row in rows), *new):
         tier = tier_of_certificate(signed.certificate)
         if tier is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -27,14 +27,7 @@ from maia.domain.access.results import EntryKind, Page, Revoked, cursor_number, 
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.facts.store import has_unpublished_facts, stated_facts
 from maia.domain.storage.store import AT_ONCE, Tables
-from maia.domain.storage.tables import (
-    APPOINTMENTS,
-    RIGHTS,
-    STATEMENTS,
-    TESTERS,
-    AppointmentRow,
-    valid_rights,
-)
+from maia.domain.storage.tables import AppointmentRow, RightRow, StatementRow, TesterRow, valid_rights
 from maia.events import SECOND, Instant
 from maia.roles import Support, SupportKind
 from maia.validity import lacking
@@ -64,7 +57,7 @@ class AccessStatements(AccessCore):
             self._end_stale(work)
             signed = []
             if work.ids:
-                work.record("statement.stale", ("ended", str(len(work.memberships))))
+                work.record("statement.stale", ended=len(work.memberships))
                 at_once = self._state_revoked(work).statement
                 signed += [at_once] if at_once is not None else []
             new = self._state_facts(work) if has_unpublished_facts(work.tables) else None
@@ -108,14 +101,14 @@ class AccessStatements(AccessCore):
 
         Any stranger may ask, so nothing is taken apart, and an answer ends at so many bytes (A87).
         """
-        limits, column = self._settings.limits, STATEMENTS.c.number
+        limits, column = self._settings.limits, StatementRow.c.number
         page_limit(limit, limits)
         start = cursor_number(after)
         with self._store.reading() as tables:
-            sizes = tables.sizes(STATEMENTS.c.signed, limit=limit, order=column, after=start)
+            sizes = tables.sizes(StatementRow.c.signed, limit=limit, order=column, after=start)
             sums = accumulate(size for _, size in sizes)
             fitting = max(1, sum(1 for one in sums if one <= limits.page_bytes))
-            rows = tables.find(STATEMENTS, limit=fitting, order=column, after=start)
+            rows = tables.find(StatementRow, limit=fitting, order=column, after=start)
         is_more = fitting < len(sizes) or len(rows) == limit
         return Page(tuple(row.signed for row in rows), str(rows[-1].number) if is_more else None)
 
@@ -124,7 +117,7 @@ class AccessStatements(AccessCore):
     ) -> SignedStatement:
         """Say that a certificate is valid for one request of one verifier; refuse if it is not."""
         with self._store.reading() as tables:
-            row = tables.get(RIGHTS, certificate)
+            row = tables.get(RightRow, certificate)
             if row is None:
                 raise UnknownCertificate("no certificate of the register has this id")
             signed = certificate_from_bytes(row.certificate)
@@ -161,14 +154,14 @@ class AccessStatements(AccessCore):
             self._keep_received(work.tables, by)
             # An issuer may list what it likes, and revokes its own certificates alone.
             check = self._tester(work.tables)
-            rows = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, sorted(received.revoked))
+            rows = work.tables.find_in(AppointmentRow, AppointmentRow.c.id, sorted(received.revoked))
             bad = [row.id for row in rows if _is_bad(check, row, now)]
             end_dependents(work, [Support(SupportKind.CERTIFICATE, one) for one in bad], f"revoked by {by}")
-            mark_revoked(work, work.tables.find_in(RIGHTS, RIGHTS.c.id, sorted(received.revoked)), check)
+            mark_revoked(work, work.tables.find_in(RightRow, RightRow.c.id, sorted(received.revoked)), check)
             problem = keep_audit_head(work.tables, signed.statement, now) or received.problem
             if work.ids or problem is not None:
                 said = "" if problem is None else problem.code
-                work.record("statement.receive", ("by", str(by)), ("problem", said), *_ended(work))
+                work.record("statement.receive", by=by, problem=said, **_ended(work))
             return self._state_revoked(work)
 
     def _receive_own(self, signed: SignedStatement, actor: Principal, now: Instant) -> Revoked:
@@ -190,7 +183,7 @@ class AccessStatements(AccessCore):
             if isinstance(said, RevocationList):
                 revoke_again(work, said.revoked, "revoked before the store was restored", self.principal)
             if is_behind or work.ids:
-                work.record("statement.own", ("number", str(said.sequence)), *_ended(work))
+                work.record("statement.own", number=said.sequence, **_ended(work))
             return self._state_revoked(work)
 
     def issuers_followed(self, now: Instant) -> frozenset[Principal]:
@@ -216,12 +209,12 @@ class AccessStatements(AccessCore):
             return witnessed_heads(tables, by, cursor_number(after), limit)
 
     def _issuers_followed(self, tables: Tables, now: Instant) -> frozenset[Principal]:
-        wanted = set(principals(tables.distinct(TESTERS.c.tester, limit=_TESTERS_MAX)))
+        wanted = set(principals(tables.distinct(TesterRow.c.tester, limit=_TESTERS_MAX)))
         policy = self._policies.in_force(tables)
         if policy is not None:
             wanted |= {one for name in policy.appointments for one in policy.issuers(name)}
-        is_delegated = RIGHTS.c.kind == EntryKind.DELEGATED.value
-        issuers = tables.distinct(RIGHTS.c.issuer, is_delegated, *valid_rights(now), limit=_TESTERS_MAX)
+        is_delegated = RightRow.c.kind == EntryKind.DELEGATED.value
+        issuers = tables.distinct(RightRow.c.issuer, is_delegated, *valid_rights(now), limit=_TESTERS_MAX)
         wanted |= set(principals(issuers))
         for signed in held_certificates(tables, now):
             wanted |= {signed.certificate.issuer, *(test.by for test in signed.certificate.validity.tests)}
@@ -230,7 +223,7 @@ class AccessStatements(AccessCore):
     def _timed_testers(self, tables: Tables) -> Iterator[tuple[Principal, TestKind]]:
         """Yield the issuers of timed statements about certificates of others that something here watches."""
         for kind in _TIMED:
-            keys = tables.distinct(TESTERS.c.tester, TESTERS.c.kind == kind.value, limit=_TESTERS_MAX)
+            keys = tables.distinct(TesterRow.c.tester, TesterRow.c.kind == kind.value, limit=_TESTERS_MAX)
             yield from ((tester, kind) for tester in principals(keys))
 
     def _end_stale(self, work: UnitOfWork) -> None:
@@ -239,16 +232,16 @@ class AccessStatements(AccessCore):
         for tester, kind in list(self._timed_testers(work.tables)):
             if validity.fresh_until(tester, work.now, kind) is not None:
                 continue
-            where = (TESTERS.c.kind == kind.value, TESTERS.c.tester == tester.key)
-            while rows := work.tables.find(TESTERS, *where, limit=AT_ONCE, order=TESTERS.c.certificate):
+            where = (TesterRow.c.kind == kind.value, TesterRow.c.tester == tester.key)
+            while rows := work.tables.find(TesterRow, *where, limit=AT_ONCE, order=TesterRow.c.certificate):
                 ids = [row.certificate for row in rows]
-                found = work.tables.find_in(APPOINTMENTS, APPOINTMENTS.c.id, ids)
+                found = work.tables.find_in(AppointmentRow, AppointmentRow.c.id, ids)
                 bad = [
                     Support(SupportKind.CERTIFICATE, row.id) for row in found if _is_bad(check, row, work.now)
                 ]
                 end_dependents(work, bad, f"no valid statement of {tester}")
                 # Nothing here watches them now; the next activation with one of them registers it again.
-                work.tables.delete_in(TESTERS, TESTERS.c.certificate, ids)
+                work.tables.delete_in(TesterRow, TesterRow.c.certificate, ids)
             # A clock that is set back after a restart must not find the period open again.
             validity.advance(work.now)
             self._keep_received(work.tables, tester)
@@ -258,5 +251,5 @@ def _is_bad(check: DomainTester, row: AppointmentRow, now: Instant) -> bool:
     return check.check_appointment(appointment_from_bytes(row.certificate), now) is not None
 
 
-def _ended(work: UnitOfWork) -> Sequence[tuple[str, str]]:
-    return (("revoked", str(len(work.ids))), ("ended", str(len(work.memberships))))
+def _ended(work: UnitOfWork) -> dict[str, object]:
+    return {"revoked": len(work.ids), "ended": len(work.memberships)}

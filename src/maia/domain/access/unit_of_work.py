@@ -9,8 +9,9 @@ issued twice, also after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from maia.credentials import Principal
@@ -19,7 +20,7 @@ from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
 from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import ANSWERS, AUDIT, FOR_EVER, META, AnswerRow, AuditRow, MetaRow
+from maia.domain.storage.tables import FOR_EVER, AnswerRow, AuditRow, MetaRow
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
 
@@ -43,33 +44,47 @@ class UnitOfWork:
     given: int = 0
     """How many memberships and rights are new."""
 
-    def record(self, act: str, *details: tuple[str, str]) -> AuditRecord:
-        record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=details)
-        self.tables.put(AUDIT, [AuditRow(record.number, record.body, record.previous, record.digest)])
-        self.tables.put(META, [MetaRow(_AUDIT, record.number, record.digest)])
+    def record(self, act: str, *first: tuple[str, object], **details: object) -> AuditRecord:
+        """Put an act on record in the audit; ids and digests are written in hexadecimal digits."""
+        named = (*first, *details.items())
+        told = [(name, one.hex() if isinstance(one, bytes) else str(one)) for name, one in named]
+        record = record_of(audit_head(self.tables), at=self.now, actor=self.actor, act=act, details=told)
+        self.tables.put(AuditRow(record.number, record.body, record.previous, record.digest))
+        self.tables.put(MetaRow(_AUDIT, record.number, record.digest))
         return record
+
+    def revoked(self) -> dict[str, object]:
+        """Return, for the audit, what an act revoked: how much, and the first few ids."""
+        if not self.ids:
+            return {}
+        return {"revoked": len(self.ids), "ended": len(self.memberships), "ids": shortened(self.ids)}
+
+
+def shortened(ids: Iterable[bytes]) -> str:
+    """Return the beginnings of the first few ids."""
+    return " ".join(one.hex()[:16] for one in islice(ids, 16))
 
 
 def audit_head(tables: Tables) -> AuditHead:
     """Return how long the audit is, and its last digest."""
-    row = tables.get(META, _AUDIT)
+    row = tables.get(MetaRow, _AUDIT)
     return AUDIT_START if row is None else AuditHead(row.number, row.data)
 
 
 def next_number(tables: Tables, name: str) -> int:
     """Return the next number of a numbering; none is handed out twice, also after a restart."""
-    row = tables.get(META, name)
+    row = tables.get(MetaRow, name)
     number = 1 if row is None else row.number + 1
-    tables.put(META, [MetaRow(name, number, b"")])
+    tables.put(MetaRow(name, number, b""))
     return number
 
 
 def add_to(tables: Tables, name: str, more: int) -> int:
     """Count something that would take long to count; return how many there are now."""
-    row = tables.get(META, name)
+    row = tables.get(MetaRow, name)
     number = (0 if row is None else row.number) + more
     if more:
-        tables.put(META, [MetaRow(name, number, b"")])
+        tables.put(MetaRow(name, number, b""))
     return number
 
 
@@ -90,12 +105,15 @@ def answered_once(
     """Return the answer that is remembered under `key`, or act and remember it."""
     if not 0 < len(key) <= _KEY_MAX:
         raise AnswerBelongsToAnotherRequest(f"an idempotency key has 1 to {_KEY_MAX} characters")
-    known = tables.get(ANSWERS, actor.key, key)
+    known = tables.get(AnswerRow, actor.key, key)
     if known is not None and known.until >= now:
         if known.request != request:
             raise AnswerBelongsToAnotherRequest("the idempotency key was used for another request")
         return known.answer
-    if known is None and tables.count(ANSWERS, ANSWERS.c.actor == actor.key) >= settings.limits.answers_each:
+    if (
+        known is None
+        and tables.count(AnswerRow, AnswerRow.c.actor == actor.key) >= settings.limits.answers_each
+    ):
         raise ServiceFull(f"at most {settings.limits.answers_each} answers are remembered for one principal")
     answer = act()
     if len(answer) > settings.limits.answer_bytes:
@@ -103,10 +121,10 @@ def answered_once(
     if add_to(tables, _ANSWERS, int(known is None)) > settings.limits.remembered_answers:
         raise ServiceFull(f"at most {settings.limits.remembered_answers} answers are remembered")
     until = now + settings.answers_kept_s * SECOND
-    tables.put(ANSWERS, [AnswerRow(actor.key, key, request, answer, until)])
+    tables.put(AnswerRow(actor.key, key, request, answer, until))
     return answer
 
 
 def forget_old(tables: Tables, now: Instant) -> None:
     """Remove what is remembered no longer."""
-    add_to(tables, _ANSWERS, -tables.delete(ANSWERS, ANSWERS.c.until <= now - 1))
+    add_to(tables, _ANSWERS, -tables.delete(AnswerRow, AnswerRow.c.until <= now - 1))

@@ -38,16 +38,7 @@ from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
 from maia.domain.facts.store import mark_published
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import (
-    AUDIT,
-    META,
-    REVOKED,
-    RIGHTS,
-    STATEMENTS,
-    MetaRow,
-    StatementRow,
-    valid_rights,
-)
+from maia.domain.storage.tables import AuditRow, MetaRow, RevokedRow, RightRow, StatementRow, valid_rights
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 
@@ -85,7 +76,7 @@ class ValidityPublisher:
         if last is None:
             return None
         # Earlier lists of facts are not sent any more: a verifier that has this one refuses them as old.
-        tables.delete(STATEMENTS, STATEMENTS.c.sort == _FACTS, STATEMENTS.c.not_after >= now)
+        tables.delete(StatementRow, StatementRow.c.sort == _FACTS, StatementRow.c.not_after >= now)
         return self._facts(tables, facts, Validity(now, Instant(last)), now)
 
     def state_due(
@@ -100,8 +91,8 @@ class ValidityPublisher:
         period = period_from(start, microseconds=end - start + 1)
         _remember(tables, covered, (start, end))
         signed = [self._list(tables, revoked, period, now)]
-        where = (RIGHTS.c.is_revalidated == 1, *valid_rights(now))
-        rows = tables.find(RIGHTS, *where, limit=self._settings.limits.revoked_in_a_list)
+        where = (RightRow.c.is_revalidated == 1, *valid_rights(now))
+        rows = tables.find(RightRow, *where, limit=self._settings.limits.revoked_in_a_list)
         if rows:
             valid, number = frozenset(row.id for row in rows), next_number(tables, _REVALIDATIONS)
             said = sign_statement(Revalidation(self._key.principal, number, period, valid), self._key)
@@ -110,12 +101,12 @@ class ValidityPublisher:
             signed.append(self._facts(tables, facts, period, now))
         mark_published(tables, facts)
         # Statements that are over go, and ids whose certificates expired so long ago that no clock errs.
-        newest = tables.get(META, _STATEMENTS)
+        newest = tables.get(MetaRow, _STATEMENTS)
         if newest is not None:
-            is_old = STATEMENTS.c.number <= newest.number - self._settings.limits.statements_kept
-            tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after <= now)
-            tables.delete(STATEMENTS, is_old, STATEMENTS.c.not_after.is_(None))
-        tables.delete(REVOKED, REVOKED.c.not_after <= now - self._settings.kept_s * SECOND)
+            is_old = StatementRow.c.number <= newest.number - self._settings.limits.statements_kept
+            tables.delete(StatementRow, is_old, StatementRow.c.not_after <= now)
+            tables.delete(StatementRow, is_old, StatementRow.c.not_after.is_(None))
+        tables.delete(RevokedRow, RevokedRow.c.not_after <= now - self._settings.kept_s * SECOND)
         return signed
 
     def next_due(self, tables: Tables, now: Instant) -> Instant:
@@ -125,11 +116,13 @@ class ValidityPublisher:
 
     def is_silent(self, tables: Tables, now: Instant) -> bool:
         """Say whether more is revoked than a list can name."""
-        return tables.count(REVOKED, REVOKED.c.not_after >= now) > self._settings.limits.revoked_in_a_list
+        return (
+            tables.count(RevokedRow, RevokedRow.c.not_after >= now) > self._settings.limits.revoked_in_a_list
+        )
 
     def is_behind(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
         """Say whether a statement of this domain has a number that was not given out here yet."""
-        known = tables.get(META, _NUMBERING[type(said)])
+        known = tables.get(MetaRow, _NUMBERING[type(said)])
         return known is None or known.number < said.sequence
 
     def is_from_another_history(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
@@ -139,13 +132,13 @@ class ValidityPublisher:
         """
         if not isinstance(said, RevocationList) or said.audit is None or said.audit == AUDIT_START:
             return False
-        row = tables.get(AUDIT, said.audit.length)
+        row = tables.get(AuditRow, said.audit.length)
         return row is None or row.digest != said.audit.digest
 
     def advance_past(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> None:
         """Give no number again that a statement of this domain has, and cover no time that it covers."""
         if self.is_behind(tables, said):
-            tables.put(META, [MetaRow(_NUMBERING[type(said)], said.sequence, b"")])
+            tables.put(MetaRow(_NUMBERING[type(said)], said.sequence, b""))
         period = said.period
         if period is not None and period.not_before is not None and period.not_after is not None:
             _remember(tables, _covered(tables), (period.not_before, period.not_after))
@@ -159,10 +152,10 @@ class ValidityPublisher:
     def current_rows(self, tables: Tables, now: Instant) -> list[StatementRow]:
         """Return the same as it is stored."""
         timed = tables.find(
-            STATEMENTS, STATEMENTS.c.not_after >= now, limit=_PERIODS_MAX, order=STATEMENTS.c.number
+            StatementRow, StatementRow.c.not_after >= now, limit=_PERIODS_MAX, order=StatementRow.c.number
         )
         newest = tables.find(
-            STATEMENTS, STATEMENTS.c.sort == _LISTS, limit=1, order=STATEMENTS.c.number, descending=True
+            StatementRow, StatementRow.c.sort == _LISTS, limit=1, order=StatementRow.c.number, descending=True
         )
         rows = {row.number: row for row in (*timed, *newest)}
         return [rows[number] for number in sorted(rows)]
@@ -189,7 +182,9 @@ class ValidityPublisher:
 
     def _revoked(self, tables: Tables, now: Instant) -> frozenset[bytes] | None:
         most = self._settings.limits.revoked_in_a_list
-        rows = tables.find(REVOKED, REVOKED.c.not_after >= now, limit=most + 1, order=REVOKED.c.not_after)
+        rows = tables.find(
+            RevokedRow, RevokedRow.c.not_after >= now, limit=most + 1, order=RevokedRow.c.not_after
+        )
         return None if len(rows) > most else frozenset(row.id for row in rows)
 
     def _list(
@@ -208,7 +203,7 @@ class ValidityPublisher:
     ) -> SignedStatement:
         start, end = (None, None) if period is None else (period.not_before, period.not_after)
         number = next_number(tables, _STATEMENTS)
-        tables.put(STATEMENTS, [StatementRow(number, sort, statement_to_bytes(signed), start, end, now)])
+        tables.put(StatementRow(number, sort, statement_to_bytes(signed), start, end, now))
         return signed
 
 
@@ -221,7 +216,7 @@ def _read(signed: bytes) -> SignedStatement:
 
 
 def _covered(tables: Tables) -> list[_Stretch]:
-    row = tables.get(META, _COVERED)
+    row = tables.get(MetaRow, _COVERED)
     if row is None:
         return []
     try:
@@ -252,4 +247,4 @@ def _remember(tables: Tables, covered: Iterable[_Stretch], new: _Stretch) -> Non
         # Also takes the gap between the two: no list will ever cover it, and none needs to, it is long past.
         joined[:2] = [(joined[0][0], joined[1][1])]
     data = write_canonical(tuple((b"%d" % first, b"%d" % last) for first, last in joined))
-    tables.put(META, [MetaRow(_COVERED, len(joined), data)])
+    tables.put(MetaRow(_COVERED, len(joined), data))

@@ -31,7 +31,7 @@ from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import add_to
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import FACT_ARGUMENTS, FACTS, META, FactArgumentRow, FactRow, MetaRow
+from maia.domain.storage.tables import FactArgumentRow, FactRow, MetaRow
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.roles import Policy, Support, fact_support
@@ -45,7 +45,7 @@ def assert_fact(
 ) -> bool:
     """Put a fact on record; return whether it was not there."""
     row = _row(name, arguments, now)
-    if tables.get(FACTS, row.name, row.digest) is not None:
+    if tables.get(FactRow, row.name, row.digest) is not None:
         return False
     _check_room(tables, 1, limits)
     _put(tables, [(row, tuple(arguments))])
@@ -55,9 +55,9 @@ def assert_fact(
 def retract_fact(tables: Tables, name: str, arguments: Sequence[Argument]) -> set[Support]:
     """Take a fact off the record; return what is lost by it."""
     support = fact_support(name, arguments)
-    if not tables.delete(FACTS, FACTS.c.name == name, FACTS.c.digest == support.id):
+    if not tables.delete(FactRow, FactRow.c.name == name, FactRow.c.digest == support.id):
         return set()
-    tables.delete(FACT_ARGUMENTS, FACT_ARGUMENTS.c.name == name, FACT_ARGUMENTS.c.digest == support.id)
+    tables.delete(FactArgumentRow, FactArgumentRow.c.name == name, FactArgumentRow.c.digest == support.id)
     add_to(tables, _COUNT, -1)
     return {support}
 
@@ -74,8 +74,8 @@ def replace_facts(
             raise ServiceFull(f"a source hands over at most {limits.fact_rows} rows at once")
     present = {row.digest: row for row in _all_rows(tables, name)}
     gone = present.keys() - wanted.keys()
-    tables.delete_in(FACTS, FACTS.c.digest, gone, FACTS.c.name == name)
-    tables.delete_in(FACT_ARGUMENTS, FACT_ARGUMENTS.c.digest, gone, FACT_ARGUMENTS.c.name == name)
+    tables.delete_in(FactRow, FactRow.c.digest, gone, FactRow.c.name == name)
+    tables.delete_in(FactArgumentRow, FactArgumentRow.c.digest, gone, FactArgumentRow.c.name == name)
     new = [one for digest, one in wanted.items() if digest not in present]
     _check_room(tables, len(new) - len(gone), limits)
     _put(tables, new)
@@ -88,7 +88,7 @@ def matching_facts(
     """Yield the rows of a fact that agree with `arguments`; None agrees with everything."""
     known = {place: argument for place, argument in enumerate(arguments) if argument is not None}
     if len(known) == len(arguments):
-        row = tables.get(FACTS, name, fact_support(name, known.values()).id)
+        row = tables.get(FactRow, name, fact_support(name, known.values()).id)
         rows: Iterable[FactRow] = () if row is None else (row,)
     elif known:
         rows = _rows_with(tables, name, known)
@@ -120,32 +120,34 @@ def _row(name: str, arguments: Sequence[Argument], now: Instant) -> FactRow:
 
 
 def _put(tables: Tables, rows: Sequence[tuple[FactRow, tuple[Argument, ...]]]) -> None:
-    tables.put(FACTS, [row for row, _ in rows])
+    tables.put(*(row for row, _ in rows))
     placed = [
         FactArgumentRow(row.name, place, _argument_digest(argument), row.digest)
         for row, arguments in rows
         for place, argument in enumerate(arguments)
     ]
-    tables.put(FACT_ARGUMENTS, placed)
+    tables.put(*placed)
 
 
 def _rows_with(tables: Tables, name: str, known: dict[int, Argument]) -> Iterator[FactRow]:
     """Yield the rows that agree with the rarest of the known arguments."""
-    columns = FACT_ARGUMENTS.c
+    columns = FactArgumentRow.c
     conditions = [
         (columns.name == name, columns.position == place, columns.value == _argument_digest(argument))
         for place, argument in known.items()
     ]
     where = conditions[0]
     if len(known) > 1:
-        where = min(conditions, key=lambda one: tables.count(FACT_ARGUMENTS, *one))
-    for found in tables.every(FACT_ARGUMENTS, *where, order=columns.digest):
+        where = min(conditions, key=lambda one: tables.count(FactArgumentRow, *one))
+    for found in tables.every(FactArgumentRow, *where, order=columns.digest):
         digests = [row.digest for row in found]
-        yield from tables.find(FACTS, FACTS.c.name == name, FACTS.c.digest.in_(digests), limit=len(digests))
+        yield from tables.find(
+            FactRow, FactRow.c.name == name, FactRow.c.digest.in_(digests), limit=len(digests)
+        )
 
 
 def _all_rows(tables: Tables, name: str) -> Iterator[FactRow]:
-    for found in tables.every(FACTS, FACTS.c.name == name, order=FACTS.c.digest):
+    for found in tables.every(FactRow, FactRow.c.name == name, order=FactRow.c.digest):
         yield from found
 
 
@@ -184,7 +186,7 @@ def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
         return None
     facts: dict[tuple[Principal, str], bool] = {}
     for name in names:
-        for row in tables.find(FACTS, FACTS.c.name == name, limit=FACTS_MAX + 1):
+        for row in tables.find(FactRow, FactRow.c.name == name, limit=FACTS_MAX + 1):
             (whom,) = arguments_of(row)
             if isinstance(whom, Principal):
                 facts[whom, _uid(name)] = True
@@ -194,7 +196,7 @@ def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
 def take_unpublished_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
     """Return what is to be stated now because it differs from what was stated last; None if it does not."""
     facts = stated_facts(tables, policy)
-    stated = tables.get(META, _STATED)
+    stated = tables.get(MetaRow, _STATED)
     if _digest(facts) == (_digest(None) if stated is None else stated.data):
         return None
     mark_published(tables, facts)
@@ -206,17 +208,17 @@ def mark_unpublished(tables: Tables, policy: Policy | None, name: str) -> bool:
     """Have a fact stated with the next statement if a condition asks for it; return whether one does."""
     if policy is None or name not in _asked_for(policy):
         return False
-    tables.put(META, [MetaRow(_STATED, 0, _NOT_YET)])
+    tables.put(MetaRow(_STATED, 0, _NOT_YET))
     return True
 
 
 def has_unpublished_facts(tables: Tables) -> bool:
-    stated = tables.get(META, _STATED)
+    stated = tables.get(MetaRow, _STATED)
     return stated is not None and stated.data == _NOT_YET
 
 
 def mark_published(tables: Tables, facts: StatedFacts | None) -> None:
-    tables.put(META, [MetaRow(_STATED, 0, _digest(facts))])
+    tables.put(MetaRow(_STATED, 0, _digest(facts)))
 
 
 def _digest(facts: StatedFacts | None) -> bytes:

@@ -26,9 +26,9 @@ from maia.sealing.groups.manager import GroupManager
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.groups.membership import Grounds
 from maia.sealing.groups.outcomes import Delivery, Distrusted, NewEpoch, Outcome, ShutOut
-from maia.sealing.groups.welcome import pack, parcel_info
 from maia.sealing.keys.delivery import seal_to
 from maia.sealing.keys.epochs import epoch_to_bytes
+from maia.sealing.keys.parcels import pack, parcel_info
 from maia.sealing.keys.secrets import AtRest
 from maia.types import (
     Sealing,

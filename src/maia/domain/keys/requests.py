@@ -34,7 +34,7 @@ from maia.sealing.groups.membership import Claim, demanded, keys_digest, request
 from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.keys.epochs import epoch_from_bytes, verify_epoch
-from maia.sealing.keys.history import pack_past, past_info
+from maia.sealing.keys.parcels import pack_past, past_info
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, TooManyQuestions
 from maia.sessions.session import goodbye
 from maia.validity import VouchedFor

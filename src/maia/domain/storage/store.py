@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -39,7 +39,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.storage.fenced_store import StoreFenced
-from maia.domain.storage.tables import FENCE, SCHEMA, SCHEMA_VERSION, Table
+from maia.domain.storage.tables import FENCE, SCHEMA, SCHEMA_VERSION, TableRow
 
 AT_ONCE: Final = 500
 """Rows that are read or written at once, and values in one statement: databases limit these."""
@@ -47,7 +47,8 @@ AT_ONCE: Final = 500
 _POSTGRES: Final = "postgresql+psycopg"
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
-Row = TypeVar("Row")
+Row = TypeVar("Row", bound=TableRow)
+_Value = TypeVar("_Value")
 Cell: TypeAlias = int | str | bytes | None
 Where: TypeAlias = ColumnElement[bool]
 
@@ -61,33 +62,32 @@ class Tables:
         """Ask over `connection`, whose transaction the store ends."""
         self._connection = connection
 
-    def get(self, table: Table[Row], *key: Cell) -> Row | None:
-        parts = zip(table.key, key, strict=True)
+    def get(self, table: type[Row], *key: Cell) -> Row | None:
+        parts = zip(table.primary, key, strict=True)
         values = {f"key_{place}": part for place, (_, part) in enumerate(parts)}
         found = self._connection.execute(table.by_key, values).first()
-        return None if found is None else table.row(*found)
+        return None if found is None else table(*found)
 
-    def first(self, table: Table[Row], statement: Select[Any]) -> Row | None:
+    def first(self, table: type[Row], statement: Select[Any]) -> Row | None:
         """Return the first row of a statement that was built once: building costs more than the answer."""
         found = self._connection.execute(statement).first()
-        return None if found is None else table.row(*found)
+        return None if found is None else table(*found)
 
-    def put(self, table: Table[Row], rows: Sequence[Row]) -> None:
-        """Put rows in the places of those with the same keys, if there are such."""
-        statement = table.upsert(self._connection.dialect.name)
-        names = table.c.keys()
+    def put(self, *rows: TableRow) -> None:
+        """Put rows of one table in the places of those with the same keys, if there are such."""
         for some in chunks(rows):
+            names, statement = some[0].c.keys(), some[0].upsert(self._connection.dialect.name)
             self._connection.execute(
                 statement, [{name: getattr(row, name) for name in names} for row in some]
             )
 
-    def delete(self, table: Table[Row], *where: Where) -> int:
+    def delete(self, table: type[Row], *where: Where) -> int:
         """Remove rows, and return how many there were."""
         return self._connection.execute(sql_delete(table.sql).where(*where)).rowcount
 
     def find(
         self,
-        table: Table[Row],
+        table: type[Row],
         *where: Where,
         limit: int,
         order: Column[Any] | None = None,
@@ -98,12 +98,12 @@ class Tables:
 
         With `after`, only rows whose `order` lies beyond it.
         """
-        columns = table.key if order is None else (order,)
+        columns = table.primary if order is None else (order,)
         statement = select(table.sql).where(*where).limit(limit)
         if after is not None:
             statement = statement.where(columns[0] < after if descending else columns[0] > after)
         statement = statement.order_by(*(one.desc() for one in columns) if descending else columns)
-        return [table.row(*one) for one in self._connection.execute(statement)]
+        return [table(*one) for one in self._connection.execute(statement)]
 
     def sizes(
         self, column: Column[Any], *, limit: int, order: Column[Any], after: Cell = None
@@ -114,27 +114,27 @@ class Tables:
             statement = statement.where(order > after)
         return [(one, int(size)) for one, size in self._connection.execute(statement)]
 
-    def every(self, table: Table[Row], *where: Where, order: Column[Any]) -> Iterator[list[Row]]:
+    def every(self, table: type[Row], *where: Where, order: Column[Any]) -> Iterator[list[Row]]:
         """Yield all rows by a column without ties, page by page; rows may be changed in between."""
         after: Cell = None
         while rows := self.find(table, *where, limit=AT_ONCE, order=order, after=after):
             after = getattr(rows[-1], order.name)
             yield rows
 
-    def find_in(self, table: Table[Row], column: Column[Any], values: Iterable[Any]) -> list[Row]:
+    def find_in(self, table: type[Row], column: Column[Any], values: Iterable[Any]) -> list[Row]:
         """Return the rows in which a column has one of these values, however many; none twice."""
         found: list[Row] = []
         for chunk in chunks(dict.fromkeys(values)):
-            statement = select(table.sql).where(column.in_(chunk)).order_by(*table.key)
-            found += [table.row(*one) for one in self._connection.execute(statement)]
+            statement = select(table.sql).where(column.in_(chunk)).order_by(*table.primary)
+            found += [table(*one) for one in self._connection.execute(statement)]
         return found
 
-    def delete_in(self, table: Table[Row], column: Column[Any], values: Iterable[Any], *where: Where) -> None:
+    def delete_in(self, table: type[Row], column: Column[Any], values: Iterable[Any], *where: Where) -> None:
         """Remove the rows in which a column has one of these values, however many."""
         for chunk in chunks(values):
             self.delete(table, column.in_(chunk), *where)
 
-    def count(self, table: Table[Row], *where: Where) -> int:
+    def count(self, table: type[Row], *where: Where) -> int:
         return self._connection.execute(
             select(func.count()).select_from(table.sql).where(*where)
         ).scalar_one()
@@ -149,7 +149,7 @@ class Tables:
         return list(self._connection.execute(statement).scalars())
 
 
-def chunks(values: Iterable[Row]) -> Iterator[list[Row]]:
+def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
     """Yield values in lists that one statement can carry."""
     rest = list(values)
     for start in range(0, len(rest), AT_ONCE):

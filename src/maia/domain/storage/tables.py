@@ -9,9 +9,11 @@ by code point in every database, as everywhere else in Maia.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 from types import NoneType
-from typing import Any, Final, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform, get_args, get_type_hints
 
 from sqlalchemy import (
     BigInteger,
@@ -23,12 +25,14 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    Select,
+    Table,
     Text,
     bindparam,
     select,
 )
-from sqlalchemy import Table as SqlTable
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.types import TypeEngine
 
 from maia.events import Instant
@@ -46,50 +50,59 @@ _COLUMN_TYPES: Final[dict[type, TypeEngine[Any]]] = {
     bytes: LargeBinary(),
 }
 
-Row = TypeVar("Row")
-ALL_TABLES: Final[list[Table[Any]]] = []
+ALL_TABLES: Final[list[type[TableRow]]] = []
 
 
-class Table(Generic[Row]):
-    """A table of SQL whose rows are values of one class; each index names fields that are asked together.
+class TableRow:
+    """A row of a table of SQL. The class stands for the table; `c` are the columns of SQLAlchemy."""
 
-    `c` are its columns, as SQLAlchemy has them.
-    """
+    __slots__ = ()
+    sql: ClassVar[Table]
+    c: ClassVar[ReadOnlyColumnCollection[str, Column[Any]]]
+    primary: ClassVar[tuple[Column[Any], ...]]
+    by_key: ClassVar[Select[Any]]
+    """The one statement that is asked all the time, built once."""
 
-    def __init__(
-        self, name: str, row: type[Row], key: tuple[str, ...], indexes: tuple[tuple[str, ...], ...] = ()
-    ) -> None:
-        """Make a column of each field of `row`."""
-        self.name, self.row = name, row
-        hints, called = get_type_hints(row), f"domain_{name}"
-        self.sql = SqlTable(
+    @classmethod
+    @cache
+    def upsert(cls, dialect: str) -> Executable:
+        """Return the statement that puts rows in the places of those with the same keys."""
+        statement = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(cls.sql)
+        changed = {one.name: statement.excluded[one.name] for one in cls.c if not one.primary_key}
+        if not changed:
+            return statement.on_conflict_do_nothing(index_elements=cls.primary)
+        return statement.on_conflict_do_update(index_elements=cls.primary, set_=changed)
+
+
+_Row = TypeVar("_Row", bound=TableRow)
+
+
+@dataclass_transform(frozen_default=True)
+def table(name: str, *, key: str, indexes: str = "") -> Callable[[type[_Row]], type[_Row]]:
+    """Make a table with a column for each field; an index names fields that are asked together."""
+
+    def made(row: type[_Row]) -> type[_Row]:
+        row = dataclass(frozen=True, slots=True)(row)
+        called, hints = f"domain_{name}", get_type_hints(row)
+        row.sql = Table(
             called,
             SCHEMA,
-            *(_column(field.name, hints[field.name]) for field in fields(row)),  # type: ignore[arg-type]
-            PrimaryKeyConstraint(*key),
-            *(Index(f"{called}_by_{'_'.join(index)}", *index) for index in indexes),
+            *(_column(one.name, hints[one.name]) for one in fields(row)),  # type: ignore[arg-type]
+            PrimaryKeyConstraint(*key.split()),
+            *(
+                Index(f"{called}_by_{'_'.join(index.split())}", *index.split())
+                for index in indexes.split(",")
+                if index
+            ),
             sqlite_with_rowid=False,
         )
-        self.c = self.sql.c
-        self.key = tuple(self.c[part] for part in key)
-        # The one statement that is asked all the time is built once.
-        matches = (column == bindparam(f"key_{place}") for place, column in enumerate(self.key))
-        self.by_key = select(self.sql).where(*matches)
-        self._upserts: dict[str, Executable] = {}
-        ALL_TABLES.append(self)
+        row.c, row.primary = row.sql.c, tuple(row.sql.c[part] for part in key.split())
+        matches = (column == bindparam(f"key_{place}") for place, column in enumerate(row.primary))
+        row.by_key = select(row.sql).where(*matches)
+        ALL_TABLES.append(row)
+        return row
 
-    def upsert(self, dialect: str) -> Executable:
-        """Return the statement that puts rows in the places of those with the same keys."""
-        if dialect not in self._upserts:
-            insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-            statement = insert(self.sql)
-            changed = {one.name: statement.excluded[one.name] for one in self.c if not one.primary_key}
-            self._upserts[dialect] = (
-                statement.on_conflict_do_update(index_elements=self.key, set_=changed)
-                if changed
-                else statement.on_conflict_do_nothing(index_elements=self.key)
-            )
-        return self._upserts[dialect]
+    return made
 
 
 def _column(name: str, annotation: object) -> Column[Any]:  # `Any`: a cell of any class
@@ -98,7 +111,7 @@ def _column(name: str, annotation: object) -> Column[Any]:  # `Any`: a cell of a
     return Column(name, _COLUMN_TYPES[kind], nullable=NoneType in kinds, autoincrement=False)
 
 
-FENCE: Final = SqlTable(
+FENCE: Final = Table(
     "domain_fence",
     SCHEMA,
     Column("one", Integer, primary_key=True, autoincrement=False),
@@ -107,8 +120,8 @@ FENCE: Final = SqlTable(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetaRow:
+@table("meta", key="name")
+class MetaRow(TableRow):
     """A number and some bytes of which there is one: the next sequence, the head of the audit."""
 
     name: str
@@ -116,8 +129,8 @@ class MetaRow:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRow:
+@table("policies", key="version")
+class PolicyRow(TableRow):
     """A policy that was put in force, with the texts and the types that it was read with."""
 
     version: int
@@ -128,8 +141,8 @@ class PolicyRow:
     loaded_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class TypeRow:
+@table("types", key="id", indexes="number, owner name version")
+class TypeRow(TableRow):
     """A version of an event type."""
 
     id: bytes
@@ -141,8 +154,13 @@ class TypeRow:
     registered_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class RightRow:
+@table(
+    "rights",
+    key="id",
+    indexes="number, subject number, about subject, membership, kind number, is_revalidated id, rule number, "
+    "issuer kind, not_after",
+)
+class RightRow(TableRow):
     """A certificate of the register: issued here, delegated on, or held by the domain itself.
 
     `about` is the one resource that the certificate speaks of, or empty where
@@ -159,19 +177,21 @@ class RightRow:
     subject: bytes
     about: str
     not_after: int
-    membership: bytes
-    rule: str
-    granted: bytes
-    is_revalidated: int
     certificate: bytes
     registered_by: bytes
     registered_at: int
-    revoked_at: int | None
-    reason: str
+    membership: bytes = b""
+    rule: str = ""
+    granted: bytes = b""
+    is_revalidated: int = 0
+    revoked_at: int | None = None
+    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AppointmentRow:
+@table(
+    "appointments", key="id", indexes="number, holder number, kind number, name number, membership, not_after"
+)
+class AppointmentRow(TableRow):
     """An appointment or role membership certificate: ours, or one that something here depends on.
 
     `membership` is the one that a role membership certificate of ours is about.
@@ -188,12 +208,12 @@ class AppointmentRow:
     certificate: bytes
     registered_by: bytes
     registered_at: int
-    revoked_at: int | None
-    reason: str
+    revoked_at: int | None = None
+    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FactRow:
+@table("facts", key="name digest")
+class FactRow(TableRow):
     """A fact that holds; `digest` is one of its arguments in their canonical form."""
 
     name: str
@@ -202,8 +222,8 @@ class FactRow:
     since: int
 
 
-@dataclass(frozen=True, slots=True)
-class FactArgumentRow:
+@table("fact_arguments", key="name position value digest", indexes="name digest")
+class FactArgumentRow(TableRow):
     """One argument of a fact, so that facts are found by any one of them."""
 
     name: str
@@ -212,8 +232,8 @@ class FactArgumentRow:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipRow:
+@table("memberships", key="id", indexes="number, principal number, role number, way until, until")
+class MembershipRow(TableRow):
     """A role that is, or was, active; ended ones are kept until they would have expired.
 
     `way` is a digest of everything but the time: two activations in one way
@@ -231,12 +251,12 @@ class MembershipRow:
     certificate: bytes
     activated_by: bytes
     activated_at: int
-    ended_at: int | None
-    reason: str
+    ended_at: int | None = None
+    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SupportRow:
+@table("supports", key="support dependent", indexes="dependent")
+class SupportRow(TableRow):
     """A membership or a right depends on a fact, an appointment or another membership."""
 
     support: bytes
@@ -245,8 +265,8 @@ class SupportRow:
     is_watched: int
 
 
-@dataclass(frozen=True, slots=True)
-class TesterRow:
+@table("testers", key="kind tester certificate", indexes="tester, certificate")
+class TesterRow(TableRow):
     """Whose statements, of which kind, a certificate demands that something here depends on."""
 
     kind: str
@@ -254,8 +274,8 @@ class TesterRow:
     certificate: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class WitnessRow:
+@table("witnessed", key="issuer length digest")
+class WitnessRow(TableRow):
     """What another domain once stated about its audit: how long it was, and its digest."""
 
     issuer: bytes
@@ -265,8 +285,8 @@ class WitnessRow:
     heard_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class RevokedRow:
+@table("revoked", key="id", indexes="not_after")
+class RevokedRow(TableRow):
     """The id of a certificate that every list names until the certificate has expired."""
 
     id: bytes
@@ -274,8 +294,8 @@ class RevokedRow:
     revoked_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class StatementRow:
+@table("statements", key="number", indexes="sort number, not_after")
+class StatementRow(TableRow):
     """A statement of this domain, in the order of signing; a plain list has no period."""
 
     number: int
@@ -286,8 +306,8 @@ class StatementRow:
     signed_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedRow:
+@table("received", key="issuer number")
+class ReceivedRow(TableRow):
     """What another issuer stated last, so that no older statement is accepted after a restart."""
 
     issuer: bytes
@@ -295,8 +315,8 @@ class ReceivedRow:
     record: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+@table("audit", key="number")
+class AuditRow(TableRow):
     """One record of the audit."""
 
     number: int
@@ -305,8 +325,8 @@ class AuditRow:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRow:
+@table("answers", key="actor key", indexes="until")
+class AnswerRow(TableRow):
     """The answer to a request with an idempotency key."""
 
     actor: bytes
@@ -316,8 +336,8 @@ class AnswerRow:
     until: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectRow:
+@table("subjects", key="key", indexes="number, identifier")
+class SubjectRow(TableRow):
     """A subject of the identity provider; `attributes` are in their canonical form."""
 
     key: bytes
@@ -328,8 +348,8 @@ class SubjectRow:
     registered_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRow:
+@table("providers", key="key", indexes="number")
+class ProviderRow(TableRow):
     """An identity provider whose subjects get guest statements here, from `since` to `until`."""
 
     key: bytes
@@ -340,8 +360,8 @@ class ProviderRow:
     until: int
 
 
-@dataclass(frozen=True, slots=True)
-class TpmRow:
+@table("tpms", key="subject", indexes="endorsement, level subject")
+class TpmRow(TableRow):
     """The TPM of a subject: its keys, what it is asked at present, and what its last quote was worth.
 
     `challenge` is the digest of a secret that only this TPM can open, until `is_bound`; `nonce` is
@@ -352,78 +372,21 @@ class TpmRow:
     endorsement: bytes
     key: bytes
     challenge: bytes
-    is_bound: int
-    nonce: bytes
-    nonce_until: int
-    resets: int
-    clock_ms: int
-    configuration: str
-    level: int
-    until: int
-
-
-META: Final = Table("meta", MetaRow, ("name",))
-POLICIES: Final = Table("policies", PolicyRow, ("version",))
-TYPES: Final = Table("types", TypeRow, ("id",), (("number",), ("owner", "name", "version")))
-RIGHTS: Final = Table(
-    "rights",
-    RightRow,
-    ("id",),
-    (
-        ("number",),
-        ("subject", "number"),
-        ("about", "subject"),
-        ("membership",),
-        ("kind", "number"),
-        ("is_revalidated", "id"),
-        ("rule", "number"),
-        ("issuer", "kind"),
-        ("not_after",),
-    ),
-)
-APPOINTMENTS: Final = Table(
-    "appointments",
-    AppointmentRow,
-    ("id",),
-    (
-        ("number",),
-        ("holder", "number"),
-        ("kind", "number"),
-        ("name", "number"),
-        ("membership",),
-        ("not_after",),
-    ),
-)
-FACTS: Final = Table("facts", FactRow, ("name", "digest"))
-FACT_ARGUMENTS: Final = Table(
-    "fact_arguments", FactArgumentRow, ("name", "position", "value", "digest"), (("name", "digest"),)
-)
-MEMBERSHIPS: Final = Table(
-    "memberships",
-    MembershipRow,
-    ("id",),
-    (("number",), ("principal", "number"), ("role", "number"), ("way", "until"), ("until",)),
-)
-SUPPORTS: Final = Table("supports", SupportRow, ("support", "dependent"), (("dependent",),))
-TESTERS: Final = Table(
-    "testers", TesterRow, ("kind", "tester", "certificate"), (("tester",), ("certificate",))
-)
-WITNESSED: Final = Table("witnessed", WitnessRow, ("issuer", "length", "digest"))
-REVOKED: Final = Table("revoked", RevokedRow, ("id",), (("not_after",),))
-STATEMENTS: Final = Table("statements", StatementRow, ("number",), (("sort", "number"), ("not_after",)))
-RECEIVED: Final = Table("received", ReceivedRow, ("issuer", "number"))
-AUDIT: Final = Table("audit", AuditRow, ("number",))
-ANSWERS: Final = Table("answers", AnswerRow, ("actor", "key"), (("until",),))
-SUBJECTS: Final = Table("subjects", SubjectRow, ("key",), (("number",), ("identifier",)))
-PROVIDERS: Final = Table("providers", ProviderRow, ("key",), (("number",),))
-TPMS: Final = Table("tpms", TpmRow, ("subject",), (("endorsement",), ("level", "subject")))
+    is_bound: int = 0
+    nonce: bytes = b""
+    nonce_until: int = 0
+    resets: int = 0
+    clock_ms: int = 0
+    configuration: str = ""
+    level: int = 0
+    until: int = 0
 
 
 def valid_rights(now: Instant) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions that a right is neither revoked nor expired."""
-    return RIGHTS.c.revoked_at.is_(None), RIGHTS.c.not_after >= now
+    return RightRow.c.revoked_at.is_(None), RightRow.c.not_after >= now
 
 
 def active_memberships(now: Instant) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions that a membership has neither ended nor expired."""
-    return MEMBERSHIPS.c.ended_at.is_(None), MEMBERSHIPS.c.until >= now
+    return MembershipRow.c.ended_at.is_(None), MembershipRow.c.until >= now

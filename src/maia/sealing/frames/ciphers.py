@@ -24,7 +24,7 @@ from maia.wire.messages import Sealed, SealedWithAuthor, SealMark
 
 INSTANCE_BYTES: Final = 16
 INSTANCES_MAX: Final = 1024
-"""Processes whose derived keys are remembered for one type and epoch; the oldest go first."""
+"""Processes, and sets of columns, whose derived keys are remembered for one type and epoch."""
 
 _SEALING: Final = b"maia/1/sealing-key"
 _SALT: Final = b"maia/1/commitment-salt"
@@ -66,14 +66,16 @@ class Cipher:
 
 
 class HeldCiphers:
-    """The ciphers of all columns of a frame, with their names and those of their keys."""
+    """The ciphers of all columns of a frame, None where no key is held, and what they have in common."""
 
-    __slots__ = ("ciphers", "key_names", "names")
+    __slots__ = ("ciphers", "held", "key_names", "missing", "names")
 
-    def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher]) -> None:
+    def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher | None]) -> None:
         """Work out once what all frames with these columns have in common that one process seals."""
         self.ciphers, self.names = ciphers, [uid.encode() for uid in uids]
-        self.key_names = tuple([one.name for one in ciphers])
+        self.held = [one for one in ciphers if one is not None]
+        self.missing = [uid for uid, one in zip(uids, ciphers, strict=True) if one is None]
+        self.key_names = tuple([one.name for one in self.held])
 
 
 class EpochKeys:
@@ -83,7 +85,7 @@ class EpochKeys:
     the type's own group; it is asked again until it knows one.
     """
 
-    __slots__ = ("_ciphers", "_lookup", "_several", "_through", "epoch", "type_id")
+    __slots__ = ("_ciphers", "_lookup", "_through", "epoch", "type_id")
 
     def __init__(
         self, type_id: bytes, epoch: int, lookup: Callable[[AttributeUid | None], Secret | None]
@@ -94,59 +96,43 @@ class EpochKeys:
         self.type_id = type_id
         self.epoch = epoch
         self._lookup = lookup
-        self._ciphers: dict[bytes, dict[AttributeUid | None, Cipher]] = {}
-        self._several: dict[tuple[bytes, tuple[str, ...]], HeldCiphers] = {}
+        self._ciphers: dict[tuple[bytes, tuple[str, ...]], HeldCiphers] = {}
         self._through: dict[tuple[bytes, int], EpochKeys] = {}
 
-    def cipher(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
-        """Return the cipher of one attribute (None: of whole events) for one process, if its key is held."""
-        of_instance = self._ciphers.get(instance)
-        known = None if of_instance is None else of_instance.get(uid)
-        if known is None or known.source.wiped:
-            return self._derived(uid, instance)
-        return known
-
     def ciphers(self, uids: tuple[str, ...], instance: bytes) -> Sequence[Cipher | None]:
-        """Return the ciphers of several attributes (empty: of whole events), None where no key is held."""
-        held = self.held(uids, instance)
-        if held is not None:
-            return held.ciphers
-        # Uids from a message: whether they are any was checked, or is about to be.
-        return [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
+        """Return the ciphers of attributes (empty: of whole events) for one process, None without a key."""
+        return self.looked_up(uids, instance).ciphers
 
-    def held(self, uids: tuple[str, ...], instance: bytes) -> HeldCiphers | None:
-        """Return the same with what they have in common, if all keys are held.
+    def looked_up(self, uids: tuple[str, ...], instance: bytes) -> HeldCiphers:
+        """Return the same with what they have in common.
 
         Frames of one type have the same columns, most of the time: they are looked up together.
         """
-        known = self._several.get((instance, uids))
+        known = self._ciphers.get((instance, uids))
         if known is not None:
-            for cipher in known.ciphers:
+            for cipher in known.held:
                 if cipher.source.wiped:
                     break
             else:
-                return known
-        found = [self.cipher(cast("AttributeUid", uid) or None, instance) for uid in uids]
-        held = [one for one in found if one is not None]
-        if len(held) != len(found):
-            return None
-        if len(self._several) >= INSTANCES_MAX:
-            self._several.clear()
-        known = self._several[instance, uids] = HeldCiphers(uids, held)
-        return known
-
-    def _derived(self, uid: AttributeUid | None, instance: bytes) -> Cipher | None:
-        self._ciphers.get(instance, {}).pop(uid, None)
-        secret = self._lookup(uid)
-        if secret is None or secret.wiped:
-            return None
-        group = b"type" if uid is None else b"attribute/" + uid.encode()
-        made = Cipher(secret, (self.type_id, group, b"%d" % self.epoch, instance))
-        self._ciphers.setdefault(instance, {})[uid] = made
-        while len(self._ciphers) > INSTANCES_MAX:
-            del self._ciphers[next(iter(self._ciphers))]
-            self._several.clear()
+                if not known.missing or not any(map(self._secret, known.missing)):
+                    return known
+        if len(self._ciphers) >= INSTANCES_MAX:
+            del self._ciphers[next(iter(self._ciphers))]  # the oldest go first
+        made = HeldCiphers(uids, [self._derived(uid, instance) for uid in uids])
+        self._ciphers[instance, uids] = made
         return made
+
+    def _secret(self, uid: str) -> Secret | None:
+        # Uids from a message: whether they are any was checked, or is about to be.
+        secret = self._lookup(cast("AttributeUid", uid) or None)
+        return None if secret is None or secret.wiped else secret
+
+    def _derived(self, uid: str, instance: bytes) -> Cipher | None:
+        secret = self._secret(uid)
+        if secret is None:
+            return None
+        group = b"attribute/" + uid.encode() if uid else b"type"
+        return Cipher(secret, (self.type_id, group, b"%d" % self.epoch, instance))
 
     def through(self, blinded_id: bytes, id_epoch: int) -> EpochKeys:
         """Return these keys as they open what travelled under the blinded id of an epoch, this or earlier."""
@@ -161,7 +147,6 @@ class EpochKeys:
     def forget(self) -> None:
         """Let go of every derived key."""
         self._ciphers.clear()
-        self._several.clear()
         for seen in self._through.values():
             seen.forget()
         self._through.clear()

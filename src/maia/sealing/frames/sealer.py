@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
-from maia.sealing.frames.ciphers import INSTANCE_BYTES, EpochKeys, HeldCiphers, description, nonce
+from maia.sealing.frames.ciphers import INSTANCE_BYTES, EpochKeys, description, nonce
 from maia.sealing.frames.content import LEVEL_NUMBERS, commitment, plaintexts_of
 from maia.sealing.frames.proof import BATCH_MAX, batch_of, roots_of
 from maia.types import SealingLevel
@@ -141,13 +141,16 @@ class Sealer:
             uids = ("",)
         count = len(about)
         marks = self.next_marks(count)
-        held = held_for(keys, uids, marks[0].instance)
+        held = keys.looked_up(uids, marks[0].instance)
+        if held.missing:
+            lacking = held.missing[0] or "*"
+            raise KeyMissing(f"the key of attribute `{lacking}` is not held in epoch `{keys.epoch}`")
         frames = self._skeletons(about, keys, level, marks)
         described = list(map(description, frames))
         # By column, and of each column frame after frame, one step for all and then the next: code that has
         # just run runs twice as fast.
         plaintexts = plaintexts_of(columns, level)
-        encrypt = [one.encrypt for one in held.ciphers for _ in marks]
+        encrypt = [one.encrypt for one in held.held for _ in marks]
         numbers = [nonce(mark) for mark in marks] * len(uids)
         bound = [one + name for name in held.names for one in described]
         sealed = list(map(call, encrypt, numbers, plaintexts, bound))
@@ -159,7 +162,7 @@ class Sealer:
             if frame.is_committed:
                 of_columns = [
                     commitment(cipher.salt, frame.mark.counter, uid, one)
-                    for cipher, uid, one in zip(held.ciphers, uids, plaintexts[at::count], strict=True)
+                    for cipher, uid, one in zip(held.held, uids, plaintexts[at::count], strict=True)
                 ]
             frame.columns.extend(map(SealedColumn, uids, ciphertexts, of_columns))
             said.append(of_columns)
@@ -205,12 +208,3 @@ class Sealer:
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied."""
         raise TypeError("a sealer cannot be pickled or copied")
-
-
-def held_for(keys: EpochKeys, uids: tuple[str, ...], instance: bytes) -> HeldCiphers:
-    """Return the ciphers of one process for what has these uids (empty: whole events); refuse to lack one."""
-    held = keys.held(uids, instance)
-    if held is None:
-        lacking = uids[keys.ciphers(uids, instance).index(None)]
-        raise KeyMissing(f"the key of attribute `{lacking or '*'}` is not held in epoch `{keys.epoch}`")
-    return held

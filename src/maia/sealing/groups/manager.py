@@ -39,6 +39,7 @@ from maia.sealing.groups.membership import (
 from maia.sealing.groups.outcomes import (
     Delivery,
     Distrusted,
+    HistoryNotKept,
     MembersFull,
     NoGroupOpen,
     Outcome,
@@ -47,8 +48,8 @@ from maia.sealing.groups.outcomes import (
 )
 from maia.sealing.groups.type_groups import Due, TypeGroups
 from maia.sealing.keys.epochs import SignedEpoch
-from maia.sealing.keys.history import PAGE_EPOCHS, HistoryNotKept, PastEpoch, past_keys
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.sealing.keys.parcels import PAGE_EPOCHS, PastEpoch
 from maia.types import VerifiedType
 from maia.validity import Changed, VouchedFor
 
@@ -265,7 +266,7 @@ class GroupManager:
         page = spans[:PAGE_EPOCHS]
         pool = tuple(one for one in claim.pool if one.id not in distrusted.revoked)
         rights = self._history(replace(claim, pool=pool), now, None)
-        found = tuple(past_keys(page, rights, self._groups.secret_of))
+        found = tuple(self._groups.past_keys(page, rights))
         return found, page[-1].number if len(spans) > len(page) else None
 
     def writer(self, principal: Principal, now: Instant) -> tuple[SignedCertificate, ...]:

@@ -128,27 +128,25 @@ class ManagerLinks(Endpoint[Session]):
     ) -> None:
         """Begin with no manager; `standing` is what is known on the validity of certificates."""
         super().__init__(settings.network, instance=random(16))
-        self.settings, self._random, self._cache = settings, random, cache
-        self._standing = standing
+        self.settings, self._random, self._cache, self._standing = settings, random, cache, standing
         self._managers: dict[Principal, ManagerLink] = {}
         self._links: dict[LinkId, ManagerLink] = {}
-
-    def all(self) -> list[ManagerLink]:
-        return list(self._managers.values())
 
     def of(self, principal: Principal) -> ManagerLink:
         """Return a manager, idle if it was not known before."""
         return self._managers.setdefault(principal, ManagerLink(principal))
 
-    def on(self, link: LinkId) -> ManagerLink | None:
-        return self._links.get(link)
+    def owns(self, link: LinkId) -> bool:
+        """Say whether what happens on a link is for this member."""
+        return link in self._links
 
-    def open_links(self) -> list[LinkId]:
-        return list(self._links)
+    def dials(self, address: str) -> bool:
+        """Say whether this member waits for a link to an address."""
+        return bool(self.waiting_at(address))
 
-    def clear(self) -> None:
-        self._links.clear()
-        self._managers.clear()
+    def reach(self) -> list[tuple[Principal, bool, int]]:
+        """Return which managers can be asked, and how often each was looked for in vain."""
+        return [(one.principal, one.is_ready, one.failures) for one in self._managers.values()]
 
     def waiting_at(self, address: str | None) -> list[ManagerLink]:
         """Return the managers that are looked for at an address."""
@@ -235,12 +233,6 @@ class ManagerLinks(Endpoint[Session]):
 
     def say(self, manager: ManagerLink, message: Message) -> list[Effect]:
         return [] if manager.session is None else [Send(manager.session.id, encode(message))]
-
-    def dial_again(self, manager: ManagerLink, now: Instant) -> list[Effect]:
-        """Dial a manager at once that would be dialled later, but not twice within the shortest wait."""
-        if not manager.is_idle or manager.due is None or manager.lost_at is None:
-            return []
-        return self.dial(manager, now) if now >= seconds_after(manager.lost_at, self.settings.again_s) else []
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to try again after so many failures."""

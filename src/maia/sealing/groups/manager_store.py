@@ -34,8 +34,7 @@ from maia.events import INSTANT_MAX, AttributeUid
 from maia.sealing.groups.key_group import GroupId, Issued
 from maia.sealing.groups.membership import Claim
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
-from maia.sealing.keys.history import CERTIFICATES_MAX, WRITERS_MAX
-from maia.sealing.keys.records import Record, Uid, reader_of, write_record
+from maia.sealing.keys.parcels import CERTIFICATES_MAX, WRITERS_MAX, Record, Uid, reader_of, write_record
 from maia.sealing.keys.secrets import AtRest
 
 _Found = TypeVar("_Found")

@@ -15,8 +15,8 @@ from maia.credentials import Principal
 from maia.errors import Refusal, Unavailable
 from maia.events import SECOND, Instant, seconds_after
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.groups.welcome import GroupWelcome
 from maia.sealing.keys.epochs import SignedEpoch
+from maia.sealing.keys.parcels import GroupWelcome
 
 # Does this call for a new key, and if so, when?
 
@@ -54,6 +54,12 @@ class NoGroupOpen(Refusal):
     """No certificate lets the principal publish or subscribe to anything of this type at this moment."""
 
     code = "REFUSED-NO-KEY-GROUP"
+
+
+class HistoryNotKept(Refusal):
+    """The keys of this type are destroyed when their time is over."""
+
+    code = "REFUSED-NO-HISTORY"
 
 
 class MembersFull(Unavailable):

@@ -14,10 +14,10 @@ managers must not be running (A54).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from maia.credentials import Principal, SigningKey
 from maia.events import Instant
@@ -32,15 +32,21 @@ from maia.sealing.groups.outcomes import (
     joining_calls_for_refresh,
     periodic_at,
 )
-from maia.sealing.groups.welcome import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.epochs import EpochChain, EpochStatement, SignedEpoch, commitment, sign_epoch
-from maia.sealing.keys.history import EpochSpan
-from maia.sealing.keys.key_ring import KeyTerms
-from maia.sealing.keys.records import write_answers
+from maia.sealing.keys.key_ring import KeyTerms, content_key
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, PastEpoch, write_answers
 from maia.sealing.keys.secrets import Secret
 
 EPOCHS_KEPT: Final = 256
 """Signed epochs that members may ask for; those of secrets in use are kept beside them."""
+
+
+class EpochSpan(NamedTuple):
+    """An epoch that is over: from `since` up to, and without, `ends`."""
+
+    number: int
+    since: Instant
+    ends: Instant
 
 
 class EpochLedger(EpochChain):
@@ -161,6 +167,22 @@ class TypeGroups:
         issued = self.by_id[group].issued if group in self.by_id else ()
         found = next((one for one in issued if one.is_of(epoch)), None) or self._store.history(group, epoch)
         return None if found is None else found.secret
+
+    def past_keys(self, spans: Iterable[EpochSpan], rights: RightHistory) -> Iterator[PastEpoch]:
+        """Yield, for each epoch, the content keys of the groups that were open to a claim throughout.
+
+        The right is that of the time of publication: the key of an epoch is for principals that could have
+        been in its group at every moment of the epoch, and the kernel says so from certificates shown now.
+        """
+        for span in spans:
+            opened = rights.throughout(span.since, Instant(span.ends - 1))
+            pairs = [
+                (group.uid, content_key(secret, group, span.number))
+                for group in _ordered(opened)
+                if (secret := self.secret_of(group, span.number)) is not None
+            ]
+            if pairs:
+                yield PastEpoch(*span, pairs)
 
     def parcel(
         self, principal: Principal, groups: frozenset[GroupId], history: RightHistory | None, answers: Answers

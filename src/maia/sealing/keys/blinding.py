@@ -34,7 +34,7 @@ from maia.credentials import Principal, principal_from_bytes
 from maia.events import Column, Instant, Kind
 from maia.sealing.frames.content import BadContent, event_content
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.key_ring import KeyRing, RingEpoch
 from maia.sealing.keys.secrets import Secret
 from maia.types.definition import ENVELOPE_UID
 from maia.wire.columns import encode_column, kind_to_number
@@ -104,47 +104,28 @@ class BlindedRing(KeyRing):
         """Return 0: what is asked or offered under this id is of its own epoch."""
         return 0
 
-    @property
-    def epochs(self) -> tuple[int, ...]:
+    def _numbered(self) -> dict[int, RingEpoch]:
         """Return the epochs from the id's own on."""
-        return tuple(one - self._base for one in self.ring.epochs if one >= self._base)
-
-    def sealing_epoch(self, now: Instant) -> int | None:
-        """Return the newest epoch that has begun, if it is not older than the id."""
-        epoch = self.ring.sealing_epoch(now)
-        return None if epoch is None or epoch < self._base else epoch - self._base
+        known = self.ring._numbered().items()
+        return {number - self._base: one for number, one in known if number >= self._base}
 
     def key(self, group: GroupId, epoch: int) -> Secret | None:
         """Return the content key of a group, which is named by this id, in an epoch."""
-        return None if epoch < 0 else self.ring.key(self._named(group), self._base + epoch)
+        if group.type_id == self.type_id:
+            group = GroupId(self.ring.type_id, group.uid)
+        return None if epoch < 0 else self.ring.key(group, self._base + epoch)
 
     def secret(self, group: GroupId, epoch: int) -> Secret | None:
         """Return nothing: what keys grow from is handed on under the type's own name."""
         return None
 
-    def knows_epoch(self, epoch: int) -> bool:
-        """Say whether an epoch was announced, and is not older than the id."""
-        return epoch >= 0 and self.ring.knows_epoch(self._base + epoch)
-
-    def period(self, epoch: int) -> tuple[Instant, Instant | None] | None:
-        """Return when an epoch began and when the next one does."""
-        return None if epoch < 0 else self.ring.period(self._base + epoch)
-
     def sealing_until(self, epoch: int) -> Instant | None:
         """Return None: the ring behind this one changes, and this one does not say so."""
         return None
 
-    def opens(self, epoch: int, published_at: int, now: Instant) -> bool:
-        """Say whether something published at this moment may have been sealed in this epoch."""
-        return epoch >= 0 and self.ring.opens(self._base + epoch, published_at, now)
-
     def groups(self, epoch: int) -> frozenset[GroupId]:
         """Return the groups whose key is held in an epoch, named by this id."""
-        held = self.ring.groups(self._base + epoch) if epoch >= 0 else frozenset[GroupId]()
-        return frozenset(GroupId(self.type_id, group.uid) for group in held)
-
-    def _named(self, group: GroupId) -> GroupId:
-        return GroupId(self.ring.type_id, group.uid) if group.type_id == self.type_id else group
+        return frozenset(GroupId(self.type_id, group.uid) for group in super().groups(epoch))
 
 
 _COVER: Final = b"\x00"

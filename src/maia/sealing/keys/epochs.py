@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
-from maia.credentials import Principal, SignedKind, SigningKey, same_secret, verify_signature
-from maia.credentials.keys import document_to_bytes, document_with_signer
+from maia.canonical import Limits, SExpression
+from maia.canonical.fields import Part
+from maia.credentials import Principal, SignedKind, same_secret, verify_signature
+from maia.credentials.documents import Document
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.events.values import attribute_uid
@@ -39,7 +40,6 @@ NUMBER_MAX: Final = 2**63 - 1
 CHAIN_MAX: Final = 1024
 """Epochs whose digest a chain remembers."""
 
-_LIMITS: Final = Limits(size_max=EPOCH_BYTES_MAX, depth_max=8, atom_max=256)
 _NUMBER: Final = re.compile(rb"[1-9][0-9]{0,18}")
 _MOMENT: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _COMMITMENT: Final = b"maia/1/commitment"
@@ -113,36 +113,13 @@ def check_meant(secret: Secret, group: GroupId, statement: EpochStatement) -> No
 # ------------------------------------------------------------ signing, writing, reading
 
 
-def sign_epoch(statement: EpochStatement, key: SigningKey) -> SignedEpoch:
-    """Sign an epoch as its manager."""
-    body = write_canonical(_to_expression(statement))
-    return SignedEpoch(statement, key.principal, body, key.sign(SignedKind.EPOCH, body))
-
-
-def epoch_to_bytes(signed: SignedEpoch) -> bytes:
-    """Return the bytes in which a signed epoch travels."""
-    return document_to_bytes(signed.body, signed.signature, signed.signer)
-
-
-def epoch_from_bytes(data: bytes) -> SignedEpoch:
-    """Read exactly what `epoch_to_bytes` writes; the signature is not verified here."""
-    try:
-        (content, body, signature), signer = document_with_signer(read_canonical(data, _LIMITS))
-        statement = _from_expression(content)
-    except (BadInput, BrokenCredential) as problem:
-        raise BadEpoch(f"the epoch cannot be read: {problem.message}") from problem
-    if write_canonical(_to_expression(statement)) != body:
-        raise BadEpoch("the epoch is not written in its one form")
-    return SignedEpoch(statement, signer, body, signature)
-
-
 def verify_epoch(signed: SignedEpoch, manager: Principal) -> EpochStatement:
     """Return the statement if the type's manager signed it."""
     if signed.signer != manager:
         raise BadEpoch(f"`{signed.signer}` does not run the key groups of this type")
     # What counts is what was signed, whatever came beside it.
     verify_signature(manager, SignedKind.EPOCH, signed.body, signed.signature)
-    return _from_expression(read_canonical(signed.body, _LIMITS))
+    return EPOCH.said_by(signed.body)
 
 
 def _to_expression(statement: EpochStatement) -> SExpression:
@@ -214,6 +191,22 @@ def _previous(fields: Iterable[SExpression]) -> bytes | None:
         case [(b"previous", bytes(digest))] if len(digest) == DIGEST_BYTES:
             return digest
     raise BadEpoch("the epoch before is named by its digest")
+
+
+EPOCH: Final = Document[EpochStatement, SignedEpoch](
+    Part(_to_expression, _from_expression),
+    "epoch",
+    BadEpoch,
+    Limits(size_max=EPOCH_BYTES_MAX, depth_max=8, atom_max=256),
+    lambda _: SignedKind.EPOCH,
+    lambda said, body, signature, signer: SignedEpoch(said, signer, body, signature),
+    wraps=(BadInput, BrokenCredential),
+    names_signer=True,
+)
+
+sign_epoch = EPOCH.sign
+epoch_to_bytes = EPOCH.to_bytes
+epoch_from_bytes = EPOCH.from_bytes
 
 
 # ------------------------------------------------------------ what follows what

@@ -15,6 +15,7 @@ Every change moves `version`: what was worked out from a ring holds as long as t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -66,7 +67,7 @@ DEFAULT_TERMS: Final = KeyTerms()
 
 
 @dataclass(slots=True)
-class _Epoch:
+class RingEpoch:
     since: Instant
     ends: Instant | None = None
     """When the next one begins; None while this is the newest."""
@@ -77,7 +78,7 @@ class _Epoch:
 class KeyRing:
     """What one member holds of one type: epochs in their order, and the secrets of its groups in each."""
 
-    __slots__ = ("_epochs", "_terms", "answers", "type_id", "version")
+    __slots__ = ("_epochs", "answers", "terms", "type_id", "version")
 
     def __init__(self, type_id: bytes, terms: KeyTerms = DEFAULT_TERMS) -> None:
         """Begin with nothing."""
@@ -85,8 +86,9 @@ class KeyRing:
         self.version = 0
         self.answers: Answers = {}
         """What the answers are about of which keys are held."""
-        self._terms = terms
-        self._epochs: dict[int, _Epoch] = {}
+        self.terms = terms
+        """How long keys are used and kept."""
+        self._epochs: dict[int, RingEpoch] = {}
 
     def __repr__(self) -> str:
         """Say which epochs there are, never what opens them."""
@@ -94,34 +96,33 @@ class KeyRing:
 
     # -------------------------------------------------------- asking
 
-    @property
-    def terms(self) -> KeyTerms:
-        """Return how long keys are used and kept."""
-        return self._terms
-
-    @terms.setter
-    def terms(self, terms: KeyTerms) -> None:
-        self._terms = terms
-        self.version += 1
+    def _numbered(self) -> Mapping[int, RingEpoch]:
+        """Return the epochs by their numbers, as they are counted here."""
+        return self._epochs
 
     @property
     def newest(self) -> int | None:
         """Return the number of the newest epoch, begun or not."""
-        return max(self._epochs, default=None)
+        return max(self._numbered(), default=None)
 
     @property
     def epochs(self) -> tuple[int, ...]:
         """Return the numbers of the epochs that are remembered, the oldest first."""
-        return tuple(sorted(self._epochs))
+        return tuple(sorted(self._numbered()))
 
     def sealing_epoch(self, now: Instant) -> int | None:
         """Return the newest epoch that has begun; None if there is none, or if its successor is overdue."""
-        newest = max([number for number, epoch in self._epochs.items() if epoch.since <= now], default=None)
-        if newest is None:
+        begun = [(number, one.since) for number, one in self._numbered().items() if one.since <= now]
+        if not begun:
             return None
-        oldest_fit = now - (self.terms.refresh_s + self.terms.overdue_s) * SECOND
+        newest, since = max(begun)
         # A member that hears nothing of its manager must not seal for readers who were put out long ago.
-        return newest if self._epochs[newest].since >= oldest_fit else None
+        return newest if since >= now - self._fit_us else None
+
+    @property
+    def _fit_us(self) -> int:
+        """Return for how long a secret is sealed with, from its beginning on."""
+        return (self.terms.refresh_s + self.terms.overdue_s) * SECOND
 
     def key(self, group: GroupId, epoch: int) -> Secret | None:
         """Return the content key of a group in an epoch, if it is held."""
@@ -135,11 +136,11 @@ class KeyRing:
 
     def knows_epoch(self, epoch: int) -> bool:
         """Say whether the epoch was announced; a key that is missing in it will not come."""
-        return epoch in self._epochs
+        return epoch in self._numbered()
 
     def period(self, epoch: int) -> tuple[Instant, Instant | None] | None:
         """Return when an epoch began and when the next one does; None if it was not announced."""
-        known = self._epochs.get(epoch)
+        known = self._numbered().get(epoch)
         return None if known is None else (known.since, known.ends)
 
     def sealing_until(self, epoch: int) -> Instant | None:
@@ -149,16 +150,14 @@ class KeyRing:
         outside of that by as much as moments may be wrong.
         """
         known = self._epochs[epoch]
-        last = known.since + (self.terms.refresh_s + self.terms.overdue_s) * SECOND
+        last = known.since + self._fit_us
         return Instant(min(INSTANT_MAX, last if known.ends is None else min(last, known.ends - 1)))
 
     def opens(self, epoch: int, published_at: int, now: Instant) -> bool:
         """Say whether something published at this moment may have been sealed in this epoch."""
-        known = self._epochs.get(epoch)
-        if known is None:
-            return False
+        known = self._numbered().get(epoch)
         slack = self.terms.back_dating_s * SECOND
-        if not known.since - slack <= published_at <= now + slack:
+        if known is None or not known.since - slack <= published_at <= now + slack:
             return False
         if known.ends is None:
             return True
@@ -166,14 +165,13 @@ class KeyRing:
 
     def groups(self, epoch: int) -> frozenset[GroupId]:
         """Return the groups whose key is held in an epoch."""
-        known = self._epochs.get(epoch)
+        known = self._numbered().get(epoch)
         return frozenset() if known is None else frozenset(known.secrets)
 
     @property
     def readable(self) -> frozenset[AttributeUid]:
         """Return the attributes, and answers, whose key is held in the newest epoch."""
-        newest = self.newest
-        held = frozenset[GroupId]() if newest is None else self.groups(newest)
+        held = self.groups(-1 if self.newest is None else self.newest)
         return frozenset(group.uid for group in held if group.uid is not None)
 
     def next_forget(self) -> Instant | None:
@@ -184,6 +182,11 @@ class KeyRing:
 
     # -------------------------------------------------------- learning
 
+    def adopt(self, terms: KeyTerms) -> None:
+        """Use and keep keys for as long as these terms say."""
+        self.terms = terms
+        self.version += 1
+
     def learn(self, number: int, *, since: Instant) -> None:
         """Take note of an epoch; it ends the one before it. What was known is confirmed or refused."""
         known = self._epochs.get(number)
@@ -191,13 +194,15 @@ class KeyRing:
             if known.since != since:
                 raise EpochOutOfOrder(f"epoch `{number}` began at another moment than was said before")
             return
-        earlier = [one for other, one in self._epochs.items() if other < number]
-        later = [one for other, one in self._epochs.items() if other > number]
-        if any(one.since > since for one in earlier) or any(one.since < since for one in later):
+        if any((one.since - since) * (other - number) < 0 for other, one in self._epochs.items()):
             raise EpochOutOfOrder(f"epoch `{number}` begins out of turn")
         self.version += 1
-        self._epochs[number] = _Epoch(since)
-        self._put_in_order()
+        self._epochs[number] = RingEpoch(since)
+        numbers = sorted(self._epochs)
+        for one, following in pairwise(numbers):
+            self._epochs[one].ends = self._epochs[following].since
+        for one in numbers[: max(0, len(numbers) - EPOCHS_MAX)]:
+            self._forget(one)
 
     def hold(self, group: GroupId, epoch: int, secret: Secret) -> None:
         """Hold what a group shares in a known epoch."""
@@ -222,7 +227,7 @@ class KeyRing:
 
     def copy(self) -> KeyRing:
         """Return a ring with the same keys, which stay when this one lets go of its own."""
-        made = KeyRing(self.type_id, self._terms)
+        made = KeyRing(self.type_id, self.terms)
         made.answers = dict(self.answers)
         for number, epoch in sorted(self._epochs.items()):
             made.learn(number, since=epoch.since)
@@ -235,12 +240,8 @@ class KeyRing:
     def forget_before(self, now: Instant) -> None:
         """Destroy the keys of every epoch whose drift is over."""
         drift = self.terms.drift_s * SECOND
-        over = [
-            number
-            for number, epoch in self._epochs.items()
-            if epoch.ends is not None and epoch.ends + drift < now
-        ]
-        for number in over:
+        ends = [(number, epoch.ends) for number, epoch in self._epochs.items()]
+        for number in [one for one, at in ends if at is not None and at + drift < now]:
             self._forget(number)
 
     def drop(self, group: GroupId) -> None:
@@ -264,13 +265,6 @@ class KeyRing:
         for secret in (*gone.keys.values(), *gone.secrets.values()):
             if id(secret) not in kept:
                 secret.wipe()
-
-    def _put_in_order(self) -> None:
-        numbers = sorted(self._epochs)
-        for number, following in pairwise(numbers):
-            self._epochs[number].ends = self._epochs[following].since
-        for number in numbers[: max(0, len(numbers) - EPOCHS_MAX)]:
-            self._forget(number)
 
 
 def content_key(secret: Secret, group: GroupId, epoch: int) -> Secret:

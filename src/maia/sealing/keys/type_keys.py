@@ -16,7 +16,6 @@ from maia.credentials import Principal
 from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.groups.welcome import GroupWelcome
 from maia.sealing.keys.epochs import (
     EpochChain,
     EpochForked,
@@ -29,6 +28,7 @@ from maia.sealing.keys.epochs import (
     verify_epoch,
 )
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.sealing.keys.parcels import GroupWelcome
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.past import PastReading
 from maia.sealing.tree.key_tree import TreeMember
@@ -117,7 +117,7 @@ class TypeKeys:
             check_meant(handed.secret, GroupId(self.type_id, handed.uid), statement)
         paths = {GroupId(self.type_id, one.uid): one.path for one in parcel.paths}
         trees = {group: TreeMember.from_bytes(path, group=group_name(group)) for group, path in paths.items()}
-        self.ring.terms = KeyTerms.from_record(message.terms)
+        self.ring.adopt(KeyTerms.from_record(message.terms))
         for number in sorted(statements):
             self.ring.learn(number, since=statements[number].since)
         for handed in parcel.secrets:

@@ -49,10 +49,9 @@ from maia.sealing.groups.membership import (
     standing,
 )
 from maia.sealing.groups.outcomes import NoGroupOpen
-from maia.sealing.groups.welcome import parcel_info, unpack
 from maia.sealing.keys.epochs import EpochForked, epoch_to_bytes
-from maia.sealing.keys.history import past_info, unpack_past
 from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.parcels import parcel_info, past_info, unpack, unpack_past
 from maia.sealing.keys.type_keys import KEPT_HEAD, KeysMissed, TypeKeys
 from maia.sealing.member.past import HistoryRefused, MemberPast, PastReading
 from maia.sealing.member.settings import KeysChanged, KeysRefused, MemberSettings, Notice, WriterReceived
@@ -96,7 +95,7 @@ _WRITERS_ASKED_MAX: Final = 1024
 """Publishers that the answer about is awaited at once; the oldest questions go first."""
 
 
-class KeyMember:
+class KeyMember(ManagerLinks):
     """One member of key groups, as a value that is handed time, chance and messages."""
 
     def __init__(
@@ -113,9 +112,13 @@ class KeyMember:
 
         `standing` says which of its certificates still count, and shows managers why.
         """
-        self._key, self._tester = key, standing
-        self._cache = VerificationCache() if cache is None else cache
-        self._managers = ManagerLinks(settings, random=random, cache=self._cache, standing=standing)
+        super().__init__(
+            settings,
+            random=random,
+            cache=VerificationCache() if cache is None else cache,
+            standing=standing,
+        )
+        self._key = key
         self._kept = {name: data for name, data in (kept or {}).items() if name.startswith(KEPT_HEAD)}
         self._types: dict[bytes, TypeKeys] = {}
         self._writers_asked: BoundedMap[tuple[bytes, Principal], None] = BoundedMap(_WRITERS_ASKED_MAX)
@@ -141,22 +144,10 @@ class KeyMember:
         notices, self._notices = self._notices, []
         return notices
 
-    def owns(self, link: LinkId) -> bool:
-        """Say whether what happens on a link is for this member."""
-        return self._managers.on(link) is not None
-
     def manager_of(self, type_id: bytes) -> ManagerLink | None:
         """Return the manager of a type that is needed, and how far the talk with it has come."""
         known = self._types.get(type_id)
-        return None if known is None else self._managers.of(known.manager)
-
-    def reach(self) -> list[tuple[Principal, bool, int]]:
-        """Return which managers can be asked, and how often each was looked for in vain."""
-        return [(one.principal, one.is_ready, one.failures) for one in self._managers.all()]
-
-    def dials(self, address: str) -> bool:
-        """Say whether this member waits for a link to an address."""
-        return bool(self._managers.waiting_at(address))
+        return None if known is None else self.of(known.manager)
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks for: epochs and groups, no keys."""
@@ -169,7 +160,7 @@ class KeyMember:
             for type_id, known in self._types.items()
         }
         return {
-            "managers": {str(one.principal): one.stage for one in self._managers.all()},
+            "managers": {str(one.principal): one.stage for one in self._managers.values()},
             "types": types,
         }
 
@@ -180,7 +171,7 @@ class KeyMember:
         sealing = strongest(one.sealing for one in versions)
         if sealing is None:
             return []
-        type_id, settings = versions[-1].type_id, self._managers.settings
+        type_id, settings = versions[-1].type_id, self.settings
         known = self._types.get(type_id)
         if known is not None and known.versions == tuple(versions):
             return []
@@ -190,7 +181,7 @@ class KeyMember:
             kept = self._kept.pop(KEPT_HEAD + type_id.hex(), None)
             known = self._types[type_id] = TypeKeys(type_id, sealing.manager, kept)
         known.level, known.versions = sealing.level, tuple(versions)
-        manager = self._managers.of(sealing.manager)
+        manager = self.of(sealing.manager)
         manager.addresses = tuple(dict.fromkeys((*sealing.addresses, *settings.addresses)))
         return self._finished(self._ask(known, now), now)
 
@@ -201,24 +192,28 @@ class KeyMember:
             return []
         known.ring.wipe()
         self.past.forget(type_id)
-        manager = self._managers.of(known.manager)
-        return self._finished(self._managers.say(manager, LeaveGroups(type_id)), now)
+        manager = self.of(known.manager)
+        return self._finished(self.say(manager, LeaveGroups(type_id)), now)
 
     def leave(self) -> list[Effect]:
         """Say goodbye to every manager, as before the process ends; all keys are destroyed."""
         problem = Shutdown("this member is being stopped")
-        effects = [one for link in self._managers.open_links() for one in goodbye(link, problem)]
+        effects = [one for link in self._links for one in goodbye(link, problem)]
         for known in self._types.values():
             known.ring.wipe()
         self._types.clear()
         self.past.forget()
+        self._links.clear()
         self._managers.clear()
         return effects
 
     def dial_again(self, type_id: bytes, now: Instant) -> list[Effect]:
         """Look for a manager at once that would be looked for later; nothing if that was just done."""
         manager = self.manager_of(type_id)
-        dialled = [] if manager is None else self._managers.dial_again(manager, now)
+        if manager is None or not manager.is_idle or manager.due is None or manager.lost_at is None:
+            return []
+        is_due = now >= seconds_after(manager.lost_at, self.settings.again_s)
+        dialled = self.dial(manager, now) if is_due else []
         return self._finished(dialled, now) if dialled else []
 
     def missing(self, type_id: bytes, now: Instant) -> list[Effect]:
@@ -245,19 +240,19 @@ class KeyMember:
             return []
         self._writers_asked.put((type_id, principal), None)
         question = WhoWrites(next(self._numbers), type_id, principal.key)
-        return self._finished(self._managers.say(manager, question), now)
+        return self._finished(self.say(manager, question), now)
 
     # -------------------------------------------------------- statements
 
     def credentials_changed(self, credentials: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
         """Show other certificates from now on, as before old ones expire."""
-        self._managers.settings = replace(self._managers.settings, credentials=credentials)
+        self.settings = replace(self.settings, credentials=credentials)
         asked = [one for known in self._types.values() for one in self._ask(known, now)]
         return self._finished(asked, now)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Use these constitutions of quorums from now on."""
-        self._managers.settings = replace(self._managers.settings, constitutions=constitutions)
+        self.settings = replace(self.settings, constitutions=constitutions)
 
     def rights_changed(self, now: Instant) -> list[Effect]:
         """Look again at what our certificates open: one of them may count no more, or again."""
@@ -270,23 +265,23 @@ class KeyMember:
         A manager that may not be part of the network any more is left.
         """
         effects: list[Effect] = []
-        is_demanded = by in named_testers(self._managers.settings.credentials)
-        for manager in [one for one in self._managers.all() if one.is_ready]:
+        is_demanded = by in named_testers(self.settings.credentials)
+        for manager in [one for one in self._managers.values() if one.is_ready]:
             try:
-                self._managers.check_not_revoked(manager, now)
+                self.check_not_revoked(manager, now)
             except MaiaError as problem:
                 effects += self._leave_manager(manager, problem, now)
             else:
-                effects += self._managers.show(manager, now) if is_demanded else []
+                effects += self.show(manager, now) if is_demanded else []
         return effects
 
     def vouch(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None = None
     ) -> list[Effect]:
         """Bring a manager the answers that it waits for; `problem` says why there are not more of them."""
-        manager = next((one for one in self._managers.all() if number in one.challenges), None)
+        manager = next((one for one in self._managers.values() if number in one.challenges), None)
         message = None if manager is None else manager.challenges.answer(number, answers, problem)
-        return [] if manager is None or message is None else self._managers.say(manager, message)
+        return [] if manager is None or message is None else self.say(manager, message)
 
     # -------------------------------------------------------- what happens, and time
 
@@ -295,24 +290,24 @@ class KeyMember:
         effects = self._due(now)
         match happened:
             case LinkOpened():
-                sent, not_found = self._managers.opened(happened, now)
+                sent, not_found = self.opened(happened, now)
                 effects += sent
                 for manager in not_found:
                     self._lost(manager, now)
             case Received(link=link, data=data):
                 effects += self._received(link, data, now)
             case LinkClosed(link=link):
-                if (known := self._managers.on(link)) is not None:
+                if (known := self._links.get(link)) is not None:
                     self._lost(known, now)
             case DialFailed(address=address):
-                for manager in self._managers.waiting_at(address):
+                for manager in self.waiting_at(address):
                     manager.problem = ""
                     self._lost(manager, now)
         return self._finished(effects, now)
 
     def next_look(self) -> Instant | None:
         """Return the next moment at which there is something to do."""
-        moments = [one for manager in self._managers.all() for one in (manager.due, manager.check_at)]
+        moments = [one for manager in self._managers.values() for one in (manager.due, manager.check_at)]
         moments += [one for known in self._types.values() for one in known.next_looks()]
         return min((one for one in moments if one is not None), default=None)
 
@@ -323,7 +318,7 @@ class KeyMember:
     def _due(self, now: Instant) -> list[Effect]:
         """Do what is due: dial managers, compare epochs, leave the silent, ask again, forget keys."""
         effects: list[Effect] = []
-        for manager in self._managers.all():
+        for manager in self._managers.values():
             if manager.due is not None and manager.due <= now:
                 manager.due = None
                 if manager.session is not None:
@@ -331,7 +326,7 @@ class KeyMember:
                     effects += self._leave_manager(manager, late, now)
                     continue
                 manager.is_dialling = False
-                effects += self._managers.dial(manager, now) if self._types_of(manager) else []
+                effects += self.dial(manager, now) if self._types_of(manager) else []
             elif manager.check_at is not None and manager.check_at <= now:
                 effects += self._check(manager, now)
         for known in list(self._types.values()):
@@ -340,7 +335,7 @@ class KeyMember:
                 effects += self._look_at_rights(known, now)
             if known.due is not None and known.due <= now:
                 known.due = None
-                manager = self._managers.of(known.manager)
+                manager = self.of(known.manager)
                 is_silent = known.asked is not None and manager.is_ready
                 effects += self._leave_silent(manager, now) if is_silent else self._ask(known, now)
         return effects
@@ -349,10 +344,10 @@ class KeyMember:
         """Compare epochs with the manager: a rekey that was lost would otherwise be noticed by nobody."""
         if manager.awaits_check:
             return self._leave_silent(manager, now)
-        manager.check_at = seconds_after(now, self._managers.settings.check_s)
+        manager.check_at = seconds_after(now, self.settings.check_s)
         asking = [known for known in self._types_of(manager) if known.groups and known.asked is None]
         manager.awaits_check = bool(asking)
-        return [effect for known in asking for effect in self._managers.say(manager, known.held())]
+        return [effect for known in asking for effect in self.say(manager, known.held())]
 
     def _types_of(self, manager: ManagerLink) -> list[TypeKeys]:
         return [one for one in self._types.values() if one.manager == manager.principal]
@@ -361,7 +356,7 @@ class KeyMember:
 
     def _lost(self, manager: ManagerLink, now: Instant) -> None:
         """Go on without a link; keys are kept, and every question is asked anew."""
-        self._managers.lost(manager, now)
+        self.lost(manager, now)
         for known in self._types_of(manager):
             known.asked, known.due, known.joined_as = None, None, None
         self._writers_asked.clear()
@@ -389,28 +384,28 @@ class KeyMember:
 
     def _ask(self, known: TypeKeys, now: Instant, *, at_once: bool = False) -> list[Effect]:
         """Ask for all keys of a type, unless an answer is awaited already."""
-        manager = self._managers.of(known.manager)
+        manager = self.of(known.manager)
         if not manager.is_ready:
             is_idle = manager.is_idle and manager.due is None
-            return self._managers.dial(manager, now) if is_idle else []
+            return self.dial(manager, now) if is_idle else []
         if known.asked is not None and not at_once:
             return []
         known.asked = next(self._numbers)
-        known.due = seconds_after(now, self._managers.settings.answer_s)
+        known.due = seconds_after(now, self.settings.answer_s)
         head = None if known.head is None else epoch_to_bytes(known.head)
-        return self._managers.say(manager, JoinGroups(known.asked, *self._shown(manager, known), head))
+        return self.say(manager, JoinGroups(known.asked, *self._shown(manager, known), head))
 
     def _ask_page(self, manager: ManagerLink, known: TypeKeys, reading: PastReading) -> list[Effect]:
         """Ask for the next page of a reading of the past."""
         reading.number = next(self._numbers)
         span = int(reading.since), int(reading.until), reading.after or 0
         question = HistoryKeys(reading.number, *self._shown(manager, known), *span)
-        return self._managers.say(manager, question)
+        return self.say(manager, question)
 
     def _shown(self, manager: ManagerLink, known: TypeKeys) -> tuple[list[bytes], list[bytes], bytes, bytes]:
         """Return what questions for keys show: versions, certificates, the key to seal answers to."""
         definitions = [definition_to_bytes(version.signed) for version in known.versions]
-        certificates = [certificate_to_bytes(signed) for signed in self._managers.settings.credentials]
+        certificates = [certificate_to_bytes(signed) for signed in self.settings.credentials]
         shown = manager.signed_key(self._key)
         return definitions, certificates, shown.key, shown.signature
 
@@ -418,11 +413,11 @@ class KeyMember:
 
     def _received(self, link: LinkId, data: bytes, now: Instant) -> list[Effect]:
         """Take one message on; a manager that breaks the rules is left."""
-        manager = self._managers.on(link)
+        manager = self._links.get(link)
         if manager is None or manager.session is None:
             return []
         try:
-            effects, message = self._managers.receive(manager.session, data, now)
+            effects, message = self.receive(manager.session, data, now)
             return [*effects, *self._answered(manager, manager.session, message, now)]
         except MaiaError as problem:
             return self._leave_manager(manager, problem, now)
@@ -443,7 +438,7 @@ class KeyMember:
                 return self._told(manager, message, now)
 
     def _welcomed(self, manager: ManagerLink, now: Instant) -> list[Effect]:
-        self._managers.welcomed(manager, now)
+        self.welcomed(manager, now)
         effects: list[Effect] = [Note("manager-connected", {"peer": str(manager.principal)})]
         for known in self._types_of(manager):
             known.asked = None
@@ -539,7 +534,7 @@ class KeyMember:
             return []
         known.asked, manager.failures = None, 0
         known.failures += 1
-        known.due = min(self._managers.again(known.failures, now), self._next_chance(known, now))
+        known.due = min(self.again(known.failures, now), self._next_chance(known, now))
         if message.code == NoGroupOpen.code and known.groups:
             # It was put out, and the message that said so was lost.
             self._shut_out(known, known.groups)
@@ -577,25 +572,25 @@ class KeyMember:
             session=manager.secured.public,
             is_past=message.ref not in (known.asked, known.joined_as),
         )
-        own = {signed.id: signed for signed in self._managers.settings.credentials}
+        own = {signed.id: signed for signed in self.settings.credentials}
         is_standing = known.joined_as == message.ref
         try:
             number = next(self._numbers)
             challenged = manager.challenges.open(number, message, digest, own.get, is_standing=is_standing)
         except QuestionNotOurs as problem:
             fields = {"peer": str(manager.principal), "code": problem.code}
-            return [Note("refused", fields), *self._managers.say(manager, Vouched(message.id, []))]
+            return [Note("refused", fields), *self.say(manager, Vouched(message.id, []))]
         if known.asked == message.ref:  # a manager that waits has the time that it waits, and its own
-            wait_s = int(message.seconds) + self._managers.settings.answer_s
+            wait_s = int(message.seconds) + self.settings.answer_s
             known.due = seconds_after(now, wait_s)
         self._notices.append(challenged)
         return []
 
     # -------------------------------------------------------- what our own certificates say
 
-    def _standing(self, known: TypeKeys, now: Instant) -> MembershipState:
+    def _rights(self, known: TypeKeys, now: Instant) -> MembershipState:
         """Return the groups of a type that are open to us, and until when that is so."""
-        settings, answers = self._managers.settings, known.ring.answers
+        settings, answers = self.settings, known.ring.answers
         # The manager asks for one-time answers, and has said until when they hold.
         vouched = VouchedFor.assumed(settings.credentials, now, known.vouched_until)
         claim = Claim(self._key.principal, known.versions, settings.credentials, vouched)
@@ -605,19 +600,19 @@ class KeyMember:
             settings.bounds,
             settings.constitutions,
             self._cache,
-            self._tester,
+            self._standing,
             answers=AnsweredRestrictions(answers, uids.get),  # as far as the manager has told them
         )
         return standing(claim, grounds, now)
 
     def _next_chance(self, known: TypeKeys, now: Instant) -> Instant:
         """Return when our certificates next open something else than now, or a while later."""
-        until = self._standing(known, now).until
-        return min(just_after(until), seconds_after(now, self._managers.settings.again_max_s))
+        until = self._rights(known, now).until
+        return min(just_after(until), seconds_after(now, self.settings.again_max_s))
 
     def _look_at_rights(self, known: TypeKeys, now: Instant) -> list[Effect]:
         """Destroy the keys to which our own certificates give no right any more, whoever can be reached."""
-        found = self._standing(known, now)
+        found = self._rights(known, now)
         known.rights_until = found.until
         lost = known.groups - found.groups
         if not lost:

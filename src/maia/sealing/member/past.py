@@ -18,8 +18,8 @@ from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.predicates import Predicate
 from maia.sealing.frames.ciphers import EpochKeys
-from maia.sealing.keys.history import PastAnswer, PastEpoch
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
+from maia.sealing.keys.parcels import PastAnswer, PastEpoch
 from maia.wire.messages import HistoryKeysReply
 
 _EPOCHS_MAX: Final = 4096

@@ -21,8 +21,8 @@ from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.sealing import BadSecret, Secret
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.history import PastEpoch
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.sealing.keys.parcels import PastEpoch
 
 EPOCHS_PER_REQUEST: Final = 4096
 """Epochs that a worker may ask for at once."""
