@@ -22,6 +22,7 @@ what was expected in its place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -40,6 +41,8 @@ Wrong: TypeAlias = tuple[type[MaiaError], str]
 
 # INVARIANT: no field is left out for this value.
 _REQUIRED: Final = object()
+_DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]*")
+_DIGITS_MAX: Final = 20
 _REMEMBERED: Final = 1024
 _CUT_MAX: Final = 4096
 """Together these two bound the memory: some thousands of pieces, of some thousands of bytes each."""
@@ -353,6 +356,20 @@ def octets(least: int, most: int, wrong: Wrong) -> Part[bytes]:
         return value
 
     return Part(checked, checked)
+
+
+def number(least: int, most: int, wrong: Wrong) -> Part[int]:
+    """Declare a decimal number: without a plus, without leading zeros."""
+    error, sentence = wrong
+
+    def read(digits: SExpression) -> int:
+        if isinstance(digits, bytes) and len(digits) <= _DIGITS_MAX and _DECIMAL.fullmatch(digits):
+            found = int(digits)
+            if least <= found <= most:
+                return found
+        raise error(sentence)
+
+    return Part(lambda value: b"%d" % value, read)
 
 
 def word_of(words: Iterable[_Word], error: type[MaiaError], sentence: str) -> Part[_Word]:

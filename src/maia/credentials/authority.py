@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import ClassVar, Final, TypeAlias, TypeVar
 
 from maia.credentials.keys import Owner, Principal
 from maia.credentials.names import (
+    ANY_NAME,
     NamePattern,
     NetworkName,
     PatternTooComplex,
@@ -88,6 +89,7 @@ class AnyResource:
     """
 
     owner: Owner | None = None
+    name: ClassVar[NamePattern] = ANY_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class NetworkPattern:
 
     owner: Owner | None
     name: NamePattern
+    version: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,12 @@ class TopicPattern:
 
     owner: Owner | None
     path: NamePattern
+    version: ClassVar[None] = None
+
+    @property
+    def name(self) -> NamePattern:
+        """Return the path: what a name is for others."""
+        return self.path
 
 
 ResourcePattern: TypeAlias = AnyResource | NetworkPattern | TypePattern | TopicPattern
@@ -334,83 +343,55 @@ def _is_whole(authority: Authority) -> bool:
 
 
 def _matches(pattern: ResourcePattern, action: Action, resource: ResourceName) -> bool:
-    if action not in FITTING_ACTIONS[_PATTERN_OF[type(resource)]]:
-        return False
-    if pattern.owner is not None and pattern.owner != resource.owner:
+    kind = _PATTERN_OF[type(resource)]
+    if action not in FITTING_ACTIONS[kind] or pattern.owner not in (None, resource.owner):
         return False
     if isinstance(pattern, AnyResource):
-        return not is_reserved(resource.path if isinstance(resource, TopicName) else resource.name)
-    match pattern, resource:
-        case NetworkPattern(name=name), NetworkName():
-            return name.matches(resource.name)
-        case TypePattern(name=name, version=version), TypeName():
-            return version in (None, resource.version) and name.matches(resource.name)
-        case TopicPattern(path=path), TopicName():
-            return path.matches(resource.path)
-    return False
+        return not is_reserved(resource.name)
+    return (
+        isinstance(pattern, kind)
+        and pattern.version in (None, resource.version)
+        and pattern.name.matches(resource.name)
+    )
 
 
-_PATTERN_OF: Final[dict[type[ResourceName], type[ResourcePattern]]] = {
-    NetworkName: NetworkPattern,
-    TypeName: TypePattern,
-    TopicName: TopicPattern,
+NAMED_BY: Final[dict[type[ResourcePattern], type[ResourceName]]] = {
+    NetworkPattern: NetworkName,
+    TypePattern: TypeName,
+    TopicPattern: TopicName,
 }
+"""What a pattern matches."""
+_PATTERN_OF: Final = {name: pattern for pattern, name in NAMED_BY.items()}
 
 
 def _both_resources(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
+    """Return what two patterns have in common: one of the two themselves, where it lies inside the other."""
     if isinstance(other, AnyResource):
         return _part_of_owner(one, other.owner)
     if isinstance(one, AnyResource):
         return _part_of_owner(other, one.owner)
+    if type(one) is not type(other) or _apart(one.owner, other.owner) or _apart(one.version, other.version):
+        return None
     try:
-        return _both_named(one, other)
+        name = other.name.intersection(one.name)
     except PatternTooComplex as problem:
         raise AuthorityTooLarge(f"the name patterns of a chain do not add up: {problem.message}") from problem
+    if name is None:
+        return None
+    owner, version = one.owner or other.owner, one.version or other.version
+    for given in (other, one):
+        if name is given.name and owner == given.owner and version == given.version:
+            return given
+    return TypePattern(owner, name, version) if isinstance(one, TypePattern) else type(one)(owner, name)
 
 
 def _part_of_owner(pattern: ResourcePattern, owner: Owner | None) -> ResourcePattern | None:
     """Return what a blanket resource of `owner` has in common with a pattern."""
-    if isinstance(pattern, TopicPattern):
-        if pattern.path.is_reserved:
-            return None
-    elif not isinstance(pattern, AnyResource) and pattern.name.is_reserved:
+    if pattern.name.is_reserved:
         return None
     if owner is None or pattern.owner == owner:
         return pattern
     return replace(pattern, owner=owner) if pattern.owner is None else None
-
-
-def _both_named(one: ResourcePattern, other: ResourcePattern) -> ResourcePattern | None:
-    if isinstance(one, TypePattern) and isinstance(other, TypePattern):
-        return _both_types(one, other)
-    match one, other:
-        case NetworkPattern(), NetworkPattern():
-            name = None if _apart(one.owner, other.owner) else one.name.intersection(other.name)
-            return None if name is None else NetworkPattern(one.owner or other.owner, name)
-        case TopicPattern(), TopicPattern():
-            path = None if _apart(one.owner, other.owner) else one.path.intersection(other.path)
-            return None if path is None else TopicPattern(one.owner or other.owner, path)
-    return None
-
-
-def _both_types(one: TypePattern, other: TypePattern) -> TypePattern | None:
-    """Intersect the commonest resources, without building what exists already."""
-    is_same = one.owner is other.owner and one.version is other.version
-    if not is_same and (_apart(one.owner, other.owner) or _apart(one.version, other.version)):
-        return None
-    name = other.name.intersection(one.name)
-    if name is None:
-        return None
-    for given, opposite in ((other, one), (one, other)):
-        if name is given.name and (
-            is_same
-            or (
-                (given.owner is not None or opposite.owner is None)
-                and (given.version is not None or opposite.version is None)
-            )
-        ):
-            return given
-    return TypePattern(one.owner or other.owner, name, one.version or other.version)
 
 
 def _apart(one: object, other: object) -> bool:

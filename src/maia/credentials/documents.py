@@ -14,8 +14,11 @@ asked of `verify_signature`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
@@ -35,6 +38,7 @@ from maia.credentials.keys import (
 )
 from maia.credentials.names import TypeName, checked_label, checked_version, text_from_atom
 from maia.errors import BadInput, BrokenCredential, MaiaError
+from maia.events import SECOND, Instant
 
 _OPENING: Final = b"(6:signed"
 _SIGNATURE: Final = b"(9:signature7:ed2551964:"
@@ -242,3 +246,37 @@ TYPE_NAME: Final = fields(
     name=one(LABEL),
     version=one(VERSION),
 )
+
+
+_DATE: Final = re.compile(
+    rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{6}))?"
+)
+_REMEMBERED_DATES: Final = 4096
+
+
+def dates(error: type[MaiaError], sentence: str, *, is_fine: bool = False) -> Part[Instant]:
+    """Declare an instant in the date form of RFC 2693: in whole seconds, or with six digits behind them."""
+
+    @lru_cache(maxsize=_REMEMBERED_DATES)
+    def write(instant: Instant) -> bytes:
+        if instant % SECOND and not is_fine:
+            raise error(f"`{instant}` has a fraction of a second, which a certificate cannot say")
+        date = instant.to_datetime().replace(tzinfo=None)
+        return date.isoformat(sep="_", timespec="microseconds" if is_fine else "seconds").encode("ascii")
+
+    @lru_cache(maxsize=_REMEMBERED_DATES)
+    def read(date: SExpression) -> Instant:
+        found = _DATE.fullmatch(date) if isinstance(date, bytes) else None
+        shown = date[:64].decode("ascii", "backslashreplace") if isinstance(date, bytes) else "(…"
+        if found is None or (found[7] is not None) is not is_fine:
+            raise error(f"`{shown}` is not {sentence}")
+        year, month, day, hour, minute, second, fraction = map(int, found.groups(0))
+        try:
+            return Instant.from_datetime(
+                datetime(year, month, day, hour, minute, second, fraction, tzinfo=UTC)
+            )
+        except ValueError:
+            called = "moment" if is_fine else "date"
+            raise error(f"`{shown}` is a {called} that does not exist") from None
+
+    return Part(write, read)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 from uuid import UUID
 
 from maia.canonical import SExpression
@@ -87,6 +87,7 @@ class NetworkName:
 
     owner: Owner
     name: str
+    version: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Refuse names that could be mistaken for others."""
@@ -121,10 +122,16 @@ class TopicName:
 
     owner: Owner
     path: str
+    version: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Refuse paths that could be mistaken for others."""
         checked_topic_path(self.path)
+
+    @property
+    def name(self) -> str:
+        """Return the path: what a name is for others."""
+        return self.path
 
     def __str__(self) -> str:
         """Return the name for a sentence."""

@@ -29,19 +29,30 @@ refused. Reading checks the form only; `check_statement` checks the signature.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from maia.canonical import Limits, SExpression
-from maia.canonical.fields import Field, Part, bare, choice, each, fields, many, octets, one, record, rest
+from maia.canonical.fields import (
+    Field,
+    Part,
+    bare,
+    choice,
+    each,
+    fields,
+    many,
+    number,
+    octets,
+    one,
+    record,
+    rest,
+)
 from maia.credentials.certificate import Validity
 from maia.credentials.chains.reduction import BrokenChain
-from maia.credentials.documents import KEY, Document
+from maia.credentials.documents import KEY, Document, dates
 from maia.credentials.keys import BadSignature, Principal, SignedKind, SigningKey, verify_signature
 from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import (
@@ -290,39 +301,11 @@ def _checked_fact(name: str, value: PresentValue) -> PresentValue:
 STATEMENT_BYTES_MAX: Final = 1 << 20
 """No more than one attribute of an event can carry."""
 
-_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
-_MOMENT: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{6})")
-
-
-def moment_to_bytes(moment: Instant) -> bytes:
-    """Write an instant as a date with microseconds."""
-    date = moment.to_datetime().replace(tzinfo=None)
-    return date.isoformat(sep="_", timespec="microseconds").encode("ascii")
-
-
-def moment_from_bytes(date: SExpression) -> Instant:
-    """Read a date in exactly that form."""
-    found = _MOMENT.fullmatch(date) if isinstance(date, bytes) else None
-    shown = date[:64].decode("ascii", "backslashreplace") if isinstance(date, bytes) else "(…"
-    if not found:
-        raise BadStatement(f"`{shown}` is not a moment such as `2026-11-15_08:30:00.000000`")
-    try:
-        year, month, day, hour, minute, second, fraction = map(int, found.groups())
-        return Instant.from_datetime(datetime(year, month, day, hour, minute, second, fraction, tzinfo=UTC))
-    except ValueError:
-        raise BadStatement(f"`{shown}` is a moment that does not exist") from None
-
 
 def _as_signed(statement: Statement, body: bytes, signature: bytes) -> SignedStatement:
     signed = SignedStatement(statement, body, signature, sha256(body).digest())
     object.__setattr__(signed, "is_as_signed", True)
     return signed
-
-
-def _read_number(digits: SExpression) -> int:
-    if not isinstance(digits, bytes) or not _NUMBER.fullmatch(digits):
-        raise BadStatement("a number must be decimal, without leading zeros, and of at most 19 digits")
-    return int(digits)
 
 
 def _read_ids(string: SExpression) -> frozenset[bytes]:
@@ -351,10 +334,14 @@ def _read_fact(expression: SExpression) -> _Fact:
 
 
 _WRONG: Final = (BadStatement, "a field of the statement is missing, unknown, repeated or out of order")
-_COUNTED: Final = Part[int](lambda number: b"%d" % number, _read_number)
+_COUNTED: Final = number(
+    0,
+    10**19 - 1,
+    (BadStatement, "a number must be decimal, without leading zeros, and of at most 19 digits"),
+)
 _OCTETS: Final = one(octets(0, STATEMENT_BYTES_MAX, _WRONG))
 _IDS: Final = one(Part[frozenset[bytes]](lambda ids: b"".join(sorted(ids)), _read_ids))
-_BOUND: Final = one(Part(moment_to_bytes, moment_from_bytes))
+_BOUND: Final = one(dates(BadStatement, "a moment such as `2026-11-15_08:30:00.000000`", is_fine=True))
 _PERIOD: Final = fields(
     Validity,
     (BadStatement, "a period must be written `(period (not-before …) (not-after …))`"),

@@ -21,7 +21,6 @@ holds; `verification.py` does.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -35,6 +34,7 @@ from maia.canonical.fields import (
     fields,
     flag,
     many,
+    number,
     one,
     record,
     run,
@@ -64,20 +64,11 @@ DEFINITION_BYTES_MAX: Final = 1 << 20
 SUB_TYPE_BYTES_MAX: Final = 60 << 10
 """A definition with a super-type travels among certificates as evidence, and has to be as small as they."""
 
-_DIGITS: Final = re.compile(rb"[1-9][0-9]{0,8}")
-
 
 class BadDefinitionEncoding(BrokenCredential):
     """Bytes or text are not a type definition as Maia writes it."""
 
     code = "TYPE-ENCODING"
-
-
-def _read_number(digits: SExpression) -> int:
-    # One form: no sign, no leading zero, and far more digits than any limit has.
-    if not isinstance(digits, bytes) or _DIGITS.fullmatch(digits) is None:
-        raise BadDefinitionEncoding("a number in a definition has 1 to 9 digits, the first of them not 0")
-    return int(digits)
 
 
 def _definition_to_expression(signed: SignedDefinition) -> SExpression:
@@ -110,7 +101,11 @@ _SEALING: Final = (
 )
 
 _TEXT: Final = Part(str.encode, text_from_atom)
-_NUMBER: Final[Part[int]] = Part(lambda number: b"%d" % number, _read_number)
+_NUMBER: Final = number(
+    1,
+    10**9 - 1,
+    (BadDefinitionEncoding, "a number in a definition has 1 to 9 digits, the first of them not 0"),
+)
 _ATTRIBUTES: Final = each(
     record(
         b"attribute",

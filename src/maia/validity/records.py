@@ -10,12 +10,12 @@ statements inside are as they were signed, and are checked again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
+from maia.canonical.fields import number
 from maia.credentials.statements import (
     STATEMENT_BYTES_MAX,
     BadStatement,
@@ -43,7 +43,7 @@ _LIMITS: Final = Limits(
     size_max=_STATEMENTS_MAX * STATEMENT_BYTES_MAX, depth_max=4, atom_max=STATEMENT_BYTES_MAX
 )
 _KINDS: Final = {kind.value.encode(): kind for kind in SeriesKind}
-_NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_NUMBER: Final = number(-(10**19), 10**19, (BadStatement, "a record has a number that is none"))
 
 
 def series_to_bytes(kind: SeriesKind, series: Series) -> bytes:
@@ -70,13 +70,15 @@ def series_from_bytes(record: bytes) -> tuple[SeriesKind, Series]:
         case (
             b"heard",
             bytes(word),
-            (b"spent", number),
+            (b"spent", spent),
             (b"statements", *data),
             (b"newest", *ids),
             *holds,
         ) if word in _KINDS and ids:
             known = {signed.id: signed for signed in map(_statement, data)}
-            series = Series(_named(ids, known), tuple(_hold(hold, known) for hold in holds), _number(number))
+            series = Series(
+                _named(ids, known), tuple(_hold(hold, known) for hold in holds), _NUMBER.read(spent)
+            )
             return _KINDS[word], _checked(series, _KINDS[word])
     raise BadStatement("a record of statements is not written as it must be")
 
@@ -103,14 +105,8 @@ def _named(ids: Sequence[SExpression], known: dict[bytes, SignedStatement]) -> t
 def _hold(expression: SExpression, known: dict[bytes, SignedStatement]) -> Hold:
     match expression:
         case (b"hold", since, until, *ids) if ids:
-            return Hold(Instant(_number(since)), Instant(_number(until)), _named(ids, known))
+            return Hold(Instant(_NUMBER.read(since)), Instant(_NUMBER.read(until)), _named(ids, known))
     raise BadStatement("a record of statements is not written as it must be")
-
-
-def _number(expression: SExpression) -> int:
-    if not isinstance(expression, bytes) or not _NUMBER.fullmatch(expression):
-        raise BadStatement("a record has a number that is none")
-    return int(expression)
 
 
 def _checked(series: Series, kind: SeriesKind) -> Series:

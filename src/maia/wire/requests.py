@@ -29,7 +29,7 @@ from typing import Final, final
 from weakref import WeakValueDictionary
 
 from maia.canonical import Limits, SExpression, write_canonical
-from maia.canonical.fields import Part, bare, octets, one, record, word_of
+from maia.canonical.fields import Part, bare, number, octets, one, record, word_of
 from maia.credentials import (
     Action,
     NetworkName,
@@ -64,7 +64,6 @@ from maia.wire.replays import NONCE_BYTES, ReplayMemory
 REQUEST_BYTES_MAX: Final = 1 << 16
 STREAM_BYTES: Final = 16
 
-_DECIMAL: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _SEAL: Final = object()
 
 # A moment of our days has sixteen digits, so nearly every request ends in as many bytes as any other.
@@ -218,13 +217,8 @@ def _signer(key: bytes) -> Principal:
 
 def moment_of_request(digits: SExpression, kind: type[ProtocolViolation] = BadRequestEncoding) -> Instant:
     """Read when a request was made; refuse, as this kind, what is no number of microseconds."""
-    if (
-        not isinstance(digits, bytes)
-        or not _DECIMAL.fullmatch(digits)
-        or not INSTANT_MIN <= int(digits) <= INSTANT_MAX
-    ):
-        raise kind("the moment of a request is a number of microseconds in years 1 to 9999")
-    return Instant(int(digits))
+    wrong = (kind, "the moment of a request is a number of microseconds in years 1 to 9999")
+    return Instant(number(INSTANT_MIN, INSTANT_MAX, wrong).read(digits))
 
 
 _WRONG: Final = (BadRequestEncoding, "a field of the request is missing, unknown, repeated or out of order")

@@ -7,7 +7,7 @@ same in steps: files go back and forth between them and a TPM that is somewhere 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -27,19 +27,14 @@ if TYPE_CHECKING:
 app = command_group("Prove with a TPM 2.0 how a router has booted, and approve boots.")
 _BYTES_MAX: Final = 1 << 20
 
-Device: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--tpm",
-        envvar="MAIA_TPM",
-        metavar="TPM",
-        help="As tpm2-tools name it: device:/dev/tpmrm0, or swtpm:path=/run/router.sock.",
-    ),
-]
-Intermediates: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option("--intermediate", help="A certificate that leads to a root, in DER. May be repeated."),
-]
+DEVICE = opt(
+    "As tpm2-tools name it: device:/dev/tpmrm0, or swtpm:path=/run/router.sock.",
+    "--tpm",
+    default="device:/dev/tpmrm0",
+    envvar="MAIA_TPM",
+    metavar="TPM",
+)
+INTERMEDIATES = opt("A certificate that leads to a root, in DER. May be repeated.", "--intermediate")
 
 
 # ------------------------------------------------------------ with the TPM at hand
@@ -48,13 +43,13 @@ Intermediates: TypeAlias = Annotated[
 @app.command()
 def attest(
     caller: Caller,
-    tpm: Device = "device:/dev/tpmrm0",
+    tpm: str = DEVICE,
     out: Path | None = opt("Where to write the router's statement, each time anew.", "--out", "-o"),
     folder: Path | None = opt("Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
     log: Path | None = opt(
         "The event log of the boot; of a device, the kernel's is taken. Without one, registers."
     ),
-    intermediate: Intermediates = None,
+    intermediate: list[Path] | None = INTERMEDIATES,
     watch: bool = flag("Stay, and prove the boot again before its level ends, until Ctrl-C."),
 ) -> None:
     """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement.
@@ -96,7 +91,7 @@ def measure(
     name: str = need("What this boot is called."),
     level: int = need("What it is worth.", min=1, max=255),
     pcr: list[int] = need("A register. May be repeated.", min=0, max=15),
-    tpm: Device = "device:/dev/tpmrm0",
+    tpm: str = DEVICE,
     out: Path | None = opt("A file for `maia tpm approve`; one that is there grows.", "--out", "-o"),
 ) -> Answer:
     """Read the registers of a machine that has booted well, for `maia tpm approve`.
@@ -148,7 +143,7 @@ def enrol(
     attestation_key: Path | None = opt(
         "The public part of the attestation key, as `tpm2_createak -u` writes it."
     ),
-    intermediate: Intermediates = None,
+    intermediate: list[Path] | None = INTERMEDIATES,
     out: Path | None = opt("Where to write the credential for the TPM to open.", "--out", "-o"),
     secret: Path | None = opt("What the TPM found in the credential: ends the enrolment."),
     force: Force = False,

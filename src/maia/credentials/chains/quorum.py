@@ -25,7 +25,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple, TypeVar, final
 
 from maia.canonical import Limits, SExpression, read_advanced, read_canonical, write_advanced, write_canonical
-from maia.canonical.fields import Part, bare, each, octets, one, record, rest
+from maia.canonical.fields import Part, bare, each, number, octets, one, record, rest
 from maia.credentials.chains.reduction import QuorumNotReached, shown_id
 from maia.credentials.documents import KEY
 from maia.credentials.encoding.parts import MEMBERS_MAX, SUBJECT, THRESHOLD_DEPTH_MAX
@@ -360,17 +360,6 @@ def _read_members(expression: SExpression) -> Threshold:
     raise BadQuorum("a constitution must name its members with `k-of-n`")
 
 
-def _read_number(digits: SExpression) -> int:
-    if (
-        isinstance(digits, bytes)
-        and digits.isdigit()
-        and len(digits) <= len(str(SEQUENCE_MAX))
-        and int(digits) <= SEQUENCE_MAX
-    ):
-        return int(digits)
-    raise BadQuorum("a sequence number is not written as it must be")
-
-
 def _read_signature(expression: SExpression) -> tuple[Principal, bytes]:
     match expression:
         case (b"signature", signer, bytes(made)) if len(made) == SIGNATURE_BYTES:
@@ -410,7 +399,7 @@ _CHANGE: Final = record(
     _WRONG_CHANGE,
     version_of="constitution",
     quorum=one(Part[QuorumId](lambda quorum: quorum.digest, lambda digest: QuorumId(_OCTETS.read(digest)))),
-    sequence=one(Part[int](lambda number: b"%d" % number, _read_number)),
+    sequence=one(number(0, SEQUENCE_MAX, (BadQuorum, "a sequence number is not written as it must be"))),
     replaces=one(_OCTETS),
     threshold=_MEMBERS,
 )

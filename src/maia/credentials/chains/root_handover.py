@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from maia.credentials.authority import (
     ALL_ATTRIBUTES,
     FITTING_ACTIONS,
+    NAMED_BY,
     AnyResource,
     Authority,
     NetworkPattern,
     ResourcePattern,
-    TopicPattern,
     TypePattern,
 )
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Certificate
@@ -28,7 +28,6 @@ from maia.credentials.names import (
     FIRST_VERSION,
     NetworkName,
     ResourceName,
-    TopicName,
     TypeName,
     exact_name,
     is_reserved,
@@ -116,17 +115,7 @@ def _whole(pattern: NetworkPattern | TypePattern) -> Authority:
 
 def _reaches_all(pattern: ResourcePattern, resource: ResourceName | None) -> bool:
     """Return whether a pattern covers `resource` in all its versions, or (None) of every resource."""
-    match pattern, resource:
-        case AnyResource(), None:
-            return True
-        case AnyResource(), TopicName():
-            return not is_reserved(resource.path)
-        case AnyResource(), NetworkName() | TypeName():
-            return not is_reserved(resource.name)
-        case NetworkPattern(name=name), NetworkName():
-            return name.matches(resource.name)
-        case TypePattern(name=name, version=None), TypeName():
-            return name.matches(resource.name)
-        case TopicPattern(path=path), TopicName():
-            return path.matches(resource.path)
-    return False
+    if isinstance(pattern, AnyResource):
+        return resource is None or not is_reserved(resource.name)
+    fits = isinstance(resource, NAMED_BY[type(pattern)]) and pattern.version is None
+    return fits and resource is not None and pattern.name.matches(resource.name)

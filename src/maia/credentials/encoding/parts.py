@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -67,7 +66,7 @@ from maia.credentials.authority import (
     TypePattern,
 )
 from maia.credentials.certificate import OnlineTest, TestKind, Validity, united_tests
-from maia.credentials.documents import KEY, LABEL, OWNER, TYPE_NAME, VERSION
+from maia.credentials.documents import KEY, LABEL, OWNER, TYPE_NAME, VERSION, dates
 from maia.credentials.keys import BadCertificate, LocalName, Principal, Subject, Threshold
 from maia.credentials.names import (
     NAME_MAX,
@@ -77,7 +76,7 @@ from maia.credentials.names import (
     pattern_of_parts,
     text_from_atom,
 )
-from maia.events import ATTRIBUTES_MAX, SECOND, Instant, attribute_uid
+from maia.events import ATTRIBUTES_MAX, attribute_uid
 from maia.expressions.encoding import rules_from_expressions, rules_to_expressions
 from maia.expressions.summary_text import summary_from_expression, summary_to_expression
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
@@ -337,41 +336,15 @@ TESTS_MAX: Final = 8
 LOCATIONS_MAX: Final = 4
 LOCATION_BYTES_MAX: Final = 256
 
-_DATE: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})_([0-9]{2}):([0-9]{2}):([0-9]{2})")
-_OPEN: Final = b"unbounded"
-_REMEMBERED_DATES: Final = 4096
 # One printable ASCII word: it is shown in terminals, and nothing in it can end a line or a field.
 _LOCATION: Final = re.compile(rb"[!-~]{1,%d}" % LOCATION_BYTES_MAX)
 
 
-@lru_cache(maxsize=_REMEMBERED_DATES)
-def instant_to_bytes(instant: Instant | None) -> bytes:
-    """Write an instant in the date form of RFC 2693, which has whole seconds only; None is `unbounded`."""
-    if instant is None:
-        return _OPEN
-    if instant % SECOND:
-        raise BadValidity(f"`{instant}` has a fraction of a second, which a certificate cannot say")
-    moment = instant.to_datetime().replace(tzinfo=None)
-    return moment.isoformat(sep="_", timespec="seconds").encode("ascii")
-
-
-@lru_cache(maxsize=_REMEMBERED_DATES)
-def instant_from_bytes(date: SExpression) -> Instant | None:
-    """Read a date in exactly that form, or None for `unbounded`."""
-    if date == _OPEN:
-        return None
-    found = _DATE.fullmatch(date) if isinstance(date, bytes) else None
-    shown = date[:64].decode("ascii", "backslashreplace") if isinstance(date, bytes) else "(…"
-    if not found:
-        raise BadValidity(f"`{shown}` is not a date such as `2026-11-15_08:30:00`, nor `unbounded`")
-    year, month, day, hour, minute, second = map(int, found.groups())
-    try:
-        return Instant.from_datetime(datetime(year, month, day, hour, minute, second, tzinfo=UTC))
-    except ValueError:
-        raise BadValidity(f"`{shown}` is a date that does not exist") from None
-
-
-DATE: Final = Part(instant_to_bytes, instant_from_bytes)
+DATE: Final = either(
+    b"unbounded",
+    None,
+    dates(BadValidity, "a date such as `2026-11-15_08:30:00`, nor `unbounded`"),
+)
 
 
 def _checked_order(validity: Validity) -> Validity:

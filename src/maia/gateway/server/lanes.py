@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from maia.broker.publication.publisher_view import shaper_of
+from maia.broker.rights.publisher_view import shaper_of
 from maia.client import Outbox, RowsRefused
 from maia.client.api.by_frame import label_of, send, take_over
 from maia.client.api.publisher import Publisher

@@ -18,14 +18,13 @@ whatever does not follow from what it holds (A54).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 from maia.canonical import Limits, SExpression
-from maia.canonical.fields import Part
+from maia.canonical.fields import Part, number
 from maia.credentials import Principal, SignedKind, same_secret, verify_signature
 from maia.credentials.documents import Document
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
@@ -40,8 +39,6 @@ NUMBER_MAX: Final = 2**63 - 1
 CHAIN_MAX: Final = 1024
 """Epochs whose digest a chain remembers."""
 
-_NUMBER: Final = re.compile(rb"[1-9][0-9]{0,18}")
-_MOMENT: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _COMMITMENT: Final = b"maia/1/commitment"
 
 
@@ -122,6 +119,12 @@ def verify_epoch(signed: SignedEpoch, manager: Principal) -> EpochStatement:
     return EPOCH.said_by(signed.body)
 
 
+_NUMBER: Final = number(1, NUMBER_MAX, (BadEpoch, "the number of an epoch is a whole number from 1 on"))
+_MOMENT: Final = number(
+    INSTANT_MIN, INSTANT_MAX, (BadEpoch, "an epoch begins at a number of microseconds in years 1 to 9999")
+)
+
+
 def _to_expression(statement: EpochStatement) -> SExpression:
     groups = sorted(statement.refreshed.items(), key=lambda item: item[0].order)
     refreshed = tuple(
@@ -146,13 +149,15 @@ def _from_expression(expression: SExpression) -> EpochStatement:
             b"epoch",
             (b"version", b"1"),
             (b"type", bytes(type_id)),
-            (b"number", bytes(number)),
-            (b"since", bytes(since)),
+            (b"number", digits),
+            (b"since", since),
             (b"refreshed", *groups),
             *previous,
         ) if len(type_id) == TYPE_ID_BYTES and len(groups) <= ATTRIBUTES_MAX + 1:
             refreshed = dict(_group(type_id, group) for group in groups)
-            return EpochStatement(type_id, _number(number), _moment(since), refreshed, _previous(previous))
+            return EpochStatement(
+                type_id, _NUMBER.read(digits), Instant(_MOMENT.read(since)), refreshed, _previous(previous)
+            )
     raise BadEpoch("a field of the epoch is missing, unknown, repeated or out of order")
 
 
@@ -170,18 +175,6 @@ def _uid(uid: bytes) -> AttributeUid:
         return attribute_uid(uid.decode("ascii"))
     except UnicodeDecodeError:
         raise BadEpoch("an attribute uid is ASCII") from None
-
-
-def _number(digits: bytes) -> int:
-    if not _NUMBER.fullmatch(digits) or int(digits) > NUMBER_MAX:
-        raise BadEpoch("the number of an epoch is a whole number from 1 on")
-    return int(digits)
-
-
-def _moment(digits: bytes) -> Instant:
-    if not _MOMENT.fullmatch(digits) or not INSTANT_MIN <= int(digits) <= INSTANT_MAX:
-        raise BadEpoch("an epoch begins at a number of microseconds in years 1 to 9999")
-    return Instant(int(digits))
 
 
 def _previous(fields: Iterable[SExpression]) -> bytes | None:
