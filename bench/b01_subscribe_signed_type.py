@@ -11,8 +11,8 @@ from typing import Protocol
 from uuid import UUID
 
 from harness import Benchmark, Case, Race, Ratio, Side, at_most
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials.authority import MANAGE_ACTIONS, Action, Authority, NetworkPattern, TypePattern
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity

@@ -28,8 +28,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from harness import Benchmark, Case, Race, Ratio, Side, at_least
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials.authority import Action, Authority, TypePattern
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate, Validity

@@ -17,8 +17,7 @@ from itertools import pairwise
 
 from live_network import World, new_world
 from maia.broker import Broker, BrokerSettings
-from maia.broker.access.known_types import KEPT_TYPE
-from maia.broker.sealed.key_events import apply_new_keys
+from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.settings import RecordingSettings
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, certificate_to_bytes
@@ -154,11 +153,15 @@ class Row:
             self._hand_keys(number, self._ring)
 
     def _hand_keys(self, number: int, ring: KeyRing) -> None:
-        type_id, state = self.world.event_type.type_id, self.brokers[number]._state
-        state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == type_id else None
+        type_id, state = self.world.event_type.type_id, self.brokers[number]._parts
+        state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = lambda asked: (
+            ring if asked == type_id else None
+        )
         for key in self._keys:
             state.writers.learn(type_id, key.principal, self._rights(key, Action.PUBLISH, Action.SUBSCRIBE))
-        self._perform(number, self.brokers[number]._do(partial(apply_new_keys, state, type_id), self.now))
+        self._perform(
+            number, self.brokers[number]._do(partial(state.key_events.apply_new_keys, type_id), self.now)
+        )
         self._settle()
 
     def _rights(self, key: SigningKey, *actions: Action) -> tuple[SignedCertificate, ...]:

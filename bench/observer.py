@@ -21,7 +21,6 @@ import numpy as np
 
 from broker_row import REF, Row, world_of
 from live_network import World
-from maia.broker.sealed.key_events import apply_new_keys
 from maia.clock import system_now
 from maia.events import AttributeUid, Column, Frame, Instant, Kind
 from maia.sealing.keys.key_ring import KeyRing
@@ -70,9 +69,11 @@ class ObservedRow(Row):
         self._handle(Tick())
 
     def _hand_keys(self, number: int, ring: KeyRing) -> None:
-        type_id, state = self.world.event_type.type_id, self.brokers[number]._state
-        state.blinded.held = lambda asked: ring if asked == type_id else None
-        self._perform(number, self.brokers[number]._do(partial(apply_new_keys, state, type_id), self.now))
+        type_id, state = self.world.event_type.type_id, self.brokers[number]._parts
+        state.streams.blinded.held = lambda asked: ring if asked == type_id else None
+        self._perform(
+            number, self.brokers[number]._do(partial(state.key_events.apply_new_keys, type_id), self.now)
+        )
         self._settle()
 
     def watch(self, traffic: Traffic, window_s: int, random: np.random.Generator) -> Seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.broker.access.replay_journal import KEPT_REQUESTS
+from maia.broker.rights.replay_journal import KEPT_REQUESTS
 from maia.credentials import Action
 from maia.events import Instant
 from support.broker import NOW, SECOND, Net, sighting

@@ -63,7 +63,7 @@ def test_a_thousand_connections_leave_nothing_behind() -> None:
     net.settle()
     net.advance(2)
     assert running.broker.status(net.now)["clients"] == 0
-    assert len(running.broker._state.timers) < 50
+    assert len(running.broker._parts.timers) < 50
 
 
 def test_very_many_filters_of_one_client_are_bounded() -> None:

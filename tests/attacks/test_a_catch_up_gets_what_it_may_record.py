@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.durable import catch_up, log_requests
-from maia.broker.durable.progress import identity_of
+from maia.broker.log.progress import identity_of
 from maia.broker.settings import BrokerLimits
+from maia.broker.streams import catch_up, log_requests
 from maia.credentials import Action, SigningKey, Validity
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of
@@ -333,7 +333,7 @@ def test_requests_without_end_cost_little_room(town: Town) -> None:
     town.want(neighbour)
     for number in range(1, 1200):
         neighbour.say(FetchLog(number.to_bytes(16), town.type_id, 0, [], []))
-    state = town.broker.broker._state
+    state = town.broker.broker._parts
     assert len(state.log_requests) <= 1100
     assert town.broker.counts["maia_catch_up_dropped_total"] > 0
     town.net.advance(10)

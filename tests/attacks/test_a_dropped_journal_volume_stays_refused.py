@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.access.replay_journal import ReplayJournal
+from maia.broker.rights.replay_journal import ReplayJournal
 from maia.broker.settings import BrokerLimits
 from maia.broker.turn import Turn
 from maia.errors import Refusal

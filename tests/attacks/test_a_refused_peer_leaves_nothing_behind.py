@@ -12,8 +12,8 @@ from hashlib import sha256
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.broker.access import authoriser as edge
-from maia.broker.routing.entries import Proof
+from maia.broker.interests.entries import Proof
+from maia.broker.rights import authoriser as edge
 from maia.credentials import (
     ALL_ACTIONS,
     FIRST_VERSION,

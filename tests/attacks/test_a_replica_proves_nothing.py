@@ -74,7 +74,7 @@ class Town:
 
     def live(self, seconds: int) -> None:
         """Let time pass, in which the office renews and the holder says again and again that all stands."""
-        book, node = self.broker.broker._state.routes.book, node_id_of_key(self.key.principal.key)
+        book, node = self.broker.broker._parts.routes.book, node_id_of_key(self.key.principal.key)
         for _ in range(0, seconds, 10):
             self.net.advance(10)
             self.office.subscribe(ref=1)

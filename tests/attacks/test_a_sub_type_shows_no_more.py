@@ -134,7 +134,7 @@ def test_a_sub_type_without_consent_is_published_as_nothing() -> None:
     met = town.client("Met")
     forged = extended(town, "Met")
     assert met.code_of(speak(met, forged, "advertise")) == "TYPE-EXTEND-NOT-GRANTED"
-    assert town.broker.broker._state.types.type_ids() == ()
+    assert town.broker.broker._parts.types.type_ids() == ()
 
 
 def test_consent_for_another_type_owner_or_version_is_none() -> None:
@@ -275,13 +275,13 @@ def test_definitions_of_strangers_cost_a_bounded_amount_of_work() -> None:
         lineage.append(sign_definition(later, story.keys["PITO"]))
     large = extended(town, "Met", extends=tuple(lineage))
     request = town.request("Met", large)
-    rogue, meter = town.rogue(), town.broker.broker._state.authoriser.meter
+    rogue, meter = town.rogue(), town.broker.broker._parts.authoriser.meter
     before = meter.used
     for _ in range(3):
         rogue.say(Offer(town.above, True, request, [definition_to_bytes(large)]))
     limits = town.broker.settings.limits
     assert meter.used - before <= 3 * limits.work_per_message
-    assert town.broker.broker._state.types.type_ids() == ()
+    assert town.broker.broker._parts.types.type_ids() == ()
 
 
 # ---------------------------------------------------------------- readers of the super-type

@@ -196,12 +196,11 @@ def test_a_broker_answers_only_for_what_it_may_publish():
     state = state_of(net.met)
     frame = frozenset({*SEEN, ANSWER})
     from maia.broker.refusals import SignerNotEntitled
-    from maia.broker.sealed.publisher_rights import may_publish
 
     signer = net.ccs.key.principal
-    assert may_publish(state, net.type_id, signer, frozenset(SEEN), net.now)
+    assert state.streams.signers.may_publish(net.type_id, signer, frozenset(SEEN), net.now)
     with pytest.raises(SignerNotEntitled):
-        may_publish(state, net.type_id, signer, frame, net.now)
+        state.streams.signers.may_publish(net.type_id, signer, frame, net.now)
     assert moments(office) == []
 
 

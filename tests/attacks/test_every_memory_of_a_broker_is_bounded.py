@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.broker.access import authoriser as edge
-from maia.broker.routing import received, routes
-from maia.broker.sealed import publisher_rights as writers
-from maia.broker.subscriptions.identity_classes import LinkIdentities
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.interests import received, routes
+from maia.broker.keys import publisher_rights as writers
+from maia.broker.rights import authoriser as edge
 from maia.credentials import (
     FIRST_VERSION,
     UNBOUNDED,
@@ -186,7 +186,7 @@ def principals_with_a_quota(**limits: int) -> Sizes:
     for number in range(STEPS):
         key = fresh_key(number)
         net.client("x", key=key, credentials=(connect_right(net.story, key.principal),)).subscribe()
-        yield len(state.quota._buckets)
+        yield len(state.dispatch.quota._buckets)
 
 
 def members_with_a_quota(**limits: int) -> Sizes:

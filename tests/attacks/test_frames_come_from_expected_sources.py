@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from maia.broker.publication.expected_sources import PARTING_MAX, offer_ended
-from maia.broker.publication.retained import FRAMES_MAX
+from maia.broker.interests.expected_sources import PARTING_MAX, offer_ended
+from maia.broker.interests.routes import REPLICAS, Neighbour
+from maia.broker.log.retained import FRAMES_MAX
 from maia.broker.refusals import FrameUnasked
-from maia.broker.routing.routes import REPLICAS, Neighbour
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS

@@ -8,8 +8,8 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from maia.broker.routing.entries import SealedClaim, parts_to_wire, proof_from_wire, proof_to_wire
-from maia.broker.subscriptions.local_subscribers import class_key, routed_filter
+from maia.broker.audiences.local_subscribers import class_key, routed_filter
+from maia.broker.interests.entries import SealedClaim, parts_to_wire, proof_from_wire, proof_to_wire
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT

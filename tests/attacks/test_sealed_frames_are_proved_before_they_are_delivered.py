@@ -268,7 +268,10 @@ def test_the_statement_of_a_sealed_frame_is_attached_and_signed_by_the_publisher
     trust = IdentityTrust(COMMUNITY, frozenset({NORWAY.principal}))
     for running in net.brokers.values():
         state = state_of(running)
-        state.settings, state.attached._trust = dc_replace(state.settings, identity=trust), trust
+        state.own.settings, state.streams.attached._trust = (
+            dc_replace(state.own.settings, identity=trust),
+            trust,
+        )
     camera, office = camera_and_reader(net)
     key = net.story.keys["camera at Victoria"]
     low, high = (statement(key, start=net.now, clearance=level) for level in (1, 9))

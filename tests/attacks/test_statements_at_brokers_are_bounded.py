@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.publication.state_query import ask_for_own
 from maia.broker.turn import Turn
 from maia.credentials import Action, SigningKey, StatementOld, TestKind, statement_to_bytes
 from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
@@ -188,7 +187,7 @@ def test_a_broker_asks_for_itself_once_at_a_time(net: Net) -> None:
     state, wanted = state_of(net.brokers[CCS]), the_type(net)
     first, second = Turn(net.now), Turn(net.now)
     for turn in (first, second):
-        ask_for_own(state, wanted, turn)
+        state.revocation.state_answers.ask_for_own(wanted, turn)
     assert first.effects
     assert not second.effects
 

@@ -136,7 +136,7 @@ def test_types_of_which_nothing_stands_make_room_for_new_ones() -> None:
     kept = [name for name in running.kept if name.startswith("type/")]
     assert len(kept) <= 8
     net.restart(running.name)
-    assert len(running.broker._state.types) == len(kept)
+    assert len(running.broker._parts.types) == len(kept)
 
 
 def test_types_that_are_in_use_are_not_pushed_out() -> None:

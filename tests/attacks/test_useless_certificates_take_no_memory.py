@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from maia.broker.routing.entries import new_proof
+from maia.broker.interests.entries import new_proof
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS
 from maia.types import type_id

@@ -149,7 +149,7 @@ def test_blinded_types_are_refreshed_at_moments_that_do_not_depend_on_the_type(s
     city.populate()
     city.settle()
     city.network.run_for(130)
-    ring = city.network.host(city.brokers[0]).node._state.keys.member.ring(city.known.event_type.type_id)
+    ring = city.network.host(city.brokers[0]).node._parts.keys.member.ring(city.known.event_type.type_id)
     since, _ = ring.period(ring.newest)
     assert since % (TERMS.refresh_s * SECOND) < SECOND
 
@@ -160,20 +160,20 @@ def test_old_ids_are_let_go_of(seed):
     city.populate()
     city.settle()
     publish_for(city, 240)
-    states = [city.network.host(name).node._state for name in city.brokers]
+    states = [city.network.host(name).node._parts for name in city.brokers]
     # In some cities a camera publishes a sub-type, which is blinded too.
     entries = [
         one for state in states for link in state.links.values() for one in link.advertisements.values()
     ]
     types = {city.known.event_type.type_id, *(kind for one in entries for kind in one.type_ids)}
     for state in states:
-        of_each = [state.blinded.ids(type_id) for type_id in types]
+        of_each = [state.streams.blinded.ids(type_id) for type_id in types]
         assert all(len(some) <= 2 for some in of_each)
         ids = {name for some in of_each for name in some}
-        own = set(state.blinded.ids(city.known.event_type.type_id))
+        own = set(state.streams.blinded.ids(city.known.event_type.type_id))
         assert own
-        assert own <= set(state.sealed.in_use) <= ids
-        assert {name for name, _ in state.sealed.placed} <= ids
+        assert own <= set(state.key_events.rekeying.sealed.in_use) <= ids
+        assert {name for name, _ in state.key_events.rekeying.sealed.placed} <= ids
         assert {type_of_book_key(key) for keys in state.routes.offered.values() for key in keys} <= ids
 
 

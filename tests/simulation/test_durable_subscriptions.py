@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from maia.broker.durable.cursors import KEPT_CURSOR, Cursor, cursor_from_bytes
+from maia.broker.links.cursors import KEPT_CURSOR, Cursor, cursor_from_bytes
 from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.client import Accepted, Acknowledged, Delivered, Notice
 from maia.client.entries import Subscribed

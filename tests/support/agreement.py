@@ -16,8 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from maia.broker.durable.progress import HOLD_S
-from maia.broker.sealed.key_events import apply_new_keys
+from maia.broker.log.progress import HOLD_S
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -119,8 +118,8 @@ class AgreeingNet(PublishingNet, RecordingNet):
         """Let the publisher's broker hold every key of the sub-type beside its keys of the type."""
         kind, state = self.sub_type, state_of(running)
         if self.is_blinded:
-            state.blinded.held = {self.type_id: ring}.get
-            state.seals.ring_of = state.sealed.ring_of = state.blinded.ring_of
+            state.streams.blinded.held = {self.type_id: ring}.get
+            state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = state.streams.blinded.ring_of
             self._learn(running, self.type_id)
         else:
             super().use(running, ring)
@@ -132,13 +131,13 @@ class AgreeingNet(PublishingNet, RecordingNet):
             below.hold(GroupId(kind, uid), 1, Secret.from_bytes(sha256(repr(uid).encode()).digest()))
         rings = {self.type_id: ring, kind: below}
         if self.is_blinded:
-            state.blinded.held = rings.get
+            state.streams.blinded.held = rings.get
         else:
-            state.seals.ring_of = state.sealed.ring_of = rings.get
+            state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = rings.get
         self._learn(running, kind)
 
     def _learn(self, running: Running, kind: bytes) -> None:
-        learn = partial(apply_new_keys, state_of(running), kind)
+        learn = partial(state_of(running).key_events.apply_new_keys, kind)
         self._perform(running, running.broker._do(learn, self.now))
         self.settle()
 

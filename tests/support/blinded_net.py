@@ -9,7 +9,6 @@ from hashlib import sha256
 from itertools import count
 from typing import Any
 
-from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import Action, SigningKey
 from maia.events import Instant
 from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
@@ -58,11 +57,11 @@ class BlindedNet(PublishingNet, RecordingNet):
     def bring(self, running: Running, *epochs: int) -> KeyRing:
         """Let a broker hold the keys of these epochs; one begins when it is first brought to a broker."""
         held, state = self.ring_of(*epochs), state_of(running)
-        state.blinded.held = lambda asked: held if asked == self.type_id else None
+        state.streams.blinded.held = lambda asked: held if asked == self.type_id else None
         for name, certificates in self.rights.items():
             pool = (*self._identity(name)[1], *certificates)
             state.writers.learn(self.type_id, self._identity(name)[0].principal, pool)
-        came = running.broker._do(partial(apply_new_keys, state, self.type_id), self.now)
+        came = running.broker._do(partial(state.key_events.apply_new_keys, self.type_id), self.now)
         self._perform(running, came)
         self.settle()
         return held

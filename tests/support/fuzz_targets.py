@@ -22,8 +22,8 @@ import msgspec
 from maia.api import requests as api_bodies
 from maia.api.http_calls import signed_request_in
 from maia.api.problems import credentials_from_header
-from maia.broker.durable.cursors import cursor_from_bytes
-from maia.broker.durable.progress import progress_from_bytes
+from maia.broker.links.cursors import cursor_from_bytes
+from maia.broker.log.progress import progress_from_bytes
 from maia.canonical import read_advanced, read_canonical
 from maia.credentials import SigningKey, TypeName
 from maia.credentials.appointments import appointment_from_bytes

@@ -120,7 +120,7 @@ def says_also(broker: Broker, more: InterestPart) -> None:
 
 
 def _say(broker: Broker, change: Callable[[list[bytes]], list[bytes]]) -> None:
-    router = broker._state.router
+    router = broker._parts.router
     honest = router._own_parts.build
 
     def build() -> dict[bytes, bytes]:

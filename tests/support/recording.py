@@ -9,8 +9,8 @@ from hashlib import sha256
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.cursors import Cursor
-from maia.broker.durable.recording import first_to_reread
+from maia.broker.links.cursors import Cursor
+from maia.broker.log.recording import first_to_reread
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
     Action,
@@ -134,7 +134,7 @@ def durable(
 def _cursors(client: Client) -> Iterator[Cursor]:
     """Yield the cursors of a client, at whichever broker they are: what they seal, they open."""
     for running in client.net.brokers.values():
-        durable = running.broker._state.durable
+        durable = running.broker._parts.durable
         known = {} if durable is None else durable._cursors
         yield from (cursor for (owner, _), cursor in known.items() if owner == client.principal.key)
 

@@ -108,7 +108,7 @@ class SealedCity(City):
     def epoch(self, number: int) -> int | None:
         """Return the newest epoch that a broker knows."""
         node = self.network.host(self.brokers[number]).node
-        ring = node._state.keys.member.ring(self.known.event_type.type_id)
+        ring = node._parts.keys.member.ring(self.known.event_type.type_id)
         return None if ring is None else ring.newest
 
 

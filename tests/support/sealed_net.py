@@ -14,9 +14,8 @@ from itertools import count
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.sealed.keys import KeyRequests
-from maia.broker.sealed.rekeying import keys_changed
-from maia.broker.state import BrokerState
+from maia.broker.keys.keys import KeyRequests
+from maia.broker.parts import Parts
 from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of
@@ -65,7 +64,7 @@ class SealedNet(Net):
     def _new_broker(self, key: SigningKey, settings: BrokerSettings, kept: Mapping[str, bytes]) -> Broker:
         made = super()._new_broker(key, settings, kept)
         if self.keys_by_hand:
-            made._state.keys.__class__ = KeysByHand
+            made._parts.keys.__class__ = KeysByHand
         return made
 
     def name_near_the_type(self, *others: str) -> str:
@@ -93,8 +92,11 @@ class SealedNet(Net):
         """Let a broker hold the keys of these groups in these epochs; of nothing, no ring at all."""
         held = self.ring(*groups, epochs=epochs) if groups else None
         state = state_of(running)
-        state.sealed.ring_of = lambda asked: held if asked == self.type_id else None
-        self._perform(running, running.broker._do(partial(keys_changed, state, self.type_id), self.now))
+        state.key_events.rekeying.sealed.ring_of = lambda asked: held if asked == self.type_id else None
+        self._perform(
+            running,
+            running.broker._do(partial(state.key_events.rekeying.keys_changed, self.type_id), self.now),
+        )
         self.settle()
         return held
 
@@ -144,9 +146,9 @@ class SealedNet(Net):
         return b"".join(encode(message) for _, to, message in self.carried if to == running.name)
 
 
-def state_of(running: Running) -> BrokerState:
+def state_of(running: Running) -> Parts:
     """Look inside a broker; only tests do."""
-    return running.broker._state
+    return running.broker._parts
 
 
 def sightings(*rows: tuple[str, str]) -> Frame:

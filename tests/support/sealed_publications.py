@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.access.known_types import KEPT_TYPE
-from maia.broker.sealed.key_events import apply_new_keys
+from maia.broker.rights.known_types import KEPT_TYPE
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
@@ -106,8 +105,10 @@ class PublishingNet(SealedNet):
     def use(self, running: Running, ring: KeyRing | None) -> None:
         """Let a broker have another ring, and look at what waited for it."""
         state = state_of(running)
-        state.seals.ring_of = state.sealed.ring_of = lambda asked: ring if asked == self.type_id else None
-        effects = running.broker._do(partial(apply_new_keys, state, self.type_id), self.now)
+        state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = lambda asked: (
+            ring if asked == self.type_id else None
+        )
+        effects = running.broker._do(partial(state.key_events.apply_new_keys, self.type_id), self.now)
         self._perform(running, effects)
         self.settle()
 

@@ -7,7 +7,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from maia.broker.sealed.key_events import apply_new_keys
 from maia.credentials import SignedCertificate, issue
 from maia.demo.numberplate import NUMBERPLATE_KINDS
 from maia.events import AttributeUid
@@ -57,11 +56,11 @@ class Town(PublishingNet):
         rings = self.rings.setdefault(running.name, {})
         rings[kind] = ring
         state = state_of(running)
-        state.seals.ring_of = state.sealed.ring_of = rings.get
+        state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = rings.get
         for name, certificates in self.rights.items():
             identity, shown = self._identity(name)
             state.writers.learn(kind, identity.principal, (*shown, *certificates))
-        effects = running.broker._do(partial(apply_new_keys, state, kind), self.now)
+        effects = running.broker._do(partial(state.key_events.apply_new_keys, kind), self.now)
         self._perform(running, effects)
         self.settle()
 

@@ -8,16 +8,21 @@ signature is checked again, and what does not hold is dropped with a note.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-from maia.broker.routing.routes import memory_limits
-from maia.broker.state import BrokerState, seconds_after
+from maia.broker.interests.routes import Routes, memory_limits
+from maia.broker.log.recording import Recording
+from maia.broker.own import Own
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.replay_journal import ReplayJournal
 from maia.broker.turn import Turn
-from maia.credentials import certificate_from_bytes, certificate_to_bytes
+from maia.credentials import VerificationCache, certificate_from_bytes, certificate_to_bytes
 from maia.errors import MaiaError
+from maia.events import seconds_after
 from maia.routing.duplicates import DuplicateMemory
 from maia.wire.effects import Keep
 
@@ -28,51 +33,62 @@ _KEPT_MAX: Final = 16_384
 _DECODER: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
-def reload_kept(state: BrokerState, kept: Mapping[str, bytes], turn: Turn) -> None:
-    """Verify what was kept, and drop what does not hold."""
-    _reload_certificates(state, kept.get(KEPT_CERTIFICATES), turn)
-    state.types.reload(kept, turn)
-    state.requests.reload(kept, turn, latest=seconds_after(turn.now, state.settings.skew_s))
-    publications = kept.get(KEPT_PUBLICATIONS)
-    if publications is not None:
-        limits = memory_limits(state.settings.limits)
+@dataclass(slots=True, eq=False, repr=False)
+class Persistence:
+    """What is kept over a restart."""
+
+    own: Own
+    certificates: VerificationCache
+    types: KnownTypes
+    replays: ReplayJournal
+    routes: Routes
+    recording: Recording | None
+    certificates_kept: set[bytes] = field(default_factory=set)
+    publications_kept: bytes = b""
+
+    def reload_kept(self, kept: Mapping[str, bytes], turn: Turn) -> None:
+        """Verify what was kept, and drop what does not hold."""
+        self._reload_certificates(kept.get(KEPT_CERTIFICATES), turn)
+        self.types.reload(kept, turn)
+        self.replays.reload(kept, turn, latest=seconds_after(turn.now, self.own.settings.skew_s))
+        publications = kept.get(KEPT_PUBLICATIONS)
+        if publications is not None:
+            limits = memory_limits(self.own.settings.limits)
+            try:
+                self.routes.seen.take_over(DuplicateMemory.imported(publications, limits))
+            except MaiaError as problem:
+                turn.note("kept-dropped", name=KEPT_PUBLICATIONS, code=problem.code)
+
+    def _reload_certificates(self, data: bytes | None, turn: Turn) -> None:
+        if data is None:
+            return
+        broken, why = 0, "broken"
         try:
-            state.routes.seen.take_over(DuplicateMemory.imported(publications, limits))
-        except MaiaError as problem:
-            turn.note("kept-dropped", name=KEPT_PUBLICATIONS, code=problem.code)
+            kept = _DECODER.decode(data)[:_KEPT_MAX]
+        except msgspec.MsgspecError:
+            kept, broken, why = [], 1, "unreadable"
+        for one in kept:
+            try:
+                self.certificates.check(certificate_from_bytes(one))
+            except MaiaError:
+                broken += 1
+        if broken:
+            turn.note("kept-dropped", name=KEPT_CERTIFICATES, code=why, dropped=broken)
 
-
-def _reload_certificates(state: BrokerState, data: bytes | None, turn: Turn) -> None:
-    if data is None:
-        return
-    broken, why = 0, "broken"
-    try:
-        kept = _DECODER.decode(data)[:_KEPT_MAX]
-    except msgspec.MsgspecError:
-        kept, broken, why = [], 1, "unreadable"
-    for one in kept:
-        try:
-            state.certificates.check(certificate_from_bytes(one))
-        except MaiaError:
-            broken += 1
-    if broken:
-        turn.note("kept-dropped", name=KEPT_CERTIFICATES, code=why, dropped=broken)
-
-
-def keep_what_changed(state: BrokerState, turn: Turn) -> None:
-    """Keep what makes the next start faster, and what recognises publications that were here before."""
-    known = state.certificates.exported()[-_KEPT_MAX:]
-    newest = {signed.id for signed in known}
-    if newest != state.certificates_kept:
-        state.certificates_kept = newest
-        encoded = msgspec.msgpack.encode([certificate_to_bytes(signed) for signed in known])
-        turn.add(Keep(KEPT_CERTIFICATES, encoded))
-    data = state.routes.seen.exported()
-    digest = sha256(data).digest()
-    if digest != state.publications_kept:
-        state.publications_kept = digest
-        memory = Keep(KEPT_PUBLICATIONS, data)
-        if state.recording is None:
-            turn.add(memory)
-        else:
-            state.recording.keep_once_safe(memory, turn)
+    def keep_what_changed(self, turn: Turn) -> None:
+        """Keep what makes the next start faster, and what recognises publications that were here before."""
+        known = self.certificates.exported()[-_KEPT_MAX:]
+        newest = {signed.id for signed in known}
+        if newest != self.certificates_kept:
+            self.certificates_kept = newest
+            encoded = msgspec.msgpack.encode([certificate_to_bytes(signed) for signed in known])
+            turn.add(Keep(KEPT_CERTIFICATES, encoded))
+        data = self.routes.seen.exported()
+        digest = sha256(data).digest()
+        if digest != self.publications_kept:
+            self.publications_kept = digest
+            memory = Keep(KEPT_PUBLICATIONS, data)
+            if self.recording is None:
+                turn.add(memory)
+            else:
+                self.recording.keep_once_safe(memory, turn)

@@ -6,80 +6,118 @@ and counters; it holds no filter, no restriction and no event (A70).
 
 from __future__ import annotations
 
-from maia.broker.sessions.links import Link, Role
-from maia.broker.state import BrokerState
+from collections import Counter
+from dataclasses import dataclass
+
+from maia.broker.audiences.local_subscribers import Audiences
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.links.links import Link, RepeatedNotes, Role
+from maia.broker.links.pending import Waits
+from maia.broker.own import Own
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.replay_journal import ReplayJournal
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.streams.durable import DurableSubscriptions
+from maia.credentials import VerificationCache
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant
+from maia.sessions.challenges import ChallengeDesk
+from maia.wire.effects import LinkId
 
 
-def status_of(state: BrokerState, now: Instant) -> dict[str, object]:
-    """Return the state of a broker as plain values, ready to be printed or sent."""
-    links = [link for link in state.links.values() if link.is_ready]
-    return {
-        "principal": str(state.principal),
-        "network": state.settings.network.name,
-        "address": state.settings.address,
-        "at": str(now),
-        "draining": state.is_draining,
-        "links": [_link_record(link, now) for link in links],
-        "links_waiting": len(state.links) - len(links),
-        "clients": sum(link.role is Role.CLIENT for link in links),
-        "peers": sum(link.role is Role.BROKER for link in links),
-        "types": len(state.types),
-        "type_names": {one.hex(): state.types.versions(one)[-1].name.name for one in state.types.type_ids()},
-        "certificates": len(state.certificates),
-        "subscriptions": sum(len(link.subscriptions) for link in links),
-        "advertisements": sum(len(link.advertisements) for link in links),
-        "audiences": {
-            type_id.hex(): {
-                "classes": len(audience.classes),
-                "members": sum(len(one.members) for one in audience.classes.values()),
-                "requiring": sum(one.requires != NO_REQUIREMENT for one in audience.classes.values()),
-            }
-            for type_id, audience in state.audiences.items()
-        },
-        **state.router.status(),
-        "aggregation": _aggregation_record(state),
-        "streams": len(state.routes.seen),
-        "requests_remembered": len(state.requests.memory),
-        "keys": state.keys.member.status(),
-        "frames_waiting": len(state.seals.carrying) + len(state.seals.publishing),
-        "statements": state.statements.status(now),
-        "one_time": {"waiting": len(state.one_time), "questions": state.one_time.questions},
-        "decisions": state.authoriser.decisions,
-        "log": None if state.durable is None else state.durable.status(),
-        "refusals": state.repeated.refusals.records(),
-        "counters": dict(state.counters),
-    }
+@dataclass(slots=True, eq=False, repr=False)
+class Status:
+    """What an operator is shown."""
 
+    own: Own
+    certificates: VerificationCache
+    authoriser: Authoriser
+    types: KnownTypes
+    replays: ReplayJournal
+    routes: Routes
+    keys: KeyRequests
+    seals: SealingKeys
+    statements: ValidityTracker
+    one_time: ChallengeDesk[Waits]
+    router: Router
+    links: dict[LinkId, Link]
+    audiences: Audiences
+    durable: DurableSubscriptions | None
+    counters: Counter[str]
+    repeated: RepeatedNotes
 
-def _aggregation_record(state: BrokerState) -> dict[str, object]:
-    """Say what is announced of each type within which budget, and what went to and fro for nothing."""
-    routes = state.routes
-    return {
-        "types": {
-            type_id.hex(): {
-                "budget_bytes": None if one.budget is None else one.budget.bytes,
-                "announced_bytes": one.size,
-                "announced": len(one.announcements),
-                "wanted": one.announcements.wanted,
-                "is_merged": not one.announcements.is_exact,
-            }
-            for type_id, one in routes.aggregates.items()
-        },
-        "neighbours": {
-            str(link.peer): {
-                "arrived_bytes": account.arrived_bytes,
-                "spilled_bytes": account.spilled_bytes,
-                "spilled_rows": account.spilled_rows,
-                "reported_bytes": account.reported_bytes,
-                "reported_rows": account.reported_rows,
-            }
-            for number, account in routes.spill.neighbours()
-            for link in state.links.values()
-            if link.id == number
-        },
-    }
+    def status_of(self, now: Instant) -> dict[str, object]:
+        """Return the state of a broker as plain values, ready to be printed or sent."""
+        links = [link for link in self.links.values() if link.is_ready]
+        return {
+            "principal": str(self.own.principal),
+            "network": self.own.settings.network.name,
+            "address": self.own.settings.address,
+            "at": str(now),
+            "draining": self.own.is_draining,
+            "links": [_link_record(link, now) for link in links],
+            "links_waiting": len(self.links) - len(links),
+            "clients": sum(link.role is Role.CLIENT for link in links),
+            "peers": sum(link.role is Role.BROKER for link in links),
+            "types": len(self.types),
+            "type_names": {
+                one.hex(): self.types.versions(one)[-1].name.name for one in self.types.type_ids()
+            },
+            "certificates": len(self.certificates),
+            "subscriptions": sum(len(link.subscriptions) for link in links),
+            "advertisements": sum(len(link.advertisements) for link in links),
+            "audiences": {
+                type_id.hex(): {
+                    "classes": len(audience.classes),
+                    "members": sum(len(one.members) for one in audience.classes.values()),
+                    "requiring": sum(one.requires != NO_REQUIREMENT for one in audience.classes.values()),
+                }
+                for type_id, audience in self.audiences.items()
+            },
+            **self.router.status(),
+            "aggregation": self._aggregation_record(),
+            "streams": len(self.routes.seen),
+            "requests_remembered": len(self.replays.memory),
+            "keys": self.keys.member.status(),
+            "frames_waiting": len(self.seals.carrying) + len(self.seals.publishing),
+            "statements": self.statements.status(now),
+            "one_time": {"waiting": len(self.one_time), "questions": self.one_time.questions},
+            "decisions": self.authoriser.decisions,
+            "log": None if self.durable is None else self.durable.status(),
+            "refusals": self.repeated.refusals.records(),
+            "counters": dict(self.counters),
+        }
+
+    def _aggregation_record(self) -> dict[str, object]:
+        """Say what is announced of each type within which budget, and what went to and fro for nothing."""
+        routes = self.routes
+        return {
+            "types": {
+                type_id.hex(): {
+                    "budget_bytes": None if one.budget is None else one.budget.bytes,
+                    "announced_bytes": one.size,
+                    "announced": len(one.announcements),
+                    "wanted": one.announcements.wanted,
+                    "is_merged": not one.announcements.is_exact,
+                }
+                for type_id, one in routes.aggregates.items()
+            },
+            "neighbours": {
+                str(link.peer): {
+                    "arrived_bytes": account.arrived_bytes,
+                    "spilled_bytes": account.spilled_bytes,
+                    "spilled_rows": account.spilled_rows,
+                    "reported_bytes": account.reported_bytes,
+                    "reported_rows": account.reported_rows,
+                }
+                for number, account in routes.spill.neighbours()
+                for link in self.links.values()
+                if link.id == number
+            },
+        }
 
 
 def _link_record(link: Link, now: Instant) -> dict[str, object]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, TypeAlias
 
-from maia.events import Instant
+from maia.events import INSTANT_MIN, Instant
 from maia.wire.effects import LinkId
 
 
@@ -129,7 +129,7 @@ Timer: TypeAlias = (
 class TimerWheel:
     """Timers by the moments at which they expire. A timer may have several moments, each of them once."""
 
-    __slots__ = ("_heap", "_moments", "_numbers", "_promised")
+    __slots__ = ("_heap", "_moments", "_numbers", "_promised", "forgives_until")
 
     def __init__(self) -> None:
         """Begin with no timer."""
@@ -137,6 +137,8 @@ class TimerWheel:
         self._moments: dict[Timer, set[Instant]] = {}
         self._numbers: Final = count()  # so that timers are never compared with each other
         self._promised: Instant | None = None
+        self.forgives_until = Instant(INSTANT_MIN)
+        """Up to when no lease ends because this broker was too late to read its renewal."""
 
     def __len__(self) -> int:
         """Return how many moments are in the heap, outdated ones included."""

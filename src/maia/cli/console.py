@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING
 
 from maia.cli.command import opt
 from maia.cli.inputs import command_group
-from maia.cli.organisation import Org, opened
+from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row
 from maia.cli.servers.server_command import run_server
 from maia.errors import BadInput
@@ -19,17 +17,14 @@ if TYPE_CHECKING:
 
 
 app = command_group("A web page of brokers, rights, streams and disclosures, each as its reader may see it.")
-As: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--as", metavar="PROFILE", help="The profile; default: the organisation's own key."),
-]
+AS = opt("The profile; default: the organisation's own key.", "--as", metavar="PROFILE")
 
 
 @app.command()
 def serve(
     config: Path | None = opt("The console's TOML file; see docs/console.md.", "--config", "-c"),
-    profile: As = None,
-    org: Org = None,
+    profile: str | None = AS,
+    org: Path | None = ORG,
     listen: str | None = opt("Where browsers connect: HOST:PORT; default 127.0.0.1:7700."),
 ) -> None:
     """Run the console for an organisation, for one profile, or as a file says, until Ctrl-C or SIGTERM.
@@ -46,7 +41,7 @@ def serve(
 
 
 @app.command("open")
-def open_(profile: As = None, org: Org = None) -> Answer:
+def open_(profile: str | None = AS, org: Path | None = ORG) -> Answer:
     """Print a link that works once, in one browser, within two minutes, and signs you in with your rights.
 
     Examples:

@@ -7,13 +7,14 @@ file that is not what it should be is named in the error.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from maia.cli.output import Answer, read_owner, read_principal, row
+from maia.clock import system_now
 from maia.config.input_files import (
     BadFile,
     kind_of_file,
@@ -24,6 +25,9 @@ from maia.config.input_files import (
 )
 from maia.events import Attribute, BadAttribute, Instant, Kind, Vocabulary, attribute_uid
 
+if TYPE_CHECKING:
+    from maia.credentials import NetworkName, VerifiedConstitution
+
 __all__ = [
     "At",
     "AsJson",
@@ -31,8 +35,10 @@ __all__ = [
     "attribute_from_words",
     "command_group",
     "moment",
+    "network_named",
     "read_appointments",
     "read_certificates",
+    "read_constitutions",
     "read_definition",
     "read_owner",
     "read_principal",
@@ -54,6 +60,20 @@ At: TypeAlias = Annotated[
 def command_group(about: str) -> typer.Typer:
     """Return a command that has commands of its own, and prints its help where none is named."""
     return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
+
+
+def read_constitutions(paths: Iterable[Path]) -> tuple[VerifiedConstitution, ...]:
+    """Return the constitutions of quorums in files and folders."""
+    from maia.config.constitutions import read_constitutions as read
+
+    return read(paths)
+
+
+def network_named(owner: str, name: str) -> NetworkName:
+    """Return a network by its owner, as a user names it, and its own name."""
+    from maia.credentials import NetworkName
+
+    return NetworkName(read_owner(owner), name)
 
 
 def write_new(path: Path, text: str, *, overwrite: bool) -> None:
@@ -102,8 +122,6 @@ def read_schema(path: Path, *, skip: Collection[str], given: Collection[str]) ->
 
 def moment(text: str | None) -> Instant:
     """Return the time in the option, or now."""
-    from maia.clock import system_now
-
     return system_now() if text is None else Instant.parse(text)
 
 

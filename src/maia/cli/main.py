@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.output import begin, fail
+from maia.cli.table import COMMANDS
 from maia.errors import BadInput, ExtraMissing, MaiaError
 
 if TYPE_CHECKING:
@@ -26,39 +27,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
-
-COMMANDS: Final[Mapping[str, str]] = {
-    "org": "organisation.org_app",
-    "network": "network.app",
-    "member": "organisation.member_app",
-    "grant": "organisation.grant",
-    "revoke": "organisation.revoke",
-    "up": "organisation.up",
-    "profile": "organisation.profile_app",
-    "login": "participate.login.login",
-    "explain": "participate.explain.explain",
-    "broker": "servers.broker.broker",
-    "publish": "participate.publish.publish",
-    "subscribe": "participate.subscribe.subscribe",
-    "status": "servers.status.status",
-    "gateway": "servers.gateway.app",
-    "console": "console.app",
-    "demo": "demo.demo",
-    "bench": "benchmarks.bench",
-    "key": "trust.key.app",
-    "cert": "trust.cert.app",
-    "quorum": "trust.quorum.app",
-    "type": "event_types.types.app",
-    "topic": "event_types.topics.app",
-    "filter": "event_types.filters.app",
-    "domain": "domain.commands.app",
-    "tpm": "trust.tpm.app",
-    "pipeline": "pipeline.commands.app",
-    "postgres": "postgres.app",
-    "log": "servers.log.app",
-    "ledger": "pipeline.ledger.app",
-}
-"""Where each command is, below `maia.cli`: a function, or an app with commands of its own."""
 
 BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "google": ("spark",),

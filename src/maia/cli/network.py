@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import ReasonText
 from maia.cli.inputs import command_group, read_principal
-from maia.cli.organisation import DryRun, Org, opened, revoked
+from maia.cli.organisation import DRY_RUN, ORG, opened, revoked
 from maia.cli.output import Answer, book, row, several, wants_json
 from maia.cli.trust.grants import right
 from maia.cli.trust.key import Force
@@ -25,15 +25,9 @@ if TYPE_CHECKING:
 
 app = command_group("Invite organisations into the network, join one, leave it, and show who is in it.")
 
-Leave: TypeAlias = Annotated[
-    bool, typer.Option("--leave", help="Leave the network that the organisation is in, without a question.")
-]
-Check: TypeAlias = Annotated[
-    bool, typer.Option("--check", "--dry-run", help="Try it and say what it would change; change nothing.")
-]
-Called: TypeAlias = Annotated[
-    str | None, typer.Option("--name", help="What you call the other organisation from now on.")
-]
+
+CHECK = flag("Try it and say what it would change; change nothing.", "--check", "--dry-run")
+
 
 _CHECKED: Final = "nothing was changed; this would be:"
 _NOT_CONFIRMED: Final = "whether it was revoked since: the server of its issuer does not answer now"
@@ -46,7 +40,7 @@ def invite(
     subject: str = arg("Whom: a .pub file or a key."),
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     days: int = opt("How long it holds.", default=365, min=1, max=3650),
-    org: Org = None,
+    org: Path | None = ORG,
     force: Force = False,
 ) -> Answer:
     """Let an organisation connect and publish types of its own; it sees nothing of others by that.
@@ -66,10 +60,10 @@ def invite(
 @app.command()
 def join(
     file: Path = arg("An invitation or a grant, made for this organisation."),
-    leave: Leave = False,
-    check: Check = False,
-    name: Called = None,
-    org: Org = None,
+    leave: bool = flag("Leave the network that the organisation is in, without a question."),
+    check: bool = CHECK,
+    name: str | None = opt("What you call the other organisation from now on."),
+    org: Path | None = ORG,
 ) -> Answer:
     """Use an invitation or a grant: join the network if need be, and keep certificates and types.
 
@@ -125,7 +119,7 @@ def _named(network: NetworkName | None) -> dict[str, object] | None:
 
 @app.command("leave")
 def leave_network(
-    yes: bool = flag("Do not ask.", "--yes", "-y"), check: Check = False, org: Org = None
+    yes: bool = flag("Do not ask.", "--yes", "-y"), check: bool = CHECK, org: Path | None = ORG
 ) -> Answer:
     """Leave the network that was joined: the organisation's broker and members go on in its own.
 
@@ -149,7 +143,7 @@ def leave_network(
 
 
 @app.command()
-def show(org: Org = None) -> Answer:
+def show(org: Path | None = ORG) -> Answer:
     """Print the network, its coordinator, the brokers it was joined through, and who was invited.
 
     Examples:
@@ -175,8 +169,8 @@ def show(org: Org = None) -> Answer:
 def revoke(
     whom: str = arg("The organisation: a name, a .pub file, a key, an invitation."),
     reason: ReasonText = "",
-    dry_run: DryRun = False,
-    org: Org = None,
+    dry_run: bool = DRY_RUN,
+    org: Path | None = ORG,
 ) -> Answer:
     """End the membership of an organisation that was invited, at our own server, which `maia up` runs.
 

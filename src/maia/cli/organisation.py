@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from maia.cli.command import arg, flag, need, opt, options
-from maia.cli.domain.calls import HINTS, ReasonText, record_of, revoked_lines
+from maia.cli.domain.calls import HINTS, ReasonText, revoked_lines
 from maia.cli.inputs import command_group
-from maia.cli.output import Answer, named, row, rows, several, show, use_folder, wants_json
+from maia.cli.output import Answer, named, plain, row, rows, several, show, use_folder, wants_json
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
 from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import Force
@@ -35,20 +35,13 @@ org_app = command_group("Make an organisation, and join the network of another o
 member_app = command_group("Add members to an organisation, and list them.")
 profile_app = command_group("Show a participant's profile, and choose the one that commands use.")
 
-Org: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--org",
-        envvar="MAIA_ORG",
-        help="The organisation's folder; default: the one around here, or the only one below.",
-    ),
-]
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Show who would lose what, and change nothing.")
-]
-Days: TypeAlias = Annotated[
-    int | None, typer.Option("--days", min=1, max=3650, help="How long the rights hold; default: 90.")
-]
+ORG = opt(
+    "The organisation's folder; default: the one around here, or the only one below.",
+    "--org",
+    envvar="MAIA_ORG",
+)
+DRY_RUN = flag("Show who would lose what, and change nothing.", "--dry-run")
+
 
 _OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
 _NO_KEY: Final = (
@@ -80,7 +73,7 @@ class RightOptions:
         "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
     )
     topic: list[str] | None = opt("Only these topics, such as '/news/uk/#'; repeatable.")
-    days: Days = None
+    days: int | None = opt("How long the rights hold; default: 90.", min=1, max=3650)
     until: str | None = opt("How long, instead of --days: the end of a day, or a moment.", metavar="DATE")
 
     @property
@@ -139,7 +132,7 @@ def join(
     leave: bool = flag("Leave the network that it is in, without a question."),
     check: bool = flag("Try it and say what it would change.", "--check", "--dry-run"),
     name: str | None = opt("What you call the other organisation from now on."),
-    org: Org = None,
+    org: Path | None = ORG,
 ) -> Answer:
     """Use an invitation or a grant, as `maia network join` does.
 
@@ -153,7 +146,7 @@ def join(
 
 
 @org_app.command("show")
-def show_org(org: Org = None) -> Answer:
+def show_org(org: Path | None = ORG) -> Answer:
     """Print the organisation's key, network, addresses, types and members, and who granted what to whom.
 
     Examples:
@@ -182,7 +175,7 @@ def show_org(org: Org = None) -> Answer:
     )  # fmt: skip
 
 
-def up(org: Org = None) -> None:
+def up(org: Path | None = ORG) -> None:
     """Run the organisation's broker and domain server until Ctrl-C or SIGTERM, with their logs together.
 
     Examples:
@@ -209,7 +202,7 @@ def up(org: Org = None) -> None:
 
 @member_app.command()
 def add(
-    *, name: str = arg("The member: letters, digits, - and _."), rights: RightOptions, org: Org = None
+    *, name: str = arg("The member: letters, digits, - and _."), rights: RightOptions, org: Path | None = ORG
 ) -> Answer:
     """Make a member with a key and a profile, or give a member more rights; its broker gets them, too.
 
@@ -233,7 +226,7 @@ def add(
 
 
 @member_app.command("list")
-def list_members(org: Org = None) -> Answer:
+def list_members(org: Path | None = ORG) -> Answer:
     """List the members of an organisation, their profiles, and what it has granted them.
 
     Examples:
@@ -255,7 +248,7 @@ def grant(
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     rights: RightOptions,
     delegable: bool = flag("It may pass the rights on, to its members and its broker."),
-    org: Org = None,
+    org: Path | None = ORG,
     force: Force = False,
 ) -> Answer:
     """Grant rights to another organisation: certificates, types and addresses in one file; no secrets.
@@ -283,8 +276,8 @@ def grant(
 def revoke(
     what: str = arg("A member or an organisation by its name or key; a grant; a certificate."),
     reason: ReasonText = "",
-    dry_run: DryRun = False,
-    org: Org = None,
+    dry_run: bool = DRY_RUN,
+    org: Path | None = ORG,
 ) -> Answer:
     """Revoke rights at the organisation's own server, which `maia up` runs; open streams end.
 
@@ -319,7 +312,7 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
         elif problem.code in HINTS:
             problem.add_note(HINTS[problem.code])
         raise
-    return Answer(*parts, row("", revoked_lines(found), **(record_of(found) | parts[0].record)))
+    return Answer(*parts, row("", revoked_lines(found), **(plain(found) | parts[0].record)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from maia.clock import system_now
 from maia.config.input_files import QUORUM_SUFFIX
 from maia.config.input_files import read_owner as owner_in
 from maia.config.input_files import read_principal as principal_in
@@ -71,7 +72,6 @@ def use_folder(folder: Path) -> None:
 
 def book() -> AddressBook:
     """Return the names that the user of this command knows."""
-    from maia.clock import system_now
     from maia.profile.address_book import AddressBook, load_book, own_places
 
     if _Used.book is None or time.monotonic() > _Used.read_at + _FRESH_S:
@@ -119,6 +119,9 @@ def read_owner(word: str) -> Owner:
     return owner_in(word) if is_quorum else read_principal(word)
 
 
+_COLUMNS: Final = 80
+_LEAST: Final = 4
+"""The width of a terminal, and of the narrowest column that is cut to fit it."""
 ANSWER_NO: Final = 1
 """The command worked and its answer is no: does not cover, differs, is not permitted."""
 
@@ -173,6 +176,19 @@ def several(
     return made
 
 
+def table(head: Sequence[str], cells: Iterable[Sequence[str]]) -> list[str]:
+    """Return columns below each other, in lines that fit a terminal: the widest are cut first."""
+    lines = [list(head), *map(list, cells)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > _COLUMNS and max(widths) > _LEAST:
+        widths[widths.index(max(widths))] -= 1
+    cut = [
+        [one if len(one) <= at else f"{one[: at - 1]}…" for one, at in zip(line, widths, strict=True)]
+        for line in lines
+    ]
+    return ["  ".join(f"{one:<{at}}" for one, at in zip(line, widths, strict=True)).rstrip() for line in cut]
+
+
 def show(found: Answer) -> int:
     """Print an answer as text or JSON; return the exit status."""
     if not wants_json():
@@ -181,6 +197,12 @@ def show(found: Answer) -> int:
         sys.stdout.write(_json_line(found.record))
     sys.stdout.flush()
     return ANSWER_NO if found.no else 0
+
+
+def note(line: str) -> None:
+    """Print a line about the work on standard error, beside the answers."""
+    sys.stderr.write(f"{named(line)}\n")
+    sys.stderr.flush()
 
 
 def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool, whole: bool = False) -> None:

@@ -8,16 +8,15 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, TypeVar
 
 from maia.cli.command import flag, need, opt, options
 from maia.cli.inputs import command_group
 from maia.cli.output import Answer, row, several, show, use_folder
 from maia.cli.profile_option import profile_named
-from maia.cli.servers.server_command import LogFormat, LogLevel
+from maia.cli.servers.server_command import LOG_FORMAT, LOG_LEVEL
 from maia.cli.trust.key import open_key
+from maia.clock import system_now
 from maia.config.settings import Defaults
 from maia.errors import BadInput, MaiaError
 
@@ -66,18 +65,13 @@ class ConnectorFile:
         return Defaults(f"`{found.path}`", words)
 
 
-DatabaseWord: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--admin",
-        envvar="MAIA_POSTGRES_ADMIN",
-        metavar="URL",
-        help="Do it as another role than the connector's: the owner of the released tables.",
-    ),
-]
-ViewsFile: TypeAlias = Annotated[
-    Path, typer.Option("--config", "-c", help="Tables, readers and their roles, in TOML.")
-]
+DATABASE_WORD = opt(
+    "Do it as another role than the connector's: the owner of the released tables.",
+    "--admin",
+    envvar="MAIA_POSTGRES_ADMIN",
+    metavar="URL",
+)
+VIEWS_FILE = need("Tables, readers and their roles, in TOML.", "--config", "-c")
 
 _Found = TypeVar("_Found")
 
@@ -89,7 +83,6 @@ class NoChoice(BadInput):
 
 
 def _prepared(file: ConnectorFile, **flags: object) -> PreparedConnector:
-    from maia.clock import system_now
     from maia.postgres.config import prepare, read_config
 
     environment = {name: value for name, value in os.environ.items() if name != "MAIA_POSTGRES_ADMIN"}
@@ -116,7 +109,7 @@ def _in_database(url: str, work: Callable[[Connection], Awaitable[_Found]]) -> _
 
 
 @app.command()
-def install(file: ConnectorFile, as_role: DatabaseWord = None) -> Answer:
+def install(file: ConnectorFile, as_role: str | None = DATABASE_WORD) -> Answer:
     """Put into the database what the file declares; run it again after a change of the file.
 
     Examples:
@@ -146,7 +139,7 @@ def install(file: ConnectorFile, as_role: DatabaseWord = None) -> Answer:
 
 
 @app.command()
-def run(file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel = None) -> None:
+def run(file: ConnectorFile, log_format: str | None = LOG_FORMAT, log_level: str | None = LOG_LEVEL) -> None:
     """Store and release until Ctrl-C or SIGTERM; one line says when the connector is ready.
 
     Examples:
@@ -171,7 +164,7 @@ def run(file: ConnectorFile, log_format: LogFormat = None, log_level: LogLevel =
 
 
 @app.command()
-def check(file: ConnectorFile, as_role: DatabaseWord = None) -> Answer:
+def check(file: ConnectorFile, as_role: str | None = DATABASE_WORD) -> Answer:
     """Explain what is installed, what differs from the file, and how far stores and releases have come.
 
     Examples:
@@ -208,7 +201,7 @@ def accept(
     file: ConnectorFile,
     discard: bool = flag("Rows that wait may have been published: drop them."),
     publish: bool = flag("Rows that wait have never been published: publish them."),
-    as_role: DatabaseWord = None,
+    as_role: str | None = DATABASE_WORD,
 ) -> Answer:
     """Go on with a database that was restored from a backup, or copied; the connector must not run.
 
@@ -248,7 +241,7 @@ def accept(
 def remove(
     file: ConnectorFile,
     force: bool = flag("Lose rows that wait to be published."),
-    as_role: DatabaseWord = None,
+    as_role: str | None = DATABASE_WORD,
 ) -> Answer:
     """Take the connector's schema and triggers out of the database; tables with stored events stay.
 
@@ -268,14 +261,13 @@ def remove(
 
 
 @views_app.command("install")
-def install_views(config: ViewsFile) -> Answer:
+def install_views(config: Path = VIEWS_FILE) -> Answer:
     """Make an SQL view for every reader and table; exit status 1 if a reader has no right to one.
 
     Examples:
         maia postgres views install -c views.toml
         maia postgres views install -c views.toml --json
     """
-    from maia.clock import system_now
     from maia.postgres.views import ViewWatch
 
     outcomes = ViewWatch(config, system_now).install()
@@ -283,7 +275,9 @@ def install_views(config: ViewsFile) -> Answer:
 
 
 @views_app.command("renew")
-def renew_views(config: ViewsFile, watch: bool = flag("Go on until Ctrl-C or SIGTERM.")) -> Answer | None:
+def renew_views(
+    config: Path = VIEWS_FILE, watch: bool = flag("Go on until Ctrl-C or SIGTERM.")
+) -> Answer | None:
     """Decide every reader's right again: renew views, remove those whose right is gone, add new ones.
 
     Examples:
@@ -292,7 +286,6 @@ def renew_views(config: ViewsFile, watch: bool = flag("Go on until Ctrl-C or SIG
     """
     from threading import Event
 
-    from maia.clock import system_now
     from maia.postgres.views import ViewWatch
 
     views = ViewWatch(config, system_now)
@@ -317,14 +310,13 @@ def renew_views(config: ViewsFile, watch: bool = flag("Go on until Ctrl-C or SIG
 
 
 @views_app.command("remove")
-def remove_views(config: ViewsFile) -> Answer:
+def remove_views(config: Path = VIEWS_FILE) -> Answer:
     """Remove all views; exit status 1 if one is being read, which shows nothing more.
 
     Examples:
         maia postgres views remove -c views.toml
         maia postgres views remove -c views.toml --json
     """
-    from maia.clock import system_now
     from maia.postgres.view_settings import read_views_config
     from maia.postgres.views import InstalledViews, connected, view_ledger
 
@@ -335,7 +327,7 @@ def remove_views(config: ViewsFile) -> Answer:
 
 
 @views_app.command("list")
-def list_views(config: ViewsFile) -> Answer:
+def list_views(config: Path = VIEWS_FILE) -> Answer:
     """Show the views that are there: for which role and principal, and until when each shows rows.
 
     Examples:

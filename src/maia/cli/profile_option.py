@@ -138,7 +138,7 @@ def explaining(context: typer.Context, type_name: str, action: str, where: str =
 
 def how_to_get(profile: Profile | None, action: str, type_name: str) -> str | None:
     """Say how a member of an organisation gets a right that it lacks; None for other participants."""
-    from maia.profile.profile import ORGANISATION_FILE
+    from maia.profile.files import ORGANISATION_FILE
 
     if profile is None or not (org := profile.path.absolute().parent / ORGANISATION_FILE).is_file():
         return None
@@ -158,7 +158,7 @@ def how_to_get(profile: Profile | None, action: str, type_name: str) -> str | No
 def profile_named(word: str) -> Profile:
     """Return the profile that is meant; an organisation's folder stands for the organisation itself."""
     from maia.profile import find_profile
-    from maia.profile.profile import ORGANISATION_FILE
+    from maia.profile.files import ORGANISATION_FILE
 
     if (Path(word) / ORGANISATION_FILE).is_file():
         from maia.organisation import Organisation

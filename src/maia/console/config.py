@@ -27,7 +27,7 @@ from maia.net.addresses import host_and_port
 from maia.organisation import Organisation
 from maia.profile import Profile, read_profile
 from maia.profile.address_book import own_places
-from maia.profile.profile import ORGANISATION_FILE
+from maia.profile.files import ORGANISATION_FILE
 
 _LISTEN: Final = "127.0.0.1:7700"
 

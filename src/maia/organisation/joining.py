@@ -6,24 +6,37 @@ anything changes (`Organisation.join`). After a change, what servers and brokers
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from maia.clock import system_now
 from maia.config.input_files import read_certificates
-from maia.credentials import NetworkName
+from maia.credentials import NetworkName, Principal, SignedCertificate
 from maia.errors import BadInput, MaiaError, Refusal
 from maia.keystore.key_files import public_half
 from maia.organisation.grant_file import BadGrantFile, read_grant
 from maia.organisation.offer import Offer, examine
 from maia.organisation.rights import reaches_network
 from maia.organisation.standing import ask_standing
-from maia.types import InstallNotGranted, verify_definition
+from maia.types import InstallNotGranted, SignedDefinition, verify_definition
 
-if TYPE_CHECKING:
-    from maia.organisation.organisation import Organisation
+
+class Joiner(Protocol):
+    """An organisation, as far as it is asked before it joins a network."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def network(self) -> NetworkName: ...
+    def definitions(self) -> list[SignedDefinition]: ...
+    def held(self) -> list[SignedCertificate]: ...
+    def invited(self) -> Mapping[Principal, list[SignedCertificate]]: ...
 
 
 class NotForUs(BadInput):
@@ -69,7 +82,7 @@ class Examined:
     is_confirmed: bool
 
 
-def examine_file(ours: Organisation, path: str | Path) -> Examined:
+def examine_file(ours: Joiner, path: str | Path) -> Examined:
     """Verify an invitation or a grant that was made for us; raise if it offers nothing here."""
     grant = read_grant(Path(path))
     if grant.subject != ours.principal:
@@ -102,7 +115,7 @@ def examine_file(ours: Organisation, path: str | Path) -> Examined:
     return Examined(offer, notes, grant.domain not in standing.silent)
 
 
-def would_leave(ours: Organisation, path: str | Path, offer: Offer, ends: Collection[str]) -> WouldLeave:
+def would_leave(ours: Joiner, path: str | Path, offer: Offer, ends: Collection[str]) -> WouldLeave:
     """Return the refusal to leave a network without being asked to, with both ways out."""
     network = ours.network
     if network.owner == ours.principal:
@@ -119,7 +132,7 @@ def would_leave(ours: Organisation, path: str | Path, offer: Offer, ends: Collec
     )
 
 
-def ended_by_leaving(ours: Organisation) -> tuple[str, ...]:
+def ended_by_leaving(ours: Joiner) -> tuple[str, ...]:
     """Say what ends when the network is left; nothing if it is our own, and no others are in it."""
     others = sorted(
         {
@@ -136,7 +149,7 @@ def ended_by_leaving(ours: Organisation) -> tuple[str, ...]:
     )
 
 
-def try_settings(ours: Organisation, about: Collection[str] = ()) -> tuple[str, ...]:
+def try_settings(ours: Joiner, about: Collection[str] = ()) -> tuple[str, ...]:
     """Ask what the servers ask when they start, and what brokers ask of our types; raise what fails."""
     now, network = system_now(), ours.network
     for file, place in (("broker.key", "broker-certs"), (f"{ours.name}.key", "server-certs")):

@@ -94,10 +94,8 @@ from maia.organisation.server_settings import separate_settings, write_settings
 from maia.organisation.standing import ask_standing
 from maia.private_files import exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
+from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
 from maia.profile.profile import (
-    ORGANISATION_FILE,
-    PROFILE_FILE,
-    PROFILE_SUFFIX,
     Profile,
     ProfileSettings,
     checked_profile_name,

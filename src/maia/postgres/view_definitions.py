@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from maia.broker.audiences.local_subscribers import class_key
 from maia.broker.refusals import LedgerRequired
-from maia.broker.subscriptions.local_subscribers import class_key
 from maia.credentials import Action, Principal, TypeName
 from maia.credentials.certificate import UNBOUNDED
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind

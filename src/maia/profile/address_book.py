@@ -30,7 +30,7 @@ from maia.credentials.names import is_reserved, type_id
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant
 from maia.private_files import exposure
-from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
+from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
 from maia.types import SignedDefinition
 from maia.types.verified import validity_type_id, validity_type_name
 

@@ -36,6 +36,7 @@ from maia.config.settings import (
 )
 from maia.errors import BadInput
 from maia.private_files import create_private, exposure, make_private_folder
+from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX, UnknownTypeName
 
 if TYPE_CHECKING:
     from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
@@ -58,10 +59,6 @@ __all__ = [
     "write_profile",
 ]
 
-PROFILE_FILE: Final = "profile.toml"
-PROFILE_SUFFIX: Final = ".maia"
-ORGANISATION_FILE: Final = "organisation.toml"
-"""The file by which a folder is an organisation's; the profiles of its members lie in the same folder."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _FOLDERS_MAX: Final = 1024
 
@@ -84,12 +81,6 @@ class ProfileIncomplete(BadInput):
     """A profile does not name something that is needed here."""
 
     code = "INPUT-PROFILE-INCOMPLETE"
-
-
-class UnknownTypeName(BadInput):
-    """A name means no type that the participant knows, or several."""
-
-    code = "INPUT-TYPE-NAME"
 
 
 class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True):

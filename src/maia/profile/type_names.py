@@ -22,7 +22,7 @@ from maia.credentials import Owner
 from maia.errors import MaiaError
 from maia.private_files import own_folder
 from maia.profile.address_book import ITSELF, OWN, AddressBook, load_book, own_places
-from maia.profile.profile import ORGANISATION_FILE, PROFILE_FILE, UnknownTypeName
+from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, UnknownTypeName
 from maia.types import VerifiedType
 
 _SHOWN_MAX: Final = 20

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.validity import ValidityTracker
 from maia.broker.settings import BrokerSettings
 from maia.credentials import (
     ALL_ATTRIBUTES,

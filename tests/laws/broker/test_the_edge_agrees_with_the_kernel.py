@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.broker.publication.authors import AttachedStatements
-from maia.broker.publication.publisher_view import shaper_of
-from maia.broker.publication.tally import DeliveryTally
-from maia.broker.publication.transit import StreamOrder, Transit, from_carried
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import LocalSubscribers, class_key, routed_filter
+from maia.broker.links.authors import AttachedStatements
+from maia.broker.links.transit import StreamOrder, Transit, from_carried
+from maia.broker.rights.publisher_view import shaper_of
 from maia.broker.streams.run import Run
 from maia.broker.streams.sending import Deliveries
-from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.local_subscribers import LocalSubscribers, class_key, routed_filter
+from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Instant, PresentValue, frame_of

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.node import Broker
-from maia.broker.sealed.key_events import next_key_moment
-from maia.broker.state import just_after
 from maia.broker.timers import Upkeep
-from maia.broker.upkeep import next_slot
+from maia.events import just_after
 from maia.testing.simulation import Trouble, Troublemaker
 from maia.types import Cover
 from support.blinded_net import BlindedNet
@@ -23,20 +21,20 @@ def asked_everything(monkeypatch):
 
     def checked(broker, turn):
         follow(broker, turn)
-        state, now = broker._state, turn.now
+        state, now = broker._parts, turn.now
         scheduled = state.timers.moment_of(Upkeep())
         due = {
             "routes": state.router.next_due(now),
-            "keys": next_key_moment(state, now),
-            "slot": next_slot(state, now),
-            "keep": state.keep_at,
+            "keys": state.key_events.next_key_moment(now),
+            "slot": state.maintenance.covering.next_slot(now),
+            "keep": state.maintenance.keep_at,
         }
         late = {
             part: at - now
             for part, at in due.items()
             if at is not None and (scheduled is None or max(at, just_after(now)) < scheduled)
         }
-        assert state.is_draining or not late, (
+        assert state.own.is_draining or not late, (
             f"upkeep is scheduled for {scheduled}, and at {now} due in {late}"
         )
         turns.append(now)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from maia.broker.subscriptions.local_subscribers import routed_filter
+from maia.broker.audiences.local_subscribers import routed_filter
 from maia.events import AttributeUid, frame_of
 from maia.policy import View
 from maia.policy.answers import (

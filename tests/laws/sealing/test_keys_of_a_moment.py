@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations, product
 
-from maia.broker.sealed.keys import SealingKeys
+from maia.broker.keys.keys import SealingKeys
 from maia.broker.settings import BrokerLimits
 from maia.events import SECOND, Instant
 from maia.sealing.groups.key_group import GroupId

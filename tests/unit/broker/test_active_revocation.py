@@ -536,7 +536,7 @@ def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:
     net.advance(5)
     ref = office.subscribe()
     assert office.was_accepted(ref)
-    deaf = net.brokers["Met broker"].broker._state.statements  # it hears nothing from now on
+    deaf = net.brokers["Met broker"].broker._parts.statements  # it hears nothing from now on
     deaf.streams.clear()
     camera = net.client("camera at Victoria")
     offer = camera.advertise()

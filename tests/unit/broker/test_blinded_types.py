@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.durable.recorded_frames import Readable
 from maia.broker.settings import BrokerLimits, RecordingSettings
+from maia.broker.streams.recorded_frames import Readable
 from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed
@@ -113,8 +113,8 @@ def test_an_id_is_let_go_of_with_its_keys(net):
     for running in (net.ccs, net.met):
         net.bring(running, 2)
         state = state_of(running)
-        assert set(state.sealed.in_use) == {net.id_of(2)}
-        assert {name for name, _ in state.sealed.placed} <= {net.id_of(2)}
+        assert set(state.key_events.rekeying.sealed.in_use) == {net.id_of(2)}
+        assert {name for name, _ in state.key_events.rekeying.sealed.placed} <= {net.id_of(2)}
         assert {key for keys in state.routes.offered.values() for key in keys} <= {
             book_key_of_sealed(net.id_of(2))
         }
@@ -122,7 +122,7 @@ def test_an_id_is_let_go_of_with_its_keys(net):
     assert plates(office) == ["after"]
     camera.unadvertise(1)
     office.unsubscribe(1)
-    assert not state_of(net.met).sealed.placed
+    assert not state_of(net.met).key_events.rekeying.sealed.placed
     assert not state_of(net.ccs).routes.offered
 
 
@@ -171,7 +171,7 @@ def test_a_broker_that_joins_its_group_again_goes_on_under_the_same_id(net):
     """It holds another ring then, with the same secrets."""
     camera, office = camera_and_reader(net)
     ring, state = net.ring_of(1), state_of(net.met)
-    state.blinded.held = lambda asked: ring if asked == net.type_id else None
+    state.streams.blinded.held = lambda asked: ring if asked == net.type_id else None
     camera.publish(1, sighting("A"))
     assert plates(office) == ["A"]
     assert state.seals.ring_of(net.id_of(1)).ring is ring
@@ -180,7 +180,7 @@ def test_a_broker_that_joins_its_group_again_goes_on_under_the_same_id(net):
 def test_keys_that_make_another_id_open_nothing_under_the_old_one(net):
     state, other = state_of(net.met), net.ring_of(1)
     other.hold(GroupId(net.type_id), 1, Secret.from_bytes(bytes(range(32))))
-    state.blinded.held = lambda asked: other if asked == net.type_id else None
+    state.streams.blinded.held = lambda asked: other if asked == net.type_id else None
     assert state.seals.ring_of(net.id_of(1)) is None
 
 
@@ -313,7 +313,7 @@ def test_a_frame_in_a_log_does_not_move_to_another_type_id_epoch_or_number(chang
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("A"))
     (logged,) = net.log("Met broker").safe
-    read, frame = state_of(net.met).recorded_frames.read, decode_recorded(logged.data)
+    read, frame = state_of(net.met).log_requests.recorded_frames.read, decode_recorded(logged.data)
     assert isinstance(read(logged), Readable)
     forged = msgspec.structs.replace(logged, data=encode_known(replace(frame, **change)))
     assert not isinstance(read(forged), Readable)

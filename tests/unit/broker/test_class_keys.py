@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from maia.broker.routing.interests import kept_class
-from maia.broker.subscriptions.local_subscribers import CLASS_KEY_BYTES
+from maia.broker.audiences.local_subscribers import CLASS_KEY_BYTES
+from maia.broker.interests.interests import kept_class
 
 
 def test_who_is_served_from_the_log_is_told_apart_from_who_is_served_at_once():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.broker.publication import state_query as current_state
 from maia.broker.sessions.identities import price_of_showing
+from maia.broker.streams import state_query as current_state
 from maia.credentials import Action, SignedCertificate, SigningKey, statement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id

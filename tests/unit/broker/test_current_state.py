@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.publication.retained import FRAMES_MAX, RetainedFrame, RetainedFrames
-from maia.broker.publication.transit import Transit
+from maia.broker.links.transit import Transit
+from maia.broker.log.retained import FRAMES_MAX, RetainedFrame, RetainedFrames
 from maia.credentials import SigningKey
 from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Frame, Instant

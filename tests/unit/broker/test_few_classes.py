@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.subscriptions import local_subscribers as audience
+from maia.broker.audiences import local_subscribers as audience
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, Comparison, Not, Operator, Predicate

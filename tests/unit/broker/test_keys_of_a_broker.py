@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.sealed.keys import KeyRequests
+from maia.broker.keys.keys import KeyRequests
 from maia.broker.turn import Turn
 from maia.credentials import Validity
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
@@ -371,7 +371,7 @@ def test_looking_for_keys_again_costs_a_look_into_a_dictionary(later, monkeypatc
     net.key_server()
     ccs, _ = net.two()
     desk: KeyRequests = state_of(ccs).keys
-    monkeypatch.setattr("maia.broker.sealed.keys.standing", lambda *_: pytest.fail("worked out again"))
+    monkeypatch.setattr("maia.broker.keys.keys.standing", lambda *_: pytest.fail("worked out again"))
     turn = Turn(Instant(net.now + later))
     assert not desk.look_for(net.type_id, turn)
     assert not turn.effects

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BadSettings, BrokerSettings
-from maia.broker.access.known_types import KEPT_TYPE
+from maia.broker.links.transit import StreamOrder
 from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
-from maia.broker.publication.transit import StreamOrder
 from maia.broker.refusals import TooManyRequests
+from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.events import Instant
 from maia.sessions.admission import RequestQuota

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.durable.recording import KEPT_POSITION
+from maia.broker.log.recording import KEPT_POSITION
 from maia.broker.settings import RecordingSettings
 from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator

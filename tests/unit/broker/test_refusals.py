@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from maia.broker.links.links import REFUSALS_MAX, Refusals
 from maia.broker.refusals import refusal_id
-from maia.broker.sessions.links import REFUSALS_MAX, Refusals
 from maia.events import Instant
 from maia.wire.effects import Note
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.broker.revocation.validity import DependencyIndex
+from maia.broker.rights.validity import DependencyIndex
 from maia.wire.effects import LinkId
 
 LINKS = st.integers(min_value=-3, max_value=5).map(LinkId)

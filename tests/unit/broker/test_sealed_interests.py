@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker.revocation.streams import receive_statement
-from maia.broker.sealed.rekeying import TASKS_PER_STEP, keys_changed
+from maia.broker.interests.rekeying import TASKS_PER_STEP
 from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
@@ -118,7 +117,7 @@ def test_a_subscription_that_ends_is_taken_back_everywhere():
     net, ccs, third, met = the_three()
     client_of(net, "Detective Smith").unsubscribe(1)
     assert net.entries(third, of=met) == net.entries(ccs, of=third) == []
-    assert not state_of(met).sealed.placed
+    assert not state_of(met).key_events.rekeying.sealed.placed
 
 
 def test_an_advertisement_that_ends_is_taken_back_everywhere():
@@ -208,9 +207,10 @@ def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monke
     net, ccs, third, _ = the_three()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "maia.broker.routing.received.understood", lambda *_: pytest.fail("it is known already")
+            "maia.broker.interests.received.ReceivedInterests.understood",
+            lambda *_: pytest.fail("it is known already"),
         )
-        keys_changed(state_of(ccs), net.type_id, Turn(net.now))
+        state_of(ccs).key_events.rekeying.keys_changed(net.type_id, Turn(net.now))
     net.hold(ccs, None, LOCATION)
     assert net.known(ccs, of=third) == [AT_VICTORIA]
     net.hold(ccs, LOCATION)
@@ -227,17 +227,20 @@ def test_sealing_anew_is_done_in_steps():
     for number in range(150):
         billing.subscribe(Comparison(NUMBERPLATE, Operator.EQ, f"plate {number}"))
     state = state_of(ccs)
-    old = {placed.entry_id for placed in state.sealed.placed.values()}
+    old = {placed.entry_id for placed in state.key_events.rekeying.sealed.placed.values()}
     assert len(old) == 150
     held = net.ring(*EVERYTHING, epochs=(1, 2))
-    state.sealed.ring_of = lambda asked: held
-    keys_changed(state, net.type_id, Turn(net.now))
-    assert sum(placed.epoch == 2 for placed in state.sealed.placed.values()) == TASKS_PER_STEP
+    state.key_events.rekeying.sealed.ring_of = lambda asked: held
+    state.key_events.rekeying.keys_changed(net.type_id, Turn(net.now))
+    assert (
+        sum(placed.epoch == 2 for placed in state.key_events.rekeying.sealed.placed.values())
+        == TASKS_PER_STEP
+    )
     assert len(state.routes.book.entries(next(iter(state.routes.book.hops(net.key))), net.key)) == 150
     net._perform(ccs, ccs.broker._do(lambda turn: None, net.now))
     net.advance(1)
-    assert {placed.epoch for placed in state.sealed.placed.values()} == {2}
-    assert not old & {placed.entry_id for placed in state.sealed.placed.values()}
+    assert {placed.epoch for placed in state.key_events.rekeying.sealed.placed.values()} == {2}
+    assert not old & {placed.entry_id for placed in state.key_events.rekeying.sealed.placed.values()}
 
 
 # ------------------------------------------------------------ the change from plain to sealed
@@ -304,7 +307,7 @@ def test_an_interest_that_waits_for_a_statement_is_registered_when_the_statement
     )
     camera, issuer = net.client("camera at Victoria"), Issuer(net, at="Met broker")
     assert camera.was_accepted(camera.advertise(ref=1))
-    receive_statement(state_of(ccs), issuer.says.list_for(net.now, 10), Turn(net.now))
+    state_of(ccs).revocation.receive_statement(issuer.says.list_for(net.now, 10), Turn(net.now))
     net.advance(20)
     connect = of_story(net.story, "CCS to billing office", Action.CONNECT)
     pool = (*without(net.story, "CCS to billing office"), connect, right)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.routing.entries import received_of
+from maia.broker.interests.entries import received_of
 from maia.credentials import Action
 from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator

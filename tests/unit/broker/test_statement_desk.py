@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.revocation import validity as statement_desk
-from maia.broker.revocation.validity import ValidityTracker
+from maia.broker.rights import validity as statement_desk
+from maia.broker.rights.validity import ValidityTracker
 from maia.credentials import (
     CertificateStale,
     FactList,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.broker.publication import projection
+from maia.broker.links import projection
 from maia.credentials import Action, TestKind, TypeName, Validity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP

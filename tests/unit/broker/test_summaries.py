@@ -209,7 +209,7 @@ def test_what_summaries_remember_is_bounded_for_a_client_a_view_and_a_broker(
     monkeypatch.setattr("maia.views.open_periods.GROUPS_MAX", 3)
     by_plate = {"keys": (Key(AREA, Take(NUMBERPLATE, Kind.STRING)),), "at_least": 1}
     state = state_of(net.brokers["CCS broker"])
-    state.summary_room.most = 5
+    state.audiences.room.most = 5
     first, second = reader(net, "first", summary=by_plate), reader(net, "second", summary=by_plate)
     first.subscribe()
     left = second.subscribe(Comparison(CARS, Operator.GE, 1))
@@ -217,12 +217,12 @@ def test_what_summaries_remember_is_bounded_for_a_client_a_view_and_a_broker(
     net.advance(30)
     for number in range(9):
         camera.publish(ref, sighting(f"P{number}"), sighting("P0"))
-        assert state.summary_room.used <= 5
-    assert state.summary_room.used == 5
+        assert state.audiences.room.used <= 5
+    assert state.audiences.room.used == 5
     second.unsubscribe(left)
-    assert state.summary_room.used == 3
+    assert state.audiences.room.used == 3
     net.advance(80)
-    assert state.summary_room.used == 0
+    assert state.audiences.room.used == 0
     assert [(event[AREA], event[CARS]) for event in first.events()] == [("P0", 10), ("P1", 1), ("P2", 1)]
     refs = [first.subscribe(Comparison(CARS, Operator.GE, least)) for least in range(1, 10)]
     assert first.code_of(refs[-1]) == "UNAVAILABLE-ENTRY-QUOTA"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.broker.access.known_types import KEPT_TYPE, KnownTypes
+from maia.broker.rights.known_types import KEPT_TYPE, KnownTypes
 from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
 from maia.config.type_folder import latest, same_version_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.broker.sealed.keys import WaitingFrames, WaitingLimits
+from maia.broker.keys.keys import WaitingFrames, WaitingLimits
 from maia.events import Instant
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from maia.cli.main import COMMANDS
+from maia.cli.table import COMMANDS
 from maia.demo.program import BEFORE
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "sqlalchemy", "uvicorn", "starlette", "matplotlib", "psycopg")

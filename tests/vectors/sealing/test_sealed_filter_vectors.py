@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.broker.routing.entries import entry_of
+from maia.broker.interests.entries import entry_of
 from maia.canonical import write_canonical
 from maia.events import AttributeUid
 from maia.predicates import predicate_to_expression

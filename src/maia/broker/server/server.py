@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from maia.api.revalidation import AskingTesters, Revalidator
 from maia.broker import Broker, BrokerSettings, BrokerTurn
-from maia.broker.durable.recording import NO_LOG, first_to_reread
-from maia.broker.publication.tally import DeliveryTally
+from maia.broker.log.recording import NO_LOG, first_to_reread
 from maia.broker.settings import BadSettings
+from maia.broker.streams.tally import DeliveryTally
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError

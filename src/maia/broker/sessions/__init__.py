@@ -1,1 +1,1 @@
-"""Peers on links: handshake, credentials, quotas, who may send which message."""
+"""What do peers ask for, and what follows when rights, keys or links end?"""

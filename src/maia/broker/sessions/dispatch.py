@@ -22,35 +22,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from maia.broker.access.authoriser import forget_frames
-from maia.broker.access.one_time_answers import hear_vouched
-from maia.broker.publication.retained import receive_state_gone
-from maia.broker.publication.state_query import ask_state, receive_state_done, receive_state_query
+from maia.broker.interests.aggregation import Announcer
+from maia.broker.interests.entries import Received
+from maia.broker.interests.received import ReceivedInterests
+from maia.broker.interests.rekeying import Rekeying
+from maia.broker.interests.route_sync import RouteSyncs
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Neighbour, Routes
+from maia.broker.links.links import Link, Role, read_later
+from maia.broker.links.pending import Pending
+from maia.broker.own import Own
 from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
-from maia.broker.revocation.streams import receive_held, receive_state_frame
-from maia.broker.routing.aggregation import receive_spill_report
-from maia.broker.routing.entries import Received
-from maia.broker.routing.received import receive_doubted
-from maia.broker.routing.routes import Neighbour
-from maia.broker.sealed.rekeying import receive_rights
+from maia.broker.rights.authoriser import Authoriser, forget_frames
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.sessions.entries import Entries, price_of_renewal
 from maia.broker.sessions.identities import (
+    PeerIdentities,
     price_of_showing,
-    receive_identity,
-    receive_identity_answer,
-    receive_identity_of_broker,
-    show,
 )
-from maia.broker.sessions.links import Link, Role, read_later
-from maia.broker.state import BrokerState
-from maia.broker.subscriptions.registry import end_advertisement, price_of_renewal, renew_all
-from maia.broker.subscriptions.requests import advertise, receive_seen, sent_elsewhere, subscribe, withdraw
+from maia.broker.sessions.requests import Requests
+from maia.broker.sessions.revocation import Revocation
+from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.retention import Retention
+from maia.broker.streams.state_query import StateAnswers
+from maia.broker.streams.streams import Streams
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
+from maia.sessions.admission import RequestQuota
 from maia.types import definition_to_bytes
 from maia.wire.messages import (
     Accepted,
@@ -104,39 +108,6 @@ _RELIED_ON: Final = 256
 """What it takes to remember that something rests on a certificate."""
 
 
-def check_share(state: BrokerState, link: Link, size: int) -> None:
-    """Part from a peer that would have more than its share with a message of this size that is kept."""
-    if _kept_for(state, link) + size > state.settings.limits.bytes_per_peer:
-        raise BeyondShare("this broker keeps as many bytes on your behalf as it may")
-
-
-def _kept_for(state: BrokerState, link: Link) -> int:
-    routes = state.routes
-    node = routes.node_of.get(link.id)
-    if node is None:
-        return 0  # a second link to the same broker, on which nothing is heard
-    neighbour = routes.neighbours[node]
-    refused = _CHANGE * len(neighbour.changed) + _REFUSED * len(neighbour.refused_on)
-    told = routes.book.link(node).bytes + routes.store.bytes_from(node)
-    relied_on = _RELIED_ON * _relied_on(state, link, neighbour)
-    return told + refused + neighbour.refused_bytes + link.rights_bytes + relied_on
-
-
-def _relied_on(state: BrokerState, link: Link, neighbour: Neighbour) -> int:
-    """Return on how many certificates something of a neighbour rests; those of what is gone are forgotten."""
-    dependencies, book = state.statements.dependencies, state.routes.book
-    if len(dependencies.certificates_on(link.id)) > link.reliance_max:
-        needed = {*neighbour.refused_on, *(link.connect.watched if link.connect else ())}
-        for key in book.types():
-            told = [entry.baggage for entry in book.entries(neighbour.node, key)]
-            for baggage in (*told, book.offer(neighbour.node, key)):
-                if isinstance(baggage, Received):
-                    needed |= baggage.watched
-        dependencies.keep_only(link.id, needed)
-        link.reliance_max = 4096 + 2 * len(dependencies.certificates_on(link.id))
-    return len(dependencies.certificates_on(link.id))
-
-
 # Any: the tables pair each class of message with a function of exactly that class.
 Answer: TypeAlias = Callable[[Link, Any, Turn], None]
 _CARRIED: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext)
@@ -147,45 +118,68 @@ _TYPE_REPLY_BYTES: Final = 1 << 20
 _TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Dispatch:
     """Who answers which message, at one broker."""
 
-    __slots__ = ("_of_anybody", "_of_brokers", "_of_clients", "_state")
+    own: Own
+    authoriser: Authoriser
+    types: KnownTypes
+    quota: RequestQuota
+    broker_quota: RequestQuota
+    routes: Routes
+    statements: ValidityTracker
+    router: Router
+    streams: Streams
+    log_requests: LogRequests
+    syncs: RouteSyncs
+    received: ReceivedInterests
+    announcer: Announcer
+    rekeying: Rekeying
+    retention: Retention
+    entries: Entries
+    state_answers: StateAnswers
+    revocation: Revocation
+    client_requests: Requests
+    pending: Pending
+    peer_identities: PeerIdentities
+    _of_anybody: Mapping[type, Answer] = field(init=False)
+    _of_clients: Mapping[type, Answer] = field(init=False)
+    _of_brokers: Mapping[type, Answer] = field(init=False)
 
-    def __init__(self, state: BrokerState) -> None:
+    def __post_init__(self) -> None:
         """Answer with the parts of a broker."""
-        self._state = state
-        self._of_anybody: Mapping[type, Answer] = {TypeQuery: partial(_send_type, state)}
-        self._of_clients: Mapping[type, Answer] = {
-            Advertise: partial(advertise, state),
-            Subscribe: partial(subscribe, state),
-            Seen: partial(receive_seen, state),
-            Withdraw: partial(withdraw, state),
-            RenewAll: partial(renew_all, state),
-            Show: partial(show, state),
-            Identify: partial(receive_identity, state),
-            Vouched: partial(hear_vouched, state),
-            AskState: partial(ask_state, state),
-            Publish: state.streams.publish_one,
+        self._of_anybody = {TypeQuery: self._send_type}
+        self._of_clients = {
+            Advertise: self.client_requests.advertise,
+            Subscribe: self.client_requests.subscribe,
+            Seen: self.client_requests.receive_seen,
+            Withdraw: self.client_requests.withdraw,
+            RenewAll: self.entries.renew_all,
+            Show: self.peer_identities.show,
+            Identify: self.peer_identities.receive_identity,
+            Vouched: self.pending.hear,
+            AskState: self.state_answers.ask_state,
+            Publish: self.streams.publish_one,
         }
-        self._of_brokers: Mapping[type, Answer] = {
-            **state.router.handlers,
-            **dict.fromkeys(_CARRIED, state.streams.carry_one),
-            SealedRights: partial(receive_rights, state),
-            SealedDoubted: partial(receive_doubted, state),
-            SpillReport: partial(receive_spill_report, state),
-            SyncRoutes: state.syncs.receive,
-            RoutesSynced: state.syncs.receive_end,
-            FetchLog: state.log_requests.receive,
-            LogFetched: state.log_requests.receive_fetched,
-            LogAnswered: state.log_requests.receive_answered,
-            StateQuery: partial(receive_state_query, state),
-            StateFrame: partial(receive_state_frame, state),
-            StateDone: partial(receive_state_done, state),
-            StateGone: partial(receive_state_gone, state),
-            Identify: partial(receive_identity_of_broker, state),
-            Accepted: partial(receive_identity_answer, state),
-            Failed: partial(receive_identity_answer, state),
+        self._of_brokers = {
+            **self.router.handlers,
+            **dict.fromkeys(_CARRIED, self.streams.carry_one),
+            SealedRights: self.rekeying.receive_rights,
+            SealedDoubted: self.received.receive_doubted,
+            SpillReport: self.announcer.receive_spill_report,
+            SyncRoutes: self.syncs.receive,
+            RoutesSynced: self.syncs.receive_end,
+            FetchLog: self.log_requests.receive,
+            LogFetched: self.log_requests.receive_fetched,
+            LogAnswered: self.log_requests.receive_answered,
+            StateQuery: self.state_answers.receive_state_query,
+            StateFrame: self.revocation.receive_state_frame,
+            StateDone: self.state_answers.receive_state_done,
+            StateGone: self.retention.receive_state_gone,
+            Identify: self.peer_identities.receive_identity_of_broker,
+            Accepted: self.peer_identities.receive_identity_answer,
+            Failed: self.peer_identities.receive_identity_answer,
         }
 
     def answer(self, link: Link, message: Message, turn: Turn, data: bytes = b"") -> None:
@@ -208,37 +202,35 @@ class Dispatch:
 
     def _from_broker(self, link: Link, message: Message, turn: Turn, data: bytes) -> None:
         """Hear what another broker says; one that causes more work than its share is read later (A87)."""
-        state = self._state
-        if not state.routes.is_current(link.id):
+        if not self.routes.is_current(link.id):
             return  # a second link to the same broker may still carry what was said before it had to go
         kind, size = type(message), len(data)
         if isinstance(message, Carried | Sealed | SealedWithPlaintext):
-            if state.router.flooding is not None:
-                state.router.flooding.arriving(link, message)
-            state.streams.carry_one(link, message, turn, data)
+            if self.router.flooding is not None:
+                self.router.flooding.arriving(link, message)
+            self.streams.carry_one(link, message, turn, data)
             return
         if kind in KEPT:
-            check_share(state, link, size)
-        before = state.authoriser.meter.used
+            self._check_share(link, size)
+        before = self.authoriser.meter.used
         if kind in _FRAMES:
             self._of_brokers[kind](link, message, turn)
             return
         try:
             self._of_brokers[kind](link, message, turn)
         finally:  # who is cut off for it has caused it all the same, and may come back
-            work = 1 + size // BYTES_PER_STEP + state.authoriser.meter.used - before
-            state.broker_quota.owe(link.peer, turn.now, work)
-        read_later(state, link, turn)
+            work = 1 + size // BYTES_PER_STEP + self.authoriser.meter.used - before
+            self.broker_quota.owe(link.peer, turn.now, work)
+        read_later(self.broker_quota, link, turn)
 
     def _from_client(self, link: Link, message: Message, turn: Turn) -> None:
         """Answer a client; what is wrong with one request is said in the answer to it."""
-        state = self._state
-        before, said = state.authoriser.meter.used, turn.mark()
+        before, said = self.authoriser.meter.used, turn.mark()
         try:
             if type(message) not in _FREE:
-                state.quota.spend(link.peer, turn.now, requests=_price(link, message))
+                self.quota.spend(link.peer, turn.now, requests=_price(link, message))
             if link.statements:
-                _receive_held_before(state, link, message, turn)
+                self._receive_held_before(link, message, turn)
             self._of_clients[type(message)](link, message, turn)
         except ProtocolViolation:
             raise
@@ -246,12 +238,102 @@ class Dispatch:
             turn.drop(said)
             forget_frames(problem)
             asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
-            _refuse(state, link, message, problem, asked, turn)
+            self._refuse(link, message, problem, asked, turn)
             turn.refused(problem, link.peer, link=link.id, **asked)
         finally:
-            work = state.authoriser.meter.used - before - _WORK_OF_A_REQUEST
+            work = self.authoriser.meter.used - before - _WORK_OF_A_REQUEST
             if work > 0:
-                state.quota.owe(link.peer, turn.now, work // _WORK_FOR_A_REQUEST)
+                self.quota.owe(link.peer, turn.now, work // _WORK_FOR_A_REQUEST)
+
+    def _receive_held_before(self, link: Link, message: Message, turn: Turn) -> None:
+        """Take in the statements that were shown about the certificates of a request."""
+        if not isinstance(message, Advertise | Subscribe):
+            return
+        asked = request_from_bytes(message.request).request
+        pool = self.authoriser.pool(message.credentials, link.shown)
+        self.authoriser.expect(link.peer, asked.action, asked.event_type, pool, turn.now)
+        self.revocation.receive_held(link, turn)
+
+    def _refuse(
+        self,
+        link: Link,
+        message: Message,
+        problem: MaiaError,
+        asked: Mapping[str, str],
+        turn: Turn,
+    ) -> None:
+        match message:
+            case Publish(ref=ref) if ref in link.advertisements:
+                self.entries.end_advertisement(link, link.advertisements[ref], turn, problem)
+            case Publish(ref=ref):
+                turn.send(link.id, Ended([ref], problem.code, problem.message))
+            case Advertise() | Subscribe() | Withdraw() | RenewAll() | Show() | AskState() | Identify():
+                said = problem.message
+                if not isinstance(problem, Unavailable):
+                    number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
+                    said = f"{said} (refusal {number})"
+                turn.send(link.id, Failed(message.id, problem.code, said))
+            case _:
+                raise problem
+
+    def _send_type(self, link: Link, message: TypeQuery, turn: Turn) -> None:
+        """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
+
+        A short question has a long answer, so the asker's quota pays for it by its length.
+        """
+        told: list[bytes] = []
+        size, name = 0, type_from_bytes(message.name)
+        known = self.types.named(name)
+        if (
+            not known
+            and link.role is Role.CLIENT
+            and self.client_requests.sent_elsewhere(link, message.id, name, turn)
+        ):
+            return
+        for version in reversed(known):
+            data = definition_to_bytes(version.signed)
+            size += len(data)
+            if told and (size > _TYPE_REPLY_BYTES or len(told) == _TYPE_REPLY_MAX):
+                break
+            told.append(data)
+        try:
+            price = 1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST
+            self.quota.spend(link.peer, turn.now, requests=price)
+        except TooManyRequests as problem:
+            turn.send(link.id, Failed(message.id, problem.code, problem.message))
+            turn.refused(problem, link.peer, link=link.id, asked="TypeQuery")
+            return
+        turn.send(link.id, TypeReply(message.id, told[::-1]))
+
+    def _check_share(self, link: Link, size: int) -> None:
+        """Part from a peer that would have more than its share with a message of this size that is kept."""
+        if self._kept_for(link) + size > self.own.settings.limits.bytes_per_peer:
+            raise BeyondShare("this broker keeps as many bytes on your behalf as it may")
+
+    def _kept_for(self, link: Link) -> int:
+        routes = self.routes
+        node = routes.node_of.get(link.id)
+        if node is None:
+            return 0  # a second link to the same broker, on which nothing is heard
+        neighbour = routes.neighbours[node]
+        refused = _CHANGE * len(neighbour.changed) + _REFUSED * len(neighbour.refused_on)
+        told = routes.book.link(node).bytes + routes.store.bytes_from(node)
+        relied_on = _RELIED_ON * self._relied_on(link, neighbour)
+        return told + refused + neighbour.refused_bytes + link.rights_bytes + relied_on
+
+    def _relied_on(self, link: Link, neighbour: Neighbour) -> int:
+        """Return on how many certificates something of a neighbour rests; unused ones are forgotten."""
+        dependencies, book = self.statements.dependencies, self.routes.book
+        if len(dependencies.certificates_on(link.id)) > link.reliance_max:
+            needed = {*neighbour.refused_on, *(link.connect.watched if link.connect else ())}
+            for key in book.types():
+                told = [entry.baggage for entry in book.entries(neighbour.node, key)]
+                for baggage in (*told, book.offer(neighbour.node, key)):
+                    if isinstance(baggage, Received):
+                        needed |= baggage.watched
+            dependencies.keep_only(link.id, needed)
+            link.reliance_max = 4096 + 2 * len(dependencies.certificates_on(link.id))
+        return len(dependencies.certificates_on(link.id))
 
 
 def _price(link: Link, message: Message) -> int:
@@ -264,16 +346,6 @@ def _price(link: Link, message: Message) -> int:
             return 1
 
 
-def _receive_held_before(state: BrokerState, link: Link, message: Message, turn: Turn) -> None:
-    """Take in the statements that were shown about the certificates of a request."""
-    if not isinstance(message, Advertise | Subscribe):
-        return
-    asked = request_from_bytes(message.request).request
-    pool = state.authoriser.pool(message.credentials, link.shown)
-    state.authoriser.expect(link.peer, asked.action, asked.event_type, pool, turn.now)
-    receive_held(state, link, turn)
-
-
 def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
     """Return of which type a refused request is, for those who look the refusal up."""
     match message:
@@ -284,55 +356,6 @@ def _type_asked_for(link: Link, message: Message) -> dict[str, str]:
                 name = request_from_bytes(request).request.event_type
                 return {"type": type_id(name.owner, name.name).hex()}
     return {}
-
-
-def _refuse(
-    state: BrokerState,
-    link: Link,
-    message: Message,
-    problem: MaiaError,
-    asked: Mapping[str, str],
-    turn: Turn,
-) -> None:
-    match message:
-        case Publish(ref=ref) if ref in link.advertisements:
-            end_advertisement(state, link, link.advertisements[ref], turn, problem)
-        case Publish(ref=ref):
-            turn.send(link.id, Ended([ref], problem.code, problem.message))
-        case Advertise() | Subscribe() | Withdraw() | RenewAll() | Show() | AskState() | Identify():
-            said = problem.message
-            if not isinstance(problem, Unavailable):
-                number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
-                said = f"{said} (refusal {number})"
-            turn.send(link.id, Failed(message.id, problem.code, said))
-        case _:
-            raise problem
-
-
-def _send_type(state: BrokerState, link: Link, message: TypeQuery, turn: Turn) -> None:
-    """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
-
-    A short question has a long answer, so the asker's quota pays for it by its length.
-    """
-    told: list[bytes] = []
-    size, name = 0, type_from_bytes(message.name)
-    known = state.types.named(name)
-    if not known and link.role is Role.CLIENT and sent_elsewhere(state, link, message.id, name, turn):
-        return
-    for version in reversed(known):
-        data = definition_to_bytes(version.signed)
-        size += len(data)
-        if told and (size > _TYPE_REPLY_BYTES or len(told) == _TYPE_REPLY_MAX):
-            break
-        told.append(data)
-    try:
-        price = 1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST
-        state.quota.spend(link.peer, turn.now, requests=price)
-    except TooManyRequests as problem:
-        turn.send(link.id, Failed(message.id, problem.code, problem.message))
-        turn.refused(problem, link.peer, link=link.id, asked="TypeQuery")
-        return
-    turn.send(link.id, TypeReply(message.id, told[::-1]))
 
 
 _WORK_OF_A_REQUEST: Final = 1024

@@ -34,23 +34,27 @@ many: anybody can sign statements.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.links.links import Link, Role
+from maia.broker.own import Own
 from maia.broker.refusals import OutOfTurn, TooManyEntries
-from maia.broker.revocation.streams import receive_held
-from maia.broker.sessions.close import close_link
-from maia.broker.sessions.links import Link, Role
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.sessions.close import Closing
+from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.entries import Entries
+from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerLimits
-from maia.broker.state import BrokerState, just_after
-from maia.broker.subscriptions.registry import decide_again
-from maia.broker.timers import IdentityExpires
+from maia.broker.timers import IdentityExpires, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
 from maia.credentials.chains.reduction import BYTES_PER_STEP, STEPS_PER_CHECK
 from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
 from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import MaiaError, Refusal
-from maia.policy import PolicyRefusal
+from maia.events import just_after
 from maia.predicates import ALWAYS, format_predicate
 from maia.sessions.session import SessionLimits
 from maia.wire.messages import Accepted, Failed, Identify, Show
@@ -62,116 +66,158 @@ class DemandNotMet(Refusal):
     code = "REFUSED-DEMAND"
 
 
-def check_demand(state: BrokerState, link: Link) -> None:
-    """Raise unless the peer of a link is a client, or a broker that may be a neighbour."""
-    demand = state.settings.demand
-    if demand == ALWAYS or link.role is not Role.BROKER:
-        return
-    stated = None if link.identity is None else link.identity.statement
-    if not is_met(demand, attributes_of_identity(stated)):
-        shown = "shows no identity statement" if stated is None else "has a statement that says less"
-        raise DemandNotMet(
-            f"this broker demands `{format_predicate(demand)}` of its neighbours, and the peer {shown}"
-        )
+@dataclass(slots=True, eq=False, repr=False)
+class PeerIdentities:
+    """What peers show of themselves."""
+
+    own: Own
+    authoriser: Authoriser
+    identities: LinkIdentities
+    timers: TimerWheel
+    entries: Entries
+    closing: Closing
+    connections: Connections
+    revocation: Revocation
+
+    def check_demand(self, link: Link) -> None:
+        """Raise unless the peer of a link is a client, or a broker that may be a neighbour."""
+        demand = self.own.settings.demand
+        if demand == ALWAYS or link.role is not Role.BROKER:
+            return
+        stated = None if link.identity is None else link.identity.statement
+        if not is_met(demand, attributes_of_identity(stated)):
+            shown = "shows no identity statement" if stated is None else "has a statement that says less"
+            raise DemandNotMet(
+                f"this broker demands `{format_predicate(demand)}` of its neighbours, and the peer {shown}"
+            )
+
+    def hold_identity(self, link: Link, identity: VerifiedIdentity | None) -> None:
+        """Let a verified statement take the place of the one before it, and expire with it."""
+        link.identity = identity
+        self.identities.hold(link.id, None if identity is None else identity.statement)
+        link.statement = b"" if identity is None else pack_identity(identity.signed)
+        for entry in link.advertisements.values():
+            entry.streams.clear()  # frames go out with another statement from now on
+        ends = None if identity is None else just_after(identity.statement.not_after)
+        self.timers.reset(IdentityExpires(link.id), ends)
+
+    def receive_identity(self, link: Link, message: Identify, turn: Turn) -> None:
+        """Verify a statement that a peer shows about itself, and hold it; raise if it does not count here."""
+        trust = self.own.settings.identity
+        if trust is None:
+            raise NoIdentityTrust("this broker believes no identity provider; see `identity.providers`")
+        self.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
+        verified = trust.verified(message.statement, link.peer, turn.now)
+        self.hold_identity(link, verified)
+        said = verified.statement
+        turn.send(link.id, Accepted(message.id, +said.not_after))
+        until, peer = str(said.not_after), str(link.peer)
+        turn.note("identified", link=link.id, peer=peer, identifier=said.identifier, until=until)
+
+    def receive_identity_of_broker(self, link: Link, message: Identify, turn: Turn) -> None:
+        """Take the statement of a neighbour; a bad one is answered, and costs it neither link nor routes."""
+        try:
+            self.receive_identity(link, message, turn)
+        except MaiaError as problem:
+            turn.send(link.id, Failed(message.id, problem.code, problem.message))
+            turn.count("maia_identities_refused_total", code=problem.code)
+        else:
+            self.check_demand(link)
+
+    def receive_identity_before_welcome(self, link: Link, message: Identify, turn: Turn) -> None:
+        """Take the statement that a broker shows in the handshake, once; a bad one counts as none."""
+        if link.has_shown_identity:
+            raise OutOfTurn("one identity statement is shown in a handshake")
+        link.has_shown_identity = True
+        if self.own.settings.identity is None or link.ends_with_identity:
+            return
+        try:
+            self.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
+            self.hold_identity(
+                link, self.own.settings.identity.verified(message.statement, link.peer, turn.now)
+            )
+        except MaiaError as problem:
+            why = problem.message
+            turn.note("identity-not-believed", link=link.id, peer=str(link.peer), code=problem.code, why=why)
+
+    def show_own_identity(self, identity: SignedIdentity, links: Iterable[Link], turn: Turn) -> None:
+        """Hold a renewed statement of this broker; show it to brokers, and where a link would end with it."""
+        self.own.identity = pack_identity(identity)
+        for link in links:
+            if link.is_ready and (link.role is Role.BROKER or link.ends_with_identity):
+                self.introduce_self(link, turn)
+
+    def introduce_self(self, link: Link, turn: Turn) -> None:
+        """Show this broker's statement to a peer."""
+        if self.own.identity:
+            turn.send(link.id, Identify(0, self.own.identity))
+
+    def receive_identity_answer(self, link: Link, message: Accepted | Failed, turn: Turn) -> None:
+        """Take note of what a neighbour says of this broker's own statement."""
+        if isinstance(message, Failed):
+            why = message.message
+            turn.note("identity-refused", link=link.id, peer=str(link.peer), code=message.code, why=why)
+
+    def expire_identity(self, link: Link, turn: Turn) -> None:
+        """End a link whose statement has expired, or on a TLS link the attributes alone."""
+        self.hold_identity(link, None)
+        if link.ends_with_identity:
+            problem = IdentityNotInForce(
+                "your identity statement has expired; get a new one from your provider, and connect again"
+            )
+            turn.count("maia_links_refused_total", code=problem.code)
+            self.closing.close_link(link, problem, turn)
+            return
+        turn.note("identity-expired", link=link.id, peer=str(link.peer))
+        try:
+            self.check_demand(link)
+        except DemandNotMet as lost:
+            turn.count("maia_links_refused_total", code=lost.code)
+            self.closing.close_link(link, lost, turn)
+
+    def show(self, link: Link, message: Show, turn: Turn) -> None:
+        """Take note of what a client shows, and decide again what stands on its link."""
+        shown = self.authoriser.pool(message.certificates)
+        most = self.own.settings.limits.certificates_shown
+        together = tuple(dict.fromkeys((*link.shown, *message.certificates)))
+        if len(together) > most:
+            raise TooManyEntries(f"a peer shows at most {most} certificates within a session")
+        most = self.own.settings.limits.certificate_bytes_shown
+        if sum(map(len, together)) > most:
+            raise TooManyEntries(
+                f"the certificates that a peer shows within a session have at most {most} bytes"
+            )
+        link.hold(message.statements, session_limits(self.own.settings.limits))
+        self.revocation.receive_held(link, turn)
+        if len(together) > len(link.shown):
+            link.shown = together
+            for entry in link.entries:
+                right = entry.right
+                self.authoriser.expect(
+                    right.principal, right.terms.action, right.terms.resource, (*right.pool, *shown), turn.now
+                )
+            self.revocation.receive_held(link, turn)
+            self._decide_again(link, shown, turn)
+        turn.send(link.id, Accepted(message.id, None))
+
+    def _decide_again(self, link: Link, shown: tuple[SignedCertificate, ...], turn: Turn) -> None:
+        # Rights that shared what they were decided from still do.
+        pools: dict[int, tuple[SignedCertificate, ...]] = {}
+
+        def joined(pool: tuple[SignedCertificate, ...]) -> tuple[SignedCertificate, ...]:
+            if id(pool) not in pools:
+                pools[id(pool)] = tuple({signed.id: signed for signed in (*pool, *shown)}.values())
+            return pools[id(pool)]
+
+        self.connections.show_more(link, turn)
+        for entry in link.entries:
+            self.entries.decide_again(link, entry, joined(entry.right.pool), turn)
 
 
 class NoIdentityTrust(Refusal):
     """A peer showed an identity statement, and this broker's configuration trusts no identity provider."""
 
     code = "REFUSED-NO-IDENTITY-TRUST"
-
-
-def hold_identity(state: BrokerState, link: Link, identity: VerifiedIdentity | None) -> None:
-    """Let a verified statement take the place of the one before it, and expire with it."""
-    link.identity = identity
-    state.identities.hold(link.id, None if identity is None else identity.statement)
-    link.statement = b"" if identity is None else pack_identity(identity.signed)
-    for entry in link.advertisements.values():
-        entry.streams.clear()  # frames go out with another statement from now on
-    ends = None if identity is None else just_after(identity.statement.not_after)
-    state.timers.reset(IdentityExpires(link.id), ends)
-
-
-def receive_identity(state: BrokerState, link: Link, message: Identify, turn: Turn) -> None:
-    """Verify a statement that a peer shows about itself, and hold it; raise if it does not count here."""
-    trust = state.settings.identity
-    if trust is None:
-        raise NoIdentityTrust("this broker believes no identity provider; see `identity.providers`")
-    state.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
-    verified = trust.verified(message.statement, link.peer, turn.now)
-    hold_identity(state, link, verified)
-    said = verified.statement
-    turn.send(link.id, Accepted(message.id, +said.not_after))
-    until, peer = str(said.not_after), str(link.peer)
-    turn.note("identified", link=link.id, peer=peer, identifier=said.identifier, until=until)
-
-
-def receive_identity_of_broker(state: BrokerState, link: Link, message: Identify, turn: Turn) -> None:
-    """Take the statement of a neighbour; a bad one is answered, and costs it neither link nor routes."""
-    try:
-        receive_identity(state, link, message, turn)
-    except MaiaError as problem:
-        turn.send(link.id, Failed(message.id, problem.code, problem.message))
-        turn.count("maia_identities_refused_total", code=problem.code)
-    else:
-        check_demand(state, link)
-
-
-def receive_identity_before_welcome(state: BrokerState, link: Link, message: Identify, turn: Turn) -> None:
-    """Take the statement that a broker shows in the handshake, once; a bad one counts as none."""
-    if link.has_shown_identity:
-        raise OutOfTurn("one identity statement is shown in a handshake")
-    link.has_shown_identity = True
-    if state.settings.identity is None or link.ends_with_identity:
-        return
-    try:
-        state.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
-        hold_identity(state, link, state.settings.identity.verified(message.statement, link.peer, turn.now))
-    except MaiaError as problem:
-        why = problem.message
-        turn.note("identity-not-believed", link=link.id, peer=str(link.peer), code=problem.code, why=why)
-
-
-def show_own_identity(
-    state: BrokerState, identity: SignedIdentity, links: Iterable[Link], turn: Turn
-) -> None:
-    """Hold a renewed statement of this broker; show it to brokers, and where a link would end with it."""
-    state.own_identity = pack_identity(identity)
-    for link in links:
-        if link.is_ready and (link.role is Role.BROKER or link.ends_with_identity):
-            introduce_self(state, link, turn)
-
-
-def introduce_self(state: BrokerState, link: Link, turn: Turn) -> None:
-    """Show this broker's statement to a peer."""
-    if state.own_identity:
-        turn.send(link.id, Identify(0, state.own_identity))
-
-
-def receive_identity_answer(state: BrokerState, link: Link, message: Accepted | Failed, turn: Turn) -> None:
-    """Take note of what a neighbour says of this broker's own statement."""
-    del state
-    if isinstance(message, Failed):
-        why = message.message
-        turn.note("identity-refused", link=link.id, peer=str(link.peer), code=message.code, why=why)
-
-
-def expire_identity(state: BrokerState, link: Link, turn: Turn) -> None:
-    """End a link whose statement has expired, or on a TLS link the attributes alone."""
-    hold_identity(state, link, None)
-    if link.ends_with_identity:
-        problem = IdentityNotInForce(
-            "your identity statement has expired; get a new one from your provider, and connect again"
-        )
-        turn.count("maia_links_refused_total", code=problem.code)
-        close_link(state, link, problem, turn)
-        return
-    turn.note("identity-expired", link=link.id, peer=str(link.peer))
-    try:
-        check_demand(state, link)
-    except DemandNotMet as lost:
-        turn.count("maia_links_refused_total", code=lost.code)
-        close_link(state, link, lost, turn)
 
 
 _ENTRIES_FOR_A_REQUEST: Final = 2
@@ -182,51 +228,6 @@ def price_of_showing(link: Link, message: Show) -> int:
     """Return how many requests it counts for that a client shows something."""
     again = len(link.subscriptions) + len(link.advertisements) if message.certificates else 0
     return 1 + again // _ENTRIES_FOR_A_REQUEST
-
-
-def show(state: BrokerState, link: Link, message: Show, turn: Turn) -> None:
-    """Take note of what a client shows, and decide again what stands on its link."""
-    shown = state.authoriser.pool(message.certificates)
-    most = state.settings.limits.certificates_shown
-    together = tuple(dict.fromkeys((*link.shown, *message.certificates)))
-    if len(together) > most:
-        raise TooManyEntries(f"a peer shows at most {most} certificates within a session")
-    most = state.settings.limits.certificate_bytes_shown
-    if sum(map(len, together)) > most:
-        raise TooManyEntries(f"the certificates that a peer shows within a session have at most {most} bytes")
-    link.hold(message.statements, session_limits(state.settings.limits))
-    receive_held(state, link, turn)
-    if len(together) > len(link.shown):
-        link.shown = together
-        for entry in link.entries:
-            right = entry.right
-            state.authoriser.expect(
-                right.principal, right.terms.action, right.terms.resource, (*right.pool, *shown), turn.now
-            )
-        receive_held(state, link, turn)
-        _decide_again(state, link, shown, turn)
-    turn.send(link.id, Accepted(message.id, None))
-
-
-def _decide_again(state: BrokerState, link: Link, shown: tuple[SignedCertificate, ...], turn: Turn) -> None:
-    # Rights that shared what they were decided from still do.
-    pools: dict[int, tuple[SignedCertificate, ...]] = {}
-
-    def joined(pool: tuple[SignedCertificate, ...]) -> tuple[SignedCertificate, ...]:
-        if id(pool) not in pools:
-            pools[id(pool)] = tuple({signed.id: signed for signed in (*pool, *shown)}.values())
-        return pools[id(pool)]
-
-    if link.connect is not None:
-        try:
-            # All that was shown: of what came with the hello, some may not have been read (A87).
-            link.connect = state.authoriser.left_of(link.connect, state.authoriser.pool(link.shown), turn.now)
-        except PolicyRefusal:
-            pass  # looked at when its moment comes, as ever: more evidence takes nothing away
-        else:
-            state.statements.dependencies.note(link.id, link.connect.watched)
-    for entry in link.entries:
-        decide_again(state, link, entry, joined(entry.right.pool), turn)
 
 
 # ------------------------------------------------------------ statements

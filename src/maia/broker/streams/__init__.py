@@ -1,1 +1,1 @@
-"""The way of a frame through a broker: one path of stages, for publishers and neighbours (`run.py`)."""
+"""What does a frame go through, live, from the log and as the present state?"""

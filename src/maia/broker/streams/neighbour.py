@@ -13,14 +13,14 @@ from collections.abc import Callable, Container
 from itertools import pairwise
 from typing import Final
 
-from maia.broker.publication.authors import check_signature
-from maia.broker.publication.transit import BadCut, Transit, author_of, written_as
+from maia.broker.interests.router import Router
+from maia.broker.keys.blinded import BlindedIds, reveal
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.publisher_rights import PublisherRights
+from maia.broker.links.authors import check_signature
+from maia.broker.links.links import Link
+from maia.broker.links.transit import BadCut, Transit, author_of, written_as
 from maia.broker.refusals import PlainOfSealed, PublishedTooLongAgo, SealedTooWeakly, SealTooNew
-from maia.broker.routing.router import Router
-from maia.broker.sealed.blinded import BlindedIds, reveal
-from maia.broker.sealed.keys import KeyRequests, SealingKeys
-from maia.broker.sealed.publisher_rights import PublisherRights
-from maia.broker.sessions.links import Link
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse
 from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
-from maia.broker.access.authorisation import Authorisation
-from maia.broker.access.authoriser import Authoriser
-from maia.broker.durable.recording import Recording
-from maia.broker.publication.authors import attached
-from maia.broker.publication.projection import project
-from maia.broker.publication.publisher_view import Shaped, Shaper
-from maia.broker.publication.retained import REMEMBERED, RetainedFrame, RetainedFrames
-from maia.broker.publication.transit import Transit, written_as
+from maia.broker.links.authors import attached
+from maia.broker.links.links import Advertisement, Link, Projection
+from maia.broker.links.projection import project
+from maia.broker.links.transit import Transit, written_as
+from maia.broker.log.recording import Recording
+from maia.broker.log.retained import REMEMBERED, RetainedFrame, RetainedFrames
 from maia.broker.refusals import FrameTooLarge, PublishedTooFast
-from maia.broker.sessions.links import Advertisement, Link, Projection
+from maia.broker.rights.authorisation import Authorisation
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.publisher_view import Shaped, Shaper
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, refuse, take
 from maia.broker.turn import Turn
 from maia.errors import MaiaError

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from maia.broker.publication.publisher_view import Shaped
-from maia.broker.publication.transit import Transit, written_as
+from maia.broker.links.transit import Transit, written_as
+from maia.broker.rights.publisher_view import Shaped
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Frame, Instant
@@ -32,7 +32,7 @@ from maia.wire.codec import beginning_of, decode, encode_known
 from maia.wire.messages import Carried, Column, OpenContent, Publish, Sealed
 
 if TYPE_CHECKING:
-    from maia.broker.sessions.links import Link
+    from maia.broker.links.links import Link
 
 Frames: TypeAlias = Publish | Carried | Sealed
 _Who = TypeVar("_Who")

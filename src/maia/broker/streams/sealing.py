@@ -12,19 +12,21 @@ by an effect without bytes, which never leaves the broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from maia.broker.durable.recording import Recording
-from maia.broker.publication.transit import Transit, without_proof
+from maia.broker.interests.router import Router
+from maia.broker.keys.answers import answers_of, with_answers
+from maia.broker.keys.blinded import BlindedIds, CoverSlots
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.links.transit import Transit, without_proof
+from maia.broker.log.recording import Recording
+from maia.broker.own import Own
 from maia.broker.refusals import FrameTooLarge, KeysAwaited, PublishedTooLongAgo, RequirementOnBlinded
-from maia.broker.routing.router import Router
-from maia.broker.sealed.answers import answers_of, with_answers
-from maia.broker.sealed.blinded import BlindedIds, CoverSlots
-from maia.broker.sealed.keys import KeyRequests, SealingKeys
 from maia.broker.streams.publisher import Answer
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse, unseen_by
 from maia.broker.turn import Turn
@@ -198,6 +200,23 @@ class Sealer:
         self, columns: Sequence[Sequence[Column]], about: Sequence[Publication], keys: EpochKeys
     ) -> list[Draft]:
         return self._seals.sealer.seal(columns, about, keys=keys, level=self._level)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SealAlone:
+    """How a publisher's frame is sealed and signed by itself, for a neighbour that asks for it."""
+
+    own: Own
+    seals: SealingKeys
+    blinded: BlindedIds
+    keys: KeyRequests
+
+    def __call__(self, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
+        """Return it sealed and signed."""
+        found = SealKeys(transit.type_id, sealing, self.seals, self.blinded, self.keys)
+        keys = found.of(transit, transit.columns(), now)
+        sealer = Sealer(self.seals, sealing.level, is_shared=self.own.settings.share_plaintext)
+        return self.seals.sealer.sign([sealer.answering(transit, keys)])[0]
 
 
 Share = Callable[[LinkId, Instant], frozenset[str]]

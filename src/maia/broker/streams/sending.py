@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from maia.broker.durable.recording import Recording
-from maia.broker.publication.authors import AttachedStatements, vouched_for
-from maia.broker.publication.disclosures import Disclosures
-from maia.broker.publication.tally import DeliveryTally
-from maia.broker.publication.transit import Labels, StreamOrder, Transit
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import LocalSubscribers, Seen, SubscriberGroup, deliveries
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.links.authors import AttachedStatements, vouched_for
+from maia.broker.links.links import Link
+from maia.broker.links.transit import Labels, StreamOrder, Transit
+from maia.broker.log.recording import Recording
 from maia.broker.refusals import LedgerRequired
-from maia.broker.routing.router import Router
-from maia.broker.routing.routes import Routes
-from maia.broker.sessions.links import Link
+from maia.broker.streams.disclosures import Disclosures
 from maia.broker.streams.run import LATER, Run, Stage, pass_all, refuse
-from maia.broker.subscriptions.identity_classes import LinkIdentities
-from maia.broker.subscriptions.local_subscribers import LocalSubscribers, Seen, SubscriberGroup, deliveries
+from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.routing.aggregation.spill import SpillAccounts
 from maia.wire.codec import encode_known

@@ -8,17 +8,32 @@ of its type, its publisher's statement or the ids of a blinded type have changed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from maia.broker.publication.delivery import ledger_for
-from maia.broker.publication.expected_sources import is_known_type, refuse_unasked
-from maia.broker.publication.projection import consents_hold
-from maia.broker.publication.transit import Transit
-from maia.broker.revocation.streams import receive_frame
-from maia.broker.sealed.publisher_rights import may_publish
-from maia.broker.sealed.shares import share_of
-from maia.broker.sessions.links import Advertisement, Link, Projection
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import Audiences
+from maia.broker.interests.expected_sources import ExpectedSources
+from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
+from maia.broker.interests.signers import Signers
+from maia.broker.keys.blinded import BlindedIds, CoverSlots
+from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.publisher_rights import PublisherRights
+from maia.broker.links.authors import AttachedStatements
+from maia.broker.links.links import Advertisement, Link, Projection
+from maia.broker.links.projection import Projections
+from maia.broker.links.shares import Shares
+from maia.broker.links.transit import Transit
+from maia.broker.log.recording import Recording
+from maia.broker.log.retained import RetainedFrames
+from maia.broker.own import Own
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.rights.validity import ValidityTracker
+from maia.broker.streams.catch_up import CatchUp
 from maia.broker.streams.neighbour import (
     Open,
     Wait,
@@ -44,6 +59,7 @@ from maia.broker.streams.publisher import (
     shaping,
     take_or_lose,
 )
+from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, new_to, take, unseen_by
 from maia.broker.streams.sealing import (
     ForwardSealed,
@@ -64,11 +80,11 @@ from maia.broker.streams.sending import (
     recording,
     recording_arrived,
 )
-from maia.broker.subscriptions.registry import project_again, recheck_entry
+from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
-from maia.events import Instant
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing
+from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Carried,
     OpenContent,
@@ -77,46 +93,92 @@ from maia.wire.messages import (
     SealedWithPlaintext,
 )
 
-if TYPE_CHECKING:
-    from maia.broker.state import BrokerState
-
 _STREAMS_MAX: Final = 1024
 """Of how many types and messages of one neighbour what they go through is remembered (A89)."""
 
 
+class Publishers(Protocol):
+    """Those who decide about advertisements again."""
+
+    def recheck_entry(self, link: Link, entry: Advertisement, turn: Turn, /) -> None:
+        """Check whether an advertisement still holds."""
+
+    def project_again(self, link: Link, entry: Advertisement, turn: Turn, /) -> None:
+        """Publish an advertisement as those super-types alone to which there is consent now."""
+
+
+class Listener(Protocol):
+    """Who listens to validity streams."""
+
+    def receive_frame(self, transit: Transit, turn: Turn, /) -> None:
+        """Hear the statements in a frame."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Streams:
     """The streams of one broker."""
 
-    __slots__ = ("_deliveries", "_look_at_seen", "_remember", "_state", "_wait", "signing")
+    own: Own
+    authoriser: Authoriser
+    types: KnownTypes
+    routes: Routes
+    keys: KeyRequests
+    blinded: BlindedIds
+    cover: CoverSlots
+    seals: SealingKeys
+    writers: PublisherRights
+    statements: ValidityTracker
+    router: Router
+    links: dict[LinkId, Link]
+    identities: LinkIdentities
+    audiences: Audiences
+    recording: Recording | None
+    catch_up: CatchUp | None
+    retained: RetainedFrames
+    attached: AttachedStatements
+    impairments: Impairments
+    delivered: DeliveryTally
+    shares: Shares
+    signers: Signers
+    projections: Projections
+    sources: ExpectedSources
+    records: DeliveryRecords
+    entries: Publishers
+    revocation: Listener
+    signing: SignTogether = field(init=False)
+    _wait: Wait = field(init=False)
+    _look_at_seen: Stage = field(init=False)
+    _remember: Stage = field(init=False)
+    _deliveries: Deliveries = field(init=False)
 
-    def __init__(self, state: BrokerState) -> None:
+    def __post_init__(self) -> None:
         """Compile from the parts of a broker; each stage is handed what it needs."""
-        self._state, routes = state, state.routes
-        self.signing = SignTogether(state.seals, state.blinded)
-        self._wait = Wait(state.seals, state.keys, state.writers, self._changed)
+        routes = self.routes
+        self.signing = SignTogether(self.seals, self.blinded)
+        self._wait = Wait(self.seals, self.keys, self.writers, self._changed)
         self._look_at_seen, self._remember = new_to(routes.seen)
-        ledger = partial(ledger_for, state)
+        ledger = self.records.ledger_for
         self._deliveries = Deliveries(
-            state.audiences,
+            self.audiences,
             routes.order,
             ledger,
-            state.links,
-            state.identities,
-            state.attached,
-            state.delivered,
+            self.links,
+            self.identities,
+            self.attached,
+            self.delivered,
         )
 
     # ------------------------------------------------------------ entries
 
     def publish(self, link: Link, messages: Sequence[Publish], data: Sequence[bytes], turn: Turn) -> None:
         """Take a publisher's frames on, as far as its right goes at this moment."""
-        state, first = self._state, messages[0]
+        first = messages[0]
         entry = link.advertisement(first.ref)
-        if not state.authoriser.holds(entry.right, turn.now):
+        if not self.authoriser.holds(entry.right, turn.now):
             if len(messages) > 1:
                 raise Apart
             # What is left of the right, if anything, decides about the frame.
-            recheck_entry(state, link, entry, turn)
+            self.entries.recheck_entry(link, entry, turn)
             found = link.advertisements.get(first.ref)
             if found is None:
                 return
@@ -177,25 +239,24 @@ class Streams:
 
         Rights, and what a publisher shows, are not among them: with those, its streams are dropped.
         """
-        state = self._state
-        return state.types.generation + state.blinded.generation + state.statements.generation
+        return self.types.generation + self.blinded.generation + self.statements.generation
 
     # ------------------------------------------------------------ publishers
 
     def _of_publisher(self, link: Link, entry: Advertisement, version: int, *, is_bare: bool) -> Stream:
-        state, right, shaper = self._state, entry.right, entry.shaper
+        right, shaper = entry.right, entry.shaper
         type_id = right.event_type.type_id
-        sealing = state.types.sealing(type_id)
-        answer = answering(link, entry, state.recording)
+        sealing = self.types.sealing(type_id)
+        answer = answering(link, entry, self.recording)
         look_at_number, note_number = numbering(entry, answer)
         looks: list[Stage] = []
         if sealing is not None:
             looks.append(self._awaiting_keys(type_id, sealing))
-        looks += [reading(entry, link, state.settings.limits.rows_per_frame), look_at_number]
+        looks += [reading(entry, link, self.own.settings.limits.rows_per_frame), look_at_number]
         if not shaper.is_open or shaper.root is not None:
             looks.append(shaping(shaper, answer))
         if right.terms.is_rated:
-            looks.append(rating(state.authoriser, right, answer))
+            looks.append(rating(self.authoriser, right, answer))
         if link.statement or entry.requires or not is_bare:
             looks.append(attaching(link, entry))
         if sealing is not None:
@@ -209,12 +270,12 @@ class Streams:
 
     def _sends(self, type_id: bytes, sealing: Sealing | None) -> tuple[Stage, ...]:
         """Return what subscribers and neighbours get of what is published here."""
-        state, log, deliver = self._state, self._state.recording, self._deliveries.of(type_id)
+        log, deliver = self.recording, self._deliveries.of(type_id)
         if sealing is None:
-            forward, _ = forwarding(type_id, None, state.routes, state.router)
+            forward, _ = forwarding(type_id, None, self.routes, self.router)
             is_recorded = log is not None and log.records(type_id)
             given = (recording(log), deliver) if log is not None and is_recorded else (deliver,)
-            if type_id in state.statements.streams:
+            if type_id in self.statements.streams:
                 return self._remember, forward, self._hearing(given)
             return (self._remember, *given, forward)
         if not sealing.blinded:
@@ -224,56 +285,47 @@ class Streams:
 
     def _forward_own(self, name: bytes, sealing: Sealing) -> ForwardSealed:
         """Return how frames leave that are sealed here, under a name."""
-        state, log = self._state, self._state.recording
-        type_id = state.blinded.type_of(name)
+        log = self.recording
+        type_id = self.blinded.type_of(name)
         is_recorded = log is not None and log.records(type_id)
-        match = partial(matched_under_cover, sealing, state.types.kinds(type_id)) if sealing.blinded else None
+        match = partial(matched_under_cover, sealing, self.types.kinds(type_id)) if sealing.blinded else None
         return ForwardSealed(
             book_key_of_sealed(name),
             None,
-            state.router,
+            self.router,
             self.signing,
-            sealer=Sealer(state.seals, sealing.level, is_shared=state.settings.share_plaintext),
+            sealer=Sealer(self.seals, sealing.level, is_shared=self.own.settings.share_plaintext),
             share=self._share(name, sealing),
             log=log if is_recorded else None,
             match=match,
         )
 
     def _enclosing(self, sealing: Sealing) -> tuple[Stage, Stage]:
-        state = self._state
         forward = partial(self._forward_own, sealing=sealing)
-        return enclosing(sealing, state.blinded, state.cover, state.principal, state.routes.seen, forward)
+        return enclosing(sealing, self.blinded, self.cover, self.own.principal, self.routes.seen, forward)
 
     def send_cover(self, type_id: bytes, sealing: Sealing, turn: Turn) -> None:
         """Send a frame without an event: the same as one with an event to whoever cannot open it."""
-        state, by, now = self._state, self._state.principal, turn.now
-        name = state.blinded.publishing_id(type_id, now)
-        keys = None if name is None else state.seals.sealing_keys(name, now, now)
+        by, now = self.own.principal, turn.now
+        name = self.blinded.publishing_id(type_id, now)
+        keys = None if name is None else self.seals.sealing_keys(name, now, now)
         if keys is not None:
-            whole = state.blinded.enclose(None, keys.type_id, by=by, cover=sealing.cover, now=now)
+            whole = self.blinded.enclose(None, keys.type_id, by=by, cover=sealing.cover, now=now)
             self._enclosing(sealing)[1](Run.of_cover(whole, keys, by.key), turn)
 
-    def sealed_alone(self, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
-        """Return a publisher's frame sealed and signed by itself, for a neighbour that asks for it."""
-        state = self._state
-        keys = self._seal_keys(transit.type_id, sealing).of(transit, transit.columns(), now)
-        sealer = Sealer(state.seals, sealing.level, is_shared=state.settings.share_plaintext)
-        return state.seals.sealer.sign([sealer.answering(transit, keys)])[0]
-
     def _awaiting_keys(self, type_id: bytes, sealing: Sealing) -> Stage:
-        state, lack = self._state, self._state.impairments.key_lack
-        return awaiting_keys(type_id, sealing, state.seals, state.cover, lack=lack, changed=self._changed)
+        lack = self.impairments.key_lack
+        return awaiting_keys(type_id, sealing, self.seals, self.cover, lack=lack, changed=self._changed)
 
     def _seal_keys(self, type_id: bytes, sealing: Sealing) -> SealKeys:
-        state = self._state
-        return SealKeys(type_id, sealing, state.seals, state.blinded, state.keys)
+        return SealKeys(type_id, sealing, self.seals, self.blinded, self.keys)
 
     def _changed(self) -> None:
-        self._state.routes.is_changed = True
+        self.routes.is_changed = True
 
     def _retaining(self, type_id: bytes, entry: Advertisement, projection: Projection | None = None) -> Stage:
-        retained, consents = self._state.retained, () if projection is None else projection.consents
-        if self._state.types.holds_topics(type_id):
+        retained, consents = self.retained, () if projection is None else projection.consents
+        if self.types.holds_topics(type_id):
             return retaining_topics(retained, entry.right)
         return retaining(retained, entry.right, consents)
 
@@ -281,16 +333,15 @@ class Streams:
 
     def _consenting(self, link: Link, entry: Advertisement, turn: Turn) -> Advertisement:
         """Return an advertisement with those super-types to which there is consent at this moment."""
-        state = self._state
-        if consents_hold(state, entry, turn.now):
+        if self.projections.consents_hold(entry, turn.now):
             return entry
-        project_again(state, link, entry, turn)
+        self.entries.project_again(link, entry, turn)
         return link.advertisement(entry.ref)
 
     def _above(self, _link: Link, entry: Advertisement, projection: Projection) -> Stream:
         """Compile what frames go through that are published as a super-type."""
         type_id = projection.type_id
-        sealing = self._state.types.sealing(type_id)
+        sealing = self.types.sealing(type_id)
         retain, sends = self._retaining(type_id, entry, projection), self._sends(type_id, sealing)
         if sealing is None:
             return Stream((self._look_at_seen,), (retain, *sends))
@@ -302,11 +353,11 @@ class Streams:
         self, ref: int, type_id: bytes, then: tuple[Stage, ...], run: Run, turn: Turn
     ) -> int | None:
         """Let a frame wait for the keys of a super-type, if it has to."""
-        state, now = self._state, turn.now
-        waiting, stream = state.seals.projecting, (run.link.id, ref)
-        if state.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
+        now = turn.now
+        waiting, stream = self.seals.projecting, (run.link.id, ref)
+        if self.seals.has_begun(type_id, now) and not waiting.holds(type_id, stream):
             return None
-        lack = state.impairments.dial_or_lack(type_id, turn)
+        lack = self.impairments.dial_or_lack(type_id, turn)
         size = 256 + sum(len(column.data) for column in run.columns[0])
         held = run.link.id, ref, run, then
         if lack is None and waiting.put(type_id, stream, held, size=size, until=waiting.until(now)):
@@ -317,40 +368,40 @@ class Streams:
 
     def publish_waiting(self, type_id: bytes, turn: Turn) -> None:
         """Publish as a super-type what waited for its keys, if its publisher still may."""
-        state, now = self._state, turn.now
-        if not state.seals.has_begun(type_id, now):
+        now = turn.now
+        if not self.seals.has_begun(type_id, now):
             return
-        for number, ref, run, then in state.seals.projecting.take(type_id):
-            link = state.links.get(number)
+        for number, ref, run, then in self.seals.projecting.take(type_id):
+            link = self.links.get(number)
             entry = None if link is None else link.advertisements.get(ref)
-            if entry is None or not state.authoriser.holds(entry.right, now):
+            if entry is None or not self.authoriser.holds(entry.right, now):
                 continue
             is_projected = any(one.stream == run.whole.stream for one in entry.projections)
-            if is_projected and consents_hold(state, entry, now):
+            if is_projected and self.projections.consents_hold(entry, now):
                 take_or_lose(Stream((), then), run, turn)
 
     # ------------------------------------------------------------ neighbours
 
     def _of_carried(self, link: Link, type_id: bytes, kind: type, version: int) -> Stream:
-        state, routes = self._state, self._state.routes
-        if state.types.sealing(type_id) is not None:
+        routes = self.routes
+        if self.types.sealing(type_id) is not None:
             return Stream((refuse_plain,), (), (), version)
         looks = [
-            reading_carried(type_id, state.types.kinds(type_id)),
+            reading_carried(type_id, self.types.kinds(type_id)),
             self._asked_for(link, type_id, type_id),
         ]
         if kind is not Carried:
             looks.append(checking_author(partial(self._is_read, type_id)))
         looks.append(self._look_at_seen)
         given = [self._deliveries.of(type_id)]
-        if state.catch_up is not None and state.catch_up.records(type_id):
-            given.insert(0, recording_arrived(state.catch_up.record_arrived, is_sealed=False))
-        forward, send = forwarding(type_id, link.id, routes, state.router)
+        if self.catch_up is not None and self.catch_up.records(type_id):
+            given.insert(0, recording_arrived(self.catch_up.record_arrived, is_sealed=False))
+        forward, send = forwarding(type_id, link.id, routes, self.router)
         remember, onward = self._remember, forward
-        if state.router.flooding is not None:
+        if self.router.flooding is not None:
             remember, onward = on_mesh(remember, send, self._carries_again)
         sends = [*self._retaining_passing(link, type_id), remember]
-        if type_id in state.statements.streams:
+        if type_id in self.statements.streams:
             sends += [onward, self._hearing(given)]
         else:
             sends += [*given, onward, counting_arrivals(link.id, type_id, routes.spill)]
@@ -358,45 +409,45 @@ class Streams:
 
     def _of_sealed(self, link: Link, name: bytes, version: int) -> tuple[Stream, Open]:
         """Compile what sealed frames under a name go through, and return what opens them."""
-        state, routes = self._state, self._state.routes
+        routes = self.routes
         type_id, key, is_blinded = (
-            state.blinded.type_of(name),
+            self.blinded.type_of(name),
             book_key_of_sealed(name),
-            state.blinded.is_id(name),
+            self.blinded.is_id(name),
         )
-        sealing, kinds = state.types.sealing(type_id), state.types.kinds(type_id)
+        sealing, kinds = self.types.sealing(type_id), self.types.kinds(type_id)
         opening = Open(
             name,
             type_id,
             key,
             kinds,
-            seals=state.seals,
-            blinded=state.blinded,
+            seals=self.seals,
+            blinded=self.blinded,
             book=routes.book,
-            audiences=state.audiences,
-            judge=partial(may_publish, state),
+            audiences=self.audiences,
+            judge=self.signers.may_publish,
             wait=self._wait,
         )
         looks = (
             too_weak(type_id, sealing),
             self._asked_for(link, name, key),
-            proving(state.seals.checks, routes.seen, self._frame_carries_again),
+            proving(self.seals.checks, routes.seen, self._frame_carries_again),
             opening.take,
             self._look_at_seen,
         )
         match = partial(matched_under_cover, sealing, kinds) if is_blinded and sealing is not None else None
         share = None if sealing is None else self._share(name, sealing)
-        forward = ForwardSealed(key, link.id, state.router, self.signing, share=share, match=match)
+        forward = ForwardSealed(key, link.id, self.router, self.signing, share=share, match=match)
         remember: Stage = self._remember
         onward: Stage = forward.stage
-        if state.router.flooding is not None:
+        if self.router.flooding is not None:
             remember, onward = on_mesh(remember, forward.send, self._carries_again)
         if is_blinded:
             given: tuple[Stage, ...] = (partial(self._give_inner, self._deliveries.of(type_id)),)
         else:
             given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
-            if state.catch_up is not None and state.catch_up.records(name):
-                given = (recording_arrived(state.catch_up.record_arrived, is_sealed=True), *given)
+            if self.catch_up is not None and self.catch_up.records(name):
+                given = (recording_arrived(self.catch_up.record_arrived, is_sealed=True), *given)
         return Stream(looks, (remember, *given, onward), (), version), opening
 
     def _give_inner(self, deliver: Stage, run: Run, turn: Turn) -> None:
@@ -404,55 +455,49 @@ class Streams:
 
         Its publisher may have sent it through another broker before, in another envelope.
         """
-        state, inner, frame = self._state, run.inner, run.sealed[0]
-        if inner is None or inner.type_id not in state.audiences:
+        inner, frame = run.inner, run.sealed[0]
+        if inner is None or inner.type_id not in self.audiences:
             return
-        run.inner = unseen_by(state.routes.seen, inner)
+        run.inner = unseen_by(self.routes.seen, inner)
         if run.inner is None:
             turn.count("maia_duplicates_total")
             return
-        if state.recording is not None:
-            state.recording.record(state.blinded.unblind(frame, inner), turn)
+        if self.recording is not None:
+            self.recording.record(self.blinded.unblind(frame, inner), turn)
         deliver(run, turn)
 
     def _retaining_passing(self, link: Link, type_id: bytes) -> tuple[Stage, ...]:
-        state, node = self._state, self._state.routes.node_of.get(link.id)
-        is_retained = node is not None and not state.types.holds_topics(type_id)
-        return (retaining_passing(state.retained, node),) if is_retained else ()
+        node = self.routes.node_of.get(link.id)
+        is_retained = node is not None and not self.types.holds_topics(type_id)
+        return (retaining_passing(self.retained, node),) if is_retained else ()
 
     def _asked_for(self, link: Link, name: bytes, key: bytes) -> Stage:
-        state = self._state
         return asked_for(
-            link, key, state.router, partial(is_known_type, state, name), partial(refuse_unasked, state)
+            link, key, self.router, partial(self.sources.is_known_type, name), self.sources.refuse_unasked
         )
 
     def _share(self, name: bytes, sealing: Sealing) -> Share | None:
         """Return what says which plaintext a neighbour may read anyway; None where none goes along."""
-        state = self._state
-        if not state.settings.share_plaintext:
+        if not self.own.settings.share_plaintext:
             return None
-        return lambda link, now: share_of(state, state.links[link], name, sealing, now)
+        return lambda link, now: self.shares.share_of(self.links[link], name, sealing, now)
 
     def _carries_again(self, run: Run) -> bool:
-        flooding = self._state.router.flooding
+        flooding = self.router.flooding
         return flooding is not None and flooding.carries_again(*run.whole.identity, run.signer)
 
     def _frame_carries_again(self, frame: Sealed) -> bool:
-        flooding, about = self._state.router.flooding, (frame.publisher, frame.stream, frame.sequence)
+        flooding, about = self.router.flooding, (frame.publisher, frame.stream, frame.sequence)
         return flooding is not None and flooding.carries_again(*about, frame.signer)
 
     def _is_read(self, type_id: bytes) -> bool:
-        state = self._state
-        return type_id in state.audiences or (
-            state.recording is not None and state.recording.records(type_id)
-        )
+        return type_id in self.audiences or (self.recording is not None and self.recording.records(type_id))
 
     def _hearing(self, given: Sequence[Stage]) -> Stage:
-        state = self._state
 
         def receive(whole: Transit, turn: Turn) -> None:
-            if whole.type_id in state.statements.streams:
-                receive_frame(state, whole, turn)
+            if whole.type_id in self.statements.streams:
+                self.revocation.receive_frame(whole, turn)
 
         return hearing(given, receive)
 

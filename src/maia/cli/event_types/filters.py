@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, need, opt
 from maia.cli.inputs import command_group, vocabulary_from
@@ -17,19 +15,14 @@ if TYPE_CHECKING:
 
 app = command_group("Check, compare and merge filters.")
 
-Definition: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--definition",
-        "-d",
-        help="A type definition; without one, names are uids and literals type themselves.",
-    ),
-]
+DEFINITION = opt(
+    "A type definition; without one, names are uids and literals type themselves.", "--definition", "-d"
+)
 
 
 @app.command()
 def check(
-    filter_text: str = arg("In the filter language.", metavar="FILTER"), definition: Definition = None
+    filter_text: str = arg("In the filter language.", metavar="FILTER"), definition: Path | None = DEFINITION
 ) -> Answer:
     """Check whether a filter is well formed, and print how Maia reads it.
 
@@ -63,7 +56,7 @@ def check(
 def covers(
     wide: str = arg("The filter that should admit more."),
     narrow: str = arg("The filter that should admit less."),
-    definition: Definition = None,
+    definition: Path | None = DEFINITION,
 ) -> Answer:
     """Check whether WIDE provably admits everything that NARROW admits (exit status 1 if not).
 
@@ -85,7 +78,7 @@ def covers(
 def merge(
     filters: list[str] = arg("In the filter language.", metavar="FILTER..."),
     size: int = opt("At most so many filters afterwards.", "--size", "-s", default=1, min=1),
-    definition: Definition = None,
+    definition: Path | None = DEFINITION,
 ) -> Answer:
     """Merge filters into fewer that together admit at least as much, and bound what they admit beyond.
 
@@ -109,7 +102,7 @@ def curve(
     filters: Path = need("A file with one filter in each line."),
     events: Path = need("A file with one event in each line, as JSON."),
     points: int = opt("How many budgets to try.", default=12, min=2, max=100),
-    definition: Definition = None,
+    definition: Path | None = DEFINITION,
 ) -> Answer:
     """Merge filters within budgets from least to most bytes, and count the events that spill at each.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from maia.cli.command import arg, opt
-from maia.cli.event_types.types import Credentials, SealingOptions, kept, save_definition
+from maia.cli.event_types.types import CREDENTIALS, SealingOptions, kept, save_definition
 from maia.cli.inputs import (
     attribute_from_words,
     command_group,
@@ -16,7 +16,7 @@ from maia.cli.inputs import (
     read_definition,
     read_owner,
 )
-from maia.cli.organisation import Org, opened
+from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
@@ -47,9 +47,9 @@ def declare(
     ),
     like: Path | None = opt("Typed topics with the attributes of this definition."),
     owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
-    credentials: Credentials = None,
+    credentials: list[Path] | None = CREDENTIALS,
     sealing: SealingOptions,
-    org: Org = None,
+    org: Path | None = ORG,
     force: Force = False,
 ) -> Answer:
     """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -14,15 +14,17 @@ from maia.cli.inputs import (
     attribute_from_words,
     command_group,
     moment,
+    network_named,
     read_certificates,
+    read_constitutions,
     read_definition,
     read_owner,
     read_schema,
     write_new,
 )
-from maia.cli.organisation import Org, opened
+from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row, rows, several
-from maia.cli.participate.membership import Membership, Participant, WaitS
+from maia.cli.participate.membership import WAIT_S, Membership, Participant
 from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
 
@@ -35,34 +37,20 @@ if TYPE_CHECKING:
 app = command_group("Define, change, verify and compare event types.")
 _VERIFIED: Final = "the signature and every right it needs hold"
 
-Out: TypeAlias = Annotated[
-    Path, typer.Option("--out", "-o", help="The file to write the signed definition to.")
-]
-DefinitionFile: TypeAlias = Annotated[
-    Path, typer.Argument(help="A signed definition: a file of `maia type`.")
-]
-Credentials: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--credentials",
-        "--credential",
-        "-c",
-        help="Certificates to embed: files, or folders of *.cert. May be repeated.",
-    ),
-]
 
-Extends: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--extends",
-        metavar="FILE",
-        help="The super-type, after versions it was made from; embed the right to `extend` it with -c.",
-    ),
-]
-Keys: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--keys", help="Who runs the key groups: key or .pub file. Default: the signing key."),
-]
+DEFINITION_FILE = arg("A signed definition: a file of `maia type`.")
+CREDENTIALS = opt(
+    "Certificates to embed: files, or folders of *.cert. May be repeated.",
+    "--credentials",
+    "--credential",
+    "-c",
+)
+
+EXTENDS = opt(
+    "The super-type, after versions it was made from; embed the right to `extend` it with -c.",
+    "--extends",
+    metavar="FILE",
+)
 
 
 class NoSuchAttribute(BadInput):
@@ -71,10 +59,7 @@ class NoSuchAttribute(BadInput):
     code = "INPUT-NO-SUCH-ATTRIBUTE"
 
 
-Ledger = Annotated[
-    bool,
-    typer.Option("--ledger", help="Demand that brokers put every delivery on record, or deliver nothing."),
-]
+LEDGER = flag("Demand that brokers put every delivery on record, or deliver nothing.", "--ledger")
 
 
 @options
@@ -82,7 +67,7 @@ class SealingOptions:
     """How events of a type travel."""
 
     sealing: str | None = opt("Let events travel sealed: whole, or by attribute.", metavar="event|attribute")
-    keys: Keys = None
+    keys: str | None = opt("Who runs the key groups: key or .pub file. Default: the signing key.")
     keys_at: list[str] | None = opt("Where the keys are run; may be repeated.", metavar="HOST:PORT")
     blinded: bool = flag("Let the type travel under ids that change with its keys.")
     cover: str | None = opt(
@@ -151,13 +136,13 @@ def define(
     ),
     skip: list[str] | None = opt("Leave an attribute of --from out; may be repeated.", metavar="PATH"),
     dry_run: bool = flag("Show what --from would define, and define nothing."),
-    extends: Extends = None,
+    extends: list[Path] | None = EXTENDS,
     owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
-    credentials: Credentials = None,
+    credentials: list[Path] | None = CREDENTIALS,
     sealing: SealingOptions,
-    ledger: Ledger = False,
+    ledger: bool = LEDGER,
     is_sealed: bool = flag("A type of your organisation whose attributes travel sealed.", "--sealed"),
-    org: Org = None,
+    org: Path | None = ORG,
     force: Force = False,
 ) -> Answer:
     """Define version 0 of an event type and sign it.
@@ -246,11 +231,11 @@ def change(
     remove: list[str] | None = opt("name"),
     rename: list[str] | None = opt("old=new"),
     retype: list[str] | None = opt("name:kind[:uid]; the attribute gets a new uid"),
-    extends: Extends = None,
-    credentials: Credentials = None,
+    extends: list[Path] | None = EXTENDS,
+    credentials: list[Path] | None = CREDENTIALS,
     sealing: SealingOptions,
-    ledger: Ledger = False,
-    org: Org = None,
+    ledger: bool = LEDGER,
+    org: Path | None = ORG,
     force: Force = False,
 ) -> Answer:
     """Make the next version of a type and sign it.
@@ -290,7 +275,7 @@ def change(
 
 @app.command()
 def verify(
-    definition: DefinitionFile,
+    definition: Path = DEFINITION_FILE,
     previous: list[Path] | None = opt("Earlier versions, the oldest first; may be repeated."),
     network: str | None = opt("Also ask for the right to install on this network."),
     coordinator: str | None = opt("The coordinator of that network: key or .pub file."),
@@ -304,14 +289,12 @@ def verify(
     Examples:
         maia type verify v2.type --previous numberplate.type
     """
-    from maia.config.constitutions import read_constitutions
-    from maia.credentials import NetworkName
     from maia.types import verify_definition
 
     quorums = read_constitutions(constitutions or ())
     if (network is None) != (coordinator is None):
         raise typer.BadParameter("--network and --coordinator go together")
-    where = None if network is None or coordinator is None else NetworkName(read_owner(coordinator), network)
+    where = None if network is None or coordinator is None else network_named(coordinator, network)
     now = moment(at)
     verified: VerifiedType | None = None
     for path in previous or ():
@@ -346,7 +329,7 @@ def diff(
 
 
 @app.command()
-def show(definition: DefinitionFile) -> Answer:
+def show(definition: Path = DEFINITION_FILE) -> Answer:
     """Print a definition as people read it, without verifying it.
 
     Examples:
@@ -364,7 +347,7 @@ def fetch(
     name: str = arg("The readable name, such as uk.gov.pito.Numberplate."),
     owner: str = need("Whose type it is: key, .pub file or quorum:…."),
     source: str = need("A broker, or a folder of *.type files.", "--from", metavar="ADDRESS|FOLDER"),
-    out: Out,
+    out: Path = need("The file to write the signed definition to.", "--out", "-o"),
     version: str | None = opt("Default: the newest of a folder, and 0 of a broker."),
     key: Path | None = opt("To ask a broker: who is asking.", "--key", "-k"),
     credentials: list[Path] | None = opt(
@@ -372,7 +355,7 @@ def fetch(
     ),
     network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
     coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
-    wait_s: WaitS = 30.0,
+    wait_s: float = WAIT_S,
     force: Force = False,
 ) -> Answer:
     """Fetch a definition, and verify it against the owner's key, whatever its source.
@@ -382,7 +365,6 @@ def fetch(
         maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key
           --credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type
     """
-    from maia.config.constitutions import read_constitutions
     from maia.config.type_folder import TypeFolder
 
     whose = read_owner(owner)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from maia.cli.command import need, opt
-from maia.cli.inputs import At, moment, read_certificates, read_owner, read_principal
+from maia.cli.inputs import At, moment, network_named, read_certificates, read_constitutions, read_principal
 from maia.cli.output import Answer, row
 from maia.cli.participate.membership import TypeOptions, verified
 from maia.cli.participate.subscribe import on_topics_text
@@ -68,8 +68,6 @@ def explain(
           --requires 'clearance >= 3' --identity anna.identity
     """
     from maia.config.bounds_file import read_bounds
-    from maia.config.constitutions import read_constitutions
-    from maia.credentials import NetworkName
     from maia.policy import Audience, Denial, Request, decide, gather_evidence
     from maia.predicates import parse_predicate
 
@@ -86,7 +84,7 @@ def explain(
     elif network is None or coordinator is None:
         raise BadGrant("name the resource: TYPE, --definition FILE, or --network NAME with --coordinator")
     else:
-        request = Request(who, wanted, NetworkName(read_owner(coordinator), network))
+        request = Request(who, wanted, network_named(coordinator, network))
     if audience not in (known := {one.value: one for one in Audience}):
         raise BadGrant(f"`{audience[:32]}` is no audience; give {' or '.join(known)}")
     reader = known[audience]

@@ -7,21 +7,25 @@ environment.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, need, opt, options
-from maia.cli.inputs import moment, read_certificates, read_definition, read_owner, read_principal
-from maia.cli.output import named
-from maia.cli.trust.key import KeyFile, open_key
+from maia.cli.inputs import (
+    moment,
+    network_named,
+    read_certificates,
+    read_constitutions,
+    read_definition,
+    read_principal,
+)
+from maia.cli.output import note
+from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
-from maia.errors import BadInput, MaiaError
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.client import ClientSettings
@@ -33,12 +37,7 @@ if TYPE_CHECKING:
     from maia.types import SignedDefinition, VerifiedType
 
 
-Network: TypeAlias = Annotated[
-    str, typer.Option("--network", envvar="MAIA_NETWORK", help="The network's name.")
-]
-WaitS: TypeAlias = Annotated[
-    float, typer.Option("--wait", min=0.1, max=3600.0, help="Seconds to wait for a broker and for answers.")
-]
+WAIT_S = opt("Seconds to wait for a broker and for answers.", "--wait", default=30.0, min=0.1, max=3600.0)
 
 
 class NoTypeNamed(BadInput):
@@ -94,7 +93,7 @@ class Membership:
                     timeout_s=self.wait_s,
                     by_statement=self.by_statement,
                     identity=self.identity,
-                    on_waiting=_print_waiting,
+                    on_waiting=lambda problem: note(f"maia: {problem.message}; trying on"),
                 )
             )
             if wallet is not None and kept is not None:
@@ -102,21 +101,15 @@ class Membership:
             yield client
 
 
-def _print_waiting(problem: MaiaError) -> None:
-    """Say at once why there is no connection yet."""
-    sys.stderr.write(f"maia: {named(problem.message)}; trying on\n")
-    sys.stderr.flush()
-
-
 @options
 class Participant:
     """The options by which a command connects to a network."""
 
-    key: KeyFile
+    key: Path = KEY_FILE
     credentials: list[Path] = need(
         "Files, or folders of *.cert and *.quorum. May be repeated.", "--credentials", "-c"
     )
-    network: Network
+    network: str = need("The network's name.", envvar="MAIA_NETWORK")
     coordinator: str = need("The network's owner: key, .pub file or quorum:….", envvar="MAIA_COORDINATOR")
     broker: list[str] = need(
         "A broker, such as 127.0.0.1:7400, or KEY@127.0.0.1:7401 for a statement link; "
@@ -133,16 +126,14 @@ class Participant:
     provider: list[str] | None = opt(
         "A provider that is trusted: key or .pub file. Repeat.", envvar="MAIA_PROVIDERS"
     )
-    wait_s: WaitS = 30.0
+    wait_s: float = WAIT_S
 
     def membership(self) -> Membership:
         """Open the key, the certificates and the statement that the options name."""
-        from maia.config.constitutions import read_constitutions
         from maia.config.identity_file import IdentityFile
-        from maia.credentials import NetworkName
         from maia.net.statement_links import StatementLinks
 
-        name = NetworkName(read_owner(self.coordinator), self.network)
+        name = network_named(self.coordinator, self.network)
         shown = tuple(read_certificates(self.credentials))
         wallets = [] if self.wallet is None else [self.wallet]
         constitutions = read_constitutions([*self.credentials, *wallets])

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,24 +14,16 @@ import typer
 
 from maia.cli.command import flag, opt
 from maia.cli.inputs import moment
-from maia.cli.output import Answer, named, row
+from maia.cli.output import Answer, note, row
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
-from maia.cli.participate.membership import (
-    Membership,
-    Participant,
-    TypeOptions,
-    check_filter,
-    history_of,
-    verified,
-)
+from maia.cli.participate.membership import Participant, TypeOptions, check_filter, history_of, verified
 from maia.cli.profile_option import explaining
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
     from maia.client.api.publisher import Publisher
     from maia.events import Value
-    from maia.predicates import Predicate
-    from maia.types import SignedDefinition, VerifiedType
+    from maia.types import VerifiedType
 
 
 _LINES_AHEAD: Final = 1024
@@ -98,83 +89,57 @@ def publish(
         event_from_words(values, event_type, now=moment(None))
     given = _repeated(values or [], count, event_type) if is_one else _from_input(count, event_type)
     events = _completed(given, fixed)
-    sent = _Sent()
-    try:
-        advertised = (where, requires, sign, result)
-        with explaining(context, meant.named or event_type.name.name, "publish", where):
-            asyncio.run(_publish(member, history, advertised, _paced(events, rate), sent))
-    except KeyboardInterrupt:
-        sys.stderr.write(f"maia: {sent.accepted} of {_counted(sent.handed_in)} had been published\n")
-        raise
-    return row("", f"published {_counted(sent.accepted)}", published=sent.accepted)
-
-
-@dataclass(slots=True)
-class _Sent:
-    """How many events were sent to the broker, and how many it has accepted."""
-
-    handed_in: int = 0
     publisher: Publisher | None = None
+    handed_in = 0
 
-    @property
-    def accepted(self) -> int:
-        return 0 if self.publisher is None else self.publisher.published_rows
+    def accepted() -> int:
+        return 0 if publisher is None else publisher.published_rows
 
+    async def send() -> None:
+        """Publish events up to the last, or to the first bad one; what came before it is published."""
+        nonlocal publisher, handed_in
+        async with member.connect() as client:
+            publisher = await client.advertise(
+                history if result is None else result, where, requires=requires, signs=sign,
+                written_as=None if result is None else history, on_warning=_print_warning,
+                timeout_s=member.wait_s,
+            )  # fmt: skip
+            try:
+                async for event in _paced(events, rate):
+                    await publisher.publish(event)
+                    handed_in += 1
+                await publisher.flush()
+            except BadEventLine as problem:
+                await _flushed(publisher)
+                before = f"the {handed_in} before it were published"
+                if accepted() != handed_in:
+                    before = f"of the {handed_in} before it {accepted()} were published"
+                raise BadEventLine(f"{problem.message}; {before}") from problem
+            except MaiaError as problem:
+                problem.add_note(f"{accepted()} of {_counted(handed_in)} went out")
+                raise
+            except asyncio.CancelledError:  # Ctrl-C
+                await _flushed(publisher)
+                raise
 
-async def _publish(
-    member: Membership,
-    history: list[SignedDefinition],
-    advertised: tuple[str, Predicate, bool, list[SignedDefinition] | None],
-    events: AsyncIterator[dict[str, Value]],
-    sent: _Sent,
-) -> None:
-    """Publish events up to the last, or to the first bad one; what came before it is published."""
-    import asyncio
-
-    where, requires, signs, result = advertised
-    async with member.connect() as client:
-        publisher = sent.publisher = await client.advertise(
-            history if result is None else result,
-            where,
-            requires=requires,
-            signs=signs,
-            written_as=None if result is None else history,
-            on_warning=_print_warning,
-            timeout_s=member.wait_s,
-        )
-        try:
-            async for event in events:
-                await publisher.publish(event)
-                sent.handed_in += 1
-            await publisher.flush()
-        except BadEventLine as problem:
-            await _flushed(publisher)
-            raise BadEventLine(f"{problem.message}; {_before_it(sent)}") from problem
-        except MaiaError as problem:
-            problem.add_note(f"{sent.accepted} of {_counted(sent.handed_in)} went out")
-            raise
-        except asyncio.CancelledError:  # Ctrl-C
-            await _flushed(publisher)
-            raise
+    try:
+        with explaining(context, meant.named or event_type.name.name, "publish", where):
+            asyncio.run(send())
+    except KeyboardInterrupt:
+        note(f"maia: {accepted()} of {_counted(handed_in)} had been published")
+        raise
+    return row("", f"published {_counted(accepted())}", published=accepted())
 
 
 def _print_warning(problem: MaiaError | None) -> None:
-    line = (
-        "events can be sent on again" if problem is None else f"warning: {problem.message} [{problem.code}]"
-    )
-    sys.stderr.write(f"maia: {named(line)}\n")
+    is_over = "events can be sent on again"
+    note(f"maia: {is_over if problem is None else f'warning: {problem.message} [{problem.code}]'}")
 
 
 async def _flushed(publisher: Publisher) -> None:
     """Wait for the broker's answers; the count says what is missing."""
     with suppress(MaiaError):
         await publisher.flush(timeout_s=_LAST_FLUSH_S)
-
-
-def _before_it(sent: _Sent) -> str:
-    if sent.accepted == sent.handed_in:
-        return f"the {sent.accepted} before it were published"
-    return f"of the {sent.handed_in} before it {sent.accepted} were published"
 
 
 def _counted(events: int) -> str:

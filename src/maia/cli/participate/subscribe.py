@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from maia.cli.command import flag, opt
-from maia.cli.output import named
+from maia.cli.output import note, plain, row, show, wants_json
 from maia.cli.participate.json_events import record_of
-from maia.cli.participate.membership import (
-    Membership,
-    Participant,
-    TypeOptions,
-    check_filter,
-    history_of,
-    verified,
-)
+from maia.cli.participate.membership import Participant, TypeOptions, check_filter, history_of, verified
 from maia.cli.profile_option import explaining
 from maia.errors import BadInput, MaiaError, Unavailable
-from maia.events import Instant
 
 if TYPE_CHECKING:
-    from maia.client import PublishedBy
     from maia.client.api.subscription import ReceivedEvent, Subscription
-    from maia.predicates import Predicate
-    from maia.profile import Profile
-    from maia.types import SignedDefinition, VerifiedType
 
 
 _SOON_S: Final = 0.2
@@ -110,18 +98,62 @@ def subscribe(
     # A mistake is found before anything is dialled.
     check_durable_name(durable)
     check_filter(where, event_type if result is None else verified(result, member.constitutions))
-    wanted = _Wanted(
-        where, parse_requirement(publishers), durable, forget, count, seconds, as_json, state, result,
-        _called(event_type, context.obj),
-    )  # fmt: skip
-    with explaining(context, meant.named or event_type.name.name, "subscribe", where):
-        asyncio.run(_subscribe(member, history, wanted))
+    requires, name = parse_requirement(publishers), event_type.name
+    is_ours = context.obj is None or str(name.owner) == context.obj.settings.domain
+    is_told = False
+
+    def warned(problem: MaiaError | None) -> None:
+        if is_told:  # what it is a warning about comes first
+            _print_warning(problem)
+        elif problem is not None:
+            asyncio.get_running_loop().call_later(_SOON_S, put_off, problem)
+
+    def put_off(problem: MaiaError) -> None:
+        if not is_told:
+            _print_warning(problem)
+
+    async def receive() -> None:
+        nonlocal is_told
+        async with member.connect() as client:
+            subscription = await client.subscribe(
+                history, where, requires=requires, durable=durable, state=state, shown_as=result,
+                on_warning=warned, timeout_s=member.wait_s,
+            )  # fmt: skip
+            note(f"subscribed to {name.name if is_ours else f'{name.name} of {name.owner}'}")
+            if subscription.hidden:
+                note(f"hidden from you: {', '.join(sorted(subscription.hidden))}")
+            is_told = True
+            if subscription.warning is not None:
+                warned(subscription.warning)
+            await _print_all(subscription, count, seconds)
+            if durable is not None:
+                await subscription.unsubscribe(forget=forget, timeout_s=member.wait_s)
+
+    with explaining(context, meant.named or name.name, "subscribe", where):
+        asyncio.run(receive())
 
 
-def _called(event_type: VerifiedType, profile: Profile | None) -> str:
-    name = event_type.name
-    is_ours = profile is None or str(name.owner) == profile.settings.domain
-    return name.name if is_ours else named(f"{name.name} of {name.owner}")
+async def _print_all(subscription: Subscription, count: int | None, seconds: float | None) -> None:
+    """Print events until there were so many, or until the time is over."""
+    import asyncio
+
+    seen = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for event in subscription:
+                _print(event)
+                seen += 1
+                if seen == count:
+                    break
+    except TimeoutError:
+        if count is not None:
+            message = f"{seen} of {count} events arrived within {seconds:g} seconds"
+            raise TooFewEvents(message) from None
+    finally:
+        for missed in subscription.missed:
+            note(f"events may be missing: {missed.problem.message} [{missed.problem.code}]")
+        if (changed := subscription.changed) is not None:
+            note(f"note: {changed.message} [{changed.code}]")
 
 
 def on_topics_text(topic: str, where: str, tree: str, *, below: bool = True) -> str:
@@ -138,130 +170,38 @@ def on_topics_text(topic: str, where: str, tree: str, *, below: bool = True) -> 
     return meant if where == "true" else f"{meant} and ({where})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The options of the command line."""
-
-    where: str
-    requires: Predicate
-    durable: str | None
-    forget: bool
-    count: int | None
-    seconds: float | None
-    as_json: bool
-    state: bool
-    shown_as: list[SignedDefinition] | None
-    called: str
-    """The type, with its owner where it is another organisation's."""
-
-
-async def _subscribe(member: Membership, history: list[SignedDefinition], wanted: _Wanted) -> None:
-    import asyncio
-
-    seen, is_told = 0, False
-
-    def warned(problem: MaiaError | None) -> None:
-        if is_told:  # what it is a warning about comes first
-            _print_warning(problem, as_json=wanted.as_json)
-        elif problem is not None:
-            asyncio.get_running_loop().call_later(_SOON_S, put_off, problem)
-
-    def put_off(problem: MaiaError) -> None:
-        if not is_told:
-            _print_warning(problem, as_json=wanted.as_json)
-
-    async with member.connect() as client:
-        subscription = await client.subscribe(
-            history,
-            wanted.where,
-            requires=wanted.requires,
-            durable=wanted.durable,
-            state=wanted.state,
-            shown_as=wanted.shown_as,
-            on_warning=warned,
-            timeout_s=member.wait_s,
-        )
-        sys.stderr.write(f"subscribed to {wanted.called}\n")
-        if subscription.hidden:
-            sys.stderr.write(f"hidden from you: {', '.join(sorted(subscription.hidden))}\n")
-        sys.stderr.flush()
-        is_told = True
-        if subscription.warning is not None:
-            warned(subscription.warning)
-        try:
-            async with asyncio.timeout(wanted.seconds):
-                async for event in subscription:
-                    _print(event, as_json=wanted.as_json)
-                    seen += 1
-                    if seen == wanted.count:
-                        break
-        except TimeoutError:
-            if wanted.count is not None:
-                raise TooFewEvents(
-                    f"{seen} of {wanted.count} events arrived within {wanted.seconds:g} seconds"
-                ) from None
-        finally:
-            _print_missed(subscription)
-        if wanted.durable is not None:
-            await subscription.unsubscribe(forget=wanted.forget, timeout_s=member.wait_s)
-
-
-def _print_warning(problem: MaiaError | None, *, as_json: bool) -> None:
+def _print_warning(problem: MaiaError | None) -> None:
     """Print on standard error why nothing can arrive; with --json also among the events."""
     line = "events can arrive again" if problem is None else f"warning: {problem.message} [{problem.code}]"
-    sys.stderr.write(f"maia: {named(line)}\n")
-    sys.stderr.flush()
-    if as_json:
-        record = {"warning": None if problem is None else problem.as_record()}
-        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+    note(f"maia: {line}")
+    show(row(warning=None if problem is None else problem.as_record()))
 
 
-def _print_missed(subscription: Subscription) -> None:
-    for missed in subscription.missed:
-        sys.stderr.write(f"events may be missing: {named(missed.problem.message)} [{missed.problem.code}]\n")
-    if subscription.changed is not None:
-        sys.stderr.write(f"note: {named(subscription.changed.message)} [{subscription.changed.code}]\n")
-
-
-def _print(event: ReceivedEvent, *, as_json: bool) -> None:
-    record: dict[str, object] = record_of(event)
-    payload = record.get("payload")
-    if not as_json and record.get("content_type") == "text/plain" and isinstance(payload, str):
-        record["payload"] = bytes.fromhex(payload).decode(errors="backslashreplace")
-    if as_json:
-        delivered = event.delivered
-        record = {
-            "event": record,
+def _print(event: ReceivedEvent) -> None:
+    """Print an event: by itself for people, with who published it and when for programs."""
+    found: dict[str, object] = record_of(event)
+    payload, delivered, by = found.get("payload"), event.delivered, event.publisher
+    if wants_json():
+        author: dict[str, object] = {"is_signed": by.is_signed}
+        if by.identity is not None:
+            author |= {
+                "identifier": by.identity.identifier,
+                "attributes": by.attributes,
+                "issuer": by.identity.issuer,
+                "community": by.identity.community,
+                "until": by.identity.not_after,
+                "is_identity_verified": by.is_identity_verified,
+            }
+        found = {
+            "event": found,
             "hidden": sorted(event.hidden),
-            "publisher": str(delivered.publisher),
-            "published_by": _author_record(event.publisher),
-            "published_at": str(delivered.published_at),
-            "stream": delivered.stream.hex(),
-            "label": delivered.label.hex(),
+            "publisher": delivered.publisher,
+            "published_by": author,
+            "published_at": delivered.published_at,
+            "stream": delivered.stream,
+            "label": delivered.label,
         }
-    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+    elif found.get("content_type") == "text/plain" and isinstance(payload, str):
+        found["payload"] = bytes.fromhex(payload).decode(errors="backslashreplace")
+    sys.stdout.write(json.dumps(plain(found), ensure_ascii=False) + "\n")
     sys.stdout.flush()
-
-
-def _author_record(by: PublishedBy) -> dict[str, object]:
-    """Return what is known about the publisher, and what this command has verified of it itself."""
-    record: dict[str, object] = {"is_signed": by.is_signed}
-    if by.identity is None:
-        return record
-    return record | {
-        "identifier": by.identity.identifier,
-        "attributes": {uid: _shown_value(value) for uid, value in by.attributes.items()},
-        "issuer": str(by.identity.issuer),
-        "community": by.identity.community,
-        "until": str(by.identity.not_after),
-        "is_identity_verified": by.is_identity_verified,
-    }
-
-
-def _shown_value(value: object) -> object:
-    return (
-        value
-        if isinstance(value, str | int | float | bool) and not isinstance(value, Instant)
-        else str(value)
-    )

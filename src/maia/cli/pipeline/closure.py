@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from maia.cli.command import arg, flag, need, opt
-from maia.cli.inputs import At, command_group, moment, read_certificates
+from maia.cli.inputs import At, command_group, moment, read_certificates, read_constitutions
 from maia.cli.output import Answer, row, rows
 from maia.cli.pipeline.source import LogOptions, found_rows, shown_values, spark_for, spark_steps
 from maia.cli.progress import counted
@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 
 
 app = command_group("Compute, in Spark, who can see what by all certificates; and ask it.")
-Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="CLOSURE", help="A folder that `build` made.")]
-Pools: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--pool",
-        help="Certificates: a folder or wallet, a file, a register from `maia domain register --json` "
-        "(*.json), or a *.parquet file. May be repeated.",
-    ),
-]
+FOLDER = arg("A folder that `build` made.", metavar="CLOSURE")
+POOLS = opt(
+    "Certificates: a folder or wallet, a file, a register from `maia domain register --json` "
+    "(*.json), or a *.parquet file. May be repeated.",
+    "--pool",
+)
 _MANY: Final = 20_000
 """Certificates from which on it pays that Spark compiles thoroughly."""
 
@@ -41,7 +38,7 @@ _MANY: Final = 20_000
 @app.command()
 def build(
     out: Path = arg("A new folder for the closure.", metavar="FOLDER"),
-    pool: Pools = None,
+    pool: list[Path] | None = POOLS,
     types: list[Path] | None = opt("The types: files, or folders of *.type. May be repeated."),
     statements: list[Path] | None = opt(
         "Validity statements: what they revoke is left out. May be repeated."
@@ -126,7 +123,7 @@ def _build_since(
 
 @app.command()
 def who_can(
-    closure: Folder,
+    closure: Path = FOLDER,
     type_name: str = need("The type's readable name.", "--type"),
     attribute: str | None = opt("This attribute alone: a name or a uid."),
     at: str | None = opt("At this moment, or `now`; default: ever.", metavar="TIME"),
@@ -149,7 +146,7 @@ def who_can(
 
 
 @app.command()
-def diff(old: Folder, new: Path = arg("The later closure.", metavar="NEW")) -> Iterator[Answer]:
+def diff(old: Path = FOLDER, new: Path = arg("The later closure.", metavar="NEW")) -> Iterator[Answer]:
     """Print the rights that only one of two closures has: `more` in the new one, `less` in it.
 
     Examples:
@@ -202,7 +199,7 @@ class BadQuestion(BadInput):
 
 def what_if(
     asked: LogOptions,
-    pool: Pools = None,
+    pool: list[Path] | None = POOLS,
     revoke: list[str] | None = opt("A certificate that is revoked: its file, or its id. May be repeated."),
     add: list[Path] | None = opt("A certificate that is issued: its file. May be repeated."),
     since: str | None = opt("Events published since then.", metavar="TIME"),
@@ -215,7 +212,6 @@ def what_if(
         maia pipeline what-if --revoke ward/subscribe.cert --pool ward --pool office --log events -d
           result.type -k hospital.key --credentials hospital --since 2026-11-01T00:00:00Z
     """
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import certificate_from_bytes
     from maia.spark.closure.sources import read_pool
     from maia.spark.closure.what_if import Pools as TwoPools

@@ -6,15 +6,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from maia.cli.command import arg, flag, opt
 from maia.cli.inputs import command_group
-from maia.cli.output import Answer, row, several, wants_json
+from maia.cli.output import Answer, row, several, table, wants_json
 from maia.cli.pipeline import closure, disclosures, match
-from maia.cli.pipeline.source import Cores, EventOptions, MemoryMib, spark_for, spark_steps
+from maia.cli.pipeline.source import CORES, MEMORY_MIB, EventOptions, spark_for, spark_steps
 from maia.cli.progress import counted
 from maia.errors import BadInput
 
@@ -41,13 +39,8 @@ class UnknownPipeline(BadInput):
     code = "INPUT-PIPELINE-NAME"
 
 
-Name: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="Which; `maia pipeline list` lists them.")
-]
-Set: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="TERM=VALUE", help="Change a term of the application; may be repeated."),
-]
+NAME = arg("Which; `maia pipeline list` lists them.", metavar="NAME")
+SET = opt("Change a term of the application; may be repeated.", "--set", metavar="TERM=VALUE")
 
 
 @app.command("list")
@@ -99,7 +92,7 @@ def prepare() -> Answer:
 
 @app.command()
 def generate(
-    name: Name,
+    name: str = NAME,
     out: Path = arg("A new folder for Parquet files.", metavar="FOLDER"),
     rows: int = opt("How many events.", default=1_000_000, min=0),
     seed: int = opt("The same seed gives the same events.", default=2003),
@@ -128,14 +121,15 @@ def generate(
 
 @app.command()
 def run(
-    name: Name,
+    *,
+    name: str = NAME,
     asked: EventOptions,
     out: Path | None = opt("Keep the result in this new folder, as Parquet."),
     plot: list[Path] | None = opt("Draw the result: a .png, .svg or .pdf file. May be repeated."),
-    changes: Set = None,
+    changes: list[str] | None = SET,
     is_stream: bool = flag("Run as a stream, a file at a time, instead of as a batch.", "--stream"),
-    cores: Cores = 2,
-    memory_mib: MemoryMib = 2048,
+    cores: int = CORES,
+    memory_mib: int = MEMORY_MIB,
 ) -> Answer:
     """Run an application over events and print a summary of its result.
 
@@ -169,7 +163,7 @@ def run(
 
 
 @app.command()
-def explain(name: Name, asked: EventOptions, changes: Set = None) -> Answer:
+def explain(*, name: str = NAME, asked: EventOptions, changes: list[str] | None = SET) -> Answer:
     """Show Spark's plan: operators and columns, never a value that is compared with.
 
     Examples:
@@ -193,7 +187,12 @@ def explain(name: Name, asked: EventOptions, changes: Set = None) -> Answer:
 
 @app.command()
 def verify(
-    name: Name, asked: EventOptions, changes: Set = None, cores: Cores = 2, memory_mib: MemoryMib = 2048
+    *,
+    name: str = NAME,
+    asked: EventOptions,
+    changes: list[str] | None = SET,
+    cores: int = CORES,
+    memory_mib: int = MEMORY_MIB,
 ) -> Answer:
     """Run as a batch and as a stream, compare row by row, and check for columns that must not be read.
 
@@ -317,12 +316,7 @@ def _term(value: object) -> str:
 def _first_rows(application: Application[Any], rows: DataFrame) -> list[str]:
     """Return the first rows as people read them, columns below each other."""
     found = rows.orderBy(*application.keys).limit(_ROWS_SHOWN).collect()
-    cells = [rows.columns, *([_shown(value) for value in row] for row in found)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(rows.columns))]
-    table = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells
-    ]
-    return [*(line.rstrip() for line in table), ""]
+    return [*table(rows.columns, [[_shown(value) for value in row] for row in found]), ""]
 
 
 def _draw(name: str, rows: DataFrame, path: Path) -> None:

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
-import typer
-
-from maia.cli.command import arg, opt
+from maia.cli.command import arg, need, opt
 from maia.cli.inputs import command_group, moment
 from maia.cli.output import Answer, plain, read_principal, row
 from maia.cli.pipeline.source import LogOptions, found_rows, spark_for
@@ -22,10 +20,7 @@ if TYPE_CHECKING:
 
 
 app = command_group("Ask ledgers of deliveries, exported by `maia ledger export`, in Spark.")
-Ledger: TypeAlias = Annotated[
-    list[Path],
-    typer.Option("--ledger", help="An exported ledger: a Parquet file or a folder of them. May be repeated."),
-]
+LEDGER = need("An exported ledger: a Parquet file or a folder of them. May be repeated.", "--ledger")
 
 
 class NoLedger(BadInput):
@@ -36,7 +31,8 @@ class NoLedger(BadInput):
 
 @app.command()
 def who_saw(
-    ledger: Ledger,
+    *,
+    ledger: list[Path] = LEDGER,
     asked: LogOptions,
     where: str = opt("Which events: a filter, as in subscriptions.", default=""),
 ) -> Iterator[Answer]:
@@ -56,7 +52,9 @@ def who_saw(
 
 
 @app.command()
-def what_saw(*, principal: str = arg("A key or a .pub file."), ledger: Ledger) -> Iterator[Answer]:
+def what_saw(
+    *, principal: str = arg("A key or a .pub file."), ledger: list[Path] = LEDGER
+) -> Iterator[Answer]:
     """Print what a principal received: how many events of which type and publisher, with which attributes.
 
     Examples:
@@ -70,7 +68,7 @@ def what_saw(*, principal: str = arg("A key or a .pub file."), ledger: Ledger) -
 
 
 @app.command()
-def by_rule(ledger: Ledger) -> Iterator[Answer]:
+def by_rule(ledger: list[Path] = LEDGER) -> Iterator[Answer]:
     """Print how much was delivered on which certificate.
 
     Examples:
@@ -84,7 +82,7 @@ def by_rule(ledger: Ledger) -> Iterator[Answer]:
 
 @app.command()
 def anomalies(
-    ledger: Ledger,
+    ledger: list[Path] = LEDGER,
     since: datetime | None = opt("Attributes first seen since then (UTC)."),
     times: float = opt("How far above its own average.", default=4.0, min=1.0),
     days: int = opt("For how many days it has been there at least.", default=7, min=1),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 app = command_group("Read and verify a broker's ledger of deliveries.")
-Folder = Annotated[Path, typer.Argument(help="The folder of the ledger.")]
+FOLDER = arg("The folder of the ledger.")
 _CHECK_DIGITS: Final = 64
 
 
 @app.command()
 def show(
-    folder: Folder,
+    folder: Path = FOLDER,
     recipient: str | None = opt("Deliveries to this key or .pub file alone."),
     publisher: str | None = opt("Deliveries of this publisher's events alone."),
     types: list[str] | None = opt(
@@ -80,7 +80,7 @@ def show(
 
 @app.command()
 def verify(
-    folder: Folder,
+    folder: Path = FOLDER,
     head: str | None = opt("A check that `maia ledger head` printed before: it has to be in the ledger."),
     audit: Path | None = opt("The audit of a witness, from `maia domain audit show -o`; with --of."),
     of: str | None = opt("With --audit: the broker, a key or .pub file."),
@@ -138,7 +138,7 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
 
 
 @app.command()
-def witness(folder: Folder, caller: EntitledCaller) -> Answer:
+def witness(*, folder: Path = FOLDER, caller: EntitledCaller) -> Answer:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
 
     Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.
@@ -147,13 +147,13 @@ def witness(folder: Folder, caller: EntitledCaller) -> Answer:
         maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key
           --credentials broker
     """
+    from maia.api import endpoints
     from maia.api.requests import LedgerHeadBody
-    from maia.api.responses import LedgerHeadAnswer
     from maia.ledger.files import verify_ledger
 
     last = verify_ledger(folder).head
     body = LedgerHeadBody(last.entries, last.check.hex())
-    found = caller.ask("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
+    found = caller.ask(endpoints.LEDGER_HEAD, body)
     text = f"record {found.record} of the audit of {read_principal(caller.domain)}"
     return Answer(
         row("head", f"{last.check.hex()}, of {last.entries} entries", entries=last.entries, head=last.check),
@@ -164,7 +164,7 @@ def witness(folder: Folder, caller: EntitledCaller) -> Answer:
 
 
 @app.command()
-def head(folder: Folder) -> Answer:
+def head(folder: Path = FOLDER) -> Answer:
     """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away.
 
     Examples:
@@ -178,7 +178,7 @@ def head(folder: Folder) -> Answer:
 
 @app.command()
 def export(
-    folder: Folder,
+    folder: Path = FOLDER,
     out: Path = arg("The Parquet file to write."),
     force: bool = flag("Replace the file if it is there."),
 ) -> Answer:

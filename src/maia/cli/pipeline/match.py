@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.command import arg, opt
-from maia.cli.inputs import At, moment
+from maia.cli.inputs import At, moment, read_constitutions
 from maia.cli.output import Answer, read_principal, row, several
 from maia.cli.pipeline import closure
-from maia.cli.pipeline.source import Cores, From, LogOptions, MemoryMib, spark_for, spark_steps
+from maia.cli.pipeline.source import CORES, FROM, MEMORY_MIB, LogOptions, spark_for, spark_steps
 from maia.cli.progress import counted
 from maia.errors import BadInput
 
@@ -54,13 +54,13 @@ def match(
         default=None,
         metavar="FILE",
     ),
-    source: From = None,
-    pool: closure.Pools = None,
+    source: Path | None = FROM,
+    pool: list[Path] | None = closure.POOLS,
     out: Path | None = opt("Keep every match in this new folder, as Parquet."),
     most: int = opt("How many subscriptions to list.", default=10, min=0, max=1000),
     at: At = None,
-    cores: Cores = 2,
-    memory_mib: MemoryMib = 2048,
+    cores: int = CORES,
+    memory_mib: int = MEMORY_MIB,
 ) -> Answer:
     """Match recorded events with very many subscriptions at once, each under its principal's rights.
 
@@ -154,7 +154,6 @@ def _decided(
     event_type: VerifiedType, file: Path | None, pool: list[Path], statements: list[Path], now: Instant
 ) -> _Decided:
     """Ask the kernel for each subscription, with the certificates of its principal that are in the pool."""
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import Action, SignedCertificate, VerificationCache, certificate_from_bytes
     from maia.policy import Facts, Request, decide, gather_evidence
     from maia.predicates import parse_predicate

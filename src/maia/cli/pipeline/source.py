@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from maia.cli.command import opt, options
-from maia.cli.inputs import moment, read_certificates, read_owner
+from maia.cli.inputs import moment, network_named, read_certificates, read_constitutions
 from maia.cli.output import Answer, row, type_places
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.progress import bar
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from maia.types import VerifiedType
 
 
-From: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="PATH", help="Events: a folder of Parquet files, or one of them."),
-]
+FROM = opt("Events: a folder of Parquet files, or one of them.", "--from", metavar="PATH")
 TypeOf: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -52,14 +49,6 @@ KeyOf: TypeAlias = Annotated[
 ]
 CredentialsOf: TypeAlias = Annotated[
     list[Path] | None, typer.Option("--credentials", "-c", help="With --log: the reader's certificates.")
-]
-Signers: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--signers",
-        help="With --log of a sealed type: certificates of brokers that sealed it, beside those that the "
-        "key server knows.",
-    ),
 ]
 
 
@@ -82,7 +71,10 @@ class LogOptions:
     definition: TypeOf = None
     key: KeyOf = None
     credentials: CredentialsOf = None
-    signers: Signers = None
+    signers: list[Path] | None = opt(
+        "With --log of a sealed type: certificates of brokers that sealed it, beside those that the "
+        "key server knows."
+    )
     network: str | None = opt(
         "With --log of a sealed type: its network, unless a certificate of the reader names it.",
         envvar="MAIA_NETWORK",
@@ -113,13 +105,11 @@ class LogOptions:
 
     def newest_type(self) -> VerifiedType:
         """Return the type of the log that is read."""
-        from maia.config.constitutions import read_constitutions
 
         return _versions(self.definition or [], read_constitutions(self.credentials or []))[-1]
 
     def reader(self, principal: Principal) -> Reader:
         """Return who reads, with certificates that nothing is known against yet."""
-        from maia.config.constitutions import read_constitutions
         from maia.spark.governed.reader import Reader
 
         given = self.credentials or []
@@ -140,7 +130,6 @@ class LogOptions:
     def _governed_source(
         self, spark: SparkSession, columns: list[str] | None, sized: Mapping[str, int], **named: Any
     ) -> Iterator[Source]:
-        from maia.config.constitutions import read_constitutions
         from maia.spark.applications.runs import Source
         from maia.spark.governed.opened_log import LogReader, opened_log
 
@@ -174,11 +163,10 @@ class LogOptions:
         return None
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
-        from maia.credentials import NetworkName
         from maia.spark.applications.runs import BadSource
 
         if self.network is not None and self.coordinator is not None:
-            return NetworkName(read_owner(self.coordinator), self.network)
+            return network_named(self.coordinator, self.network)
         named = {one for signed in mine if (one := network_of(signed)) is not None}
         if len(named) == 1 and self.network is None and self.coordinator is None:
             return named.pop()
@@ -192,7 +180,7 @@ class LogOptions:
 class EventOptions(LogOptions):
     """The options about the source of events of an application: files, or a log."""
 
-    source: From = None
+    source: Path | None = FROM
     identity: list[Path] | None = opt(
         "With --log: the reader's identity statements, past ones too, for what publishers require."
     )
@@ -226,8 +214,6 @@ class EventOptions(LogOptions):
         if self.source is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.source)))
         else:
-            from maia.config.constitutions import read_constitutions
-
             quorums = read_constitutions(self.credentials or [])
             newest = _versions(self.shown_as or self.definition or [], quorums)[-1]
             application.check_names({one.name: one.kind for one in newest.attributes})
@@ -249,7 +235,6 @@ class EventOptions(LogOptions):
     # Any: what `governed` is told by name.
     def _transformed(self) -> dict[str, Any]:
         """Return what `governed` needs where the reader's right transforms events."""
-        from maia.config.constitutions import read_constitutions
         from maia.keystore.lookup_tables import TransformationKeyFile
 
         named: dict[str, Any] = {}
@@ -304,10 +289,8 @@ def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
     return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}
 
 
-Cores: TypeAlias = Annotated[int, typer.Option(min=1, max=1024, help="How many cores Spark may use.")]
-MemoryMib: TypeAlias = Annotated[
-    int, typer.Option("--memory", min=512, metavar="MIB", help="How much memory Spark may use.")
-]
+CORES = opt("How many cores Spark may use.", default=2, min=1, max=1024)
+MEMORY_MIB = opt("How much memory Spark may use.", "--memory", default=2048, min=512, metavar="MIB")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from maia.cli.command import opt
 from maia.cli.output import Answer, row
 from maia.cli.servers.server_command import CheckOnly, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
+from maia.clock import system_now
 
 if TYPE_CHECKING:
     from maia.broker.server.config import PreparedBroker
@@ -50,7 +51,6 @@ def broker(
         maia broker --config broker.toml --processes 4
     """
     from maia.broker.server.config import prepare, read_config
-    from maia.clock import system_now
 
     flags: dict[str, object] = {
         **asdict(of_network),

@@ -13,9 +13,10 @@ from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import BadFile, command_group, read_principal
 from maia.cli.organisation import RightOptions, opened
 from maia.cli.output import Answer, row, rows
-from maia.cli.servers.server_command import CheckOnly, LogFormat, LogLevel, checked, run_server
+from maia.cli.servers.server_command import LOG_FORMAT, LOG_LEVEL, CheckOnly, checked, run_server
 from maia.cli.trust.grants import right
-from maia.cli.trust.key import KeyFile, open_key
+from maia.cli.trust.key import KEY_FILE, open_key
+from maia.clock import system_now
 from maia.config.settings import Defaults
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _defaults(ours: Organisation) -> dict[str, object]:
 def mqtt(
     file: GatewayFile,
     listen: str | None = opt("Where MQTT clients connect: HOST:PORT."),
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
+    log_format: str | None = LOG_FORMAT,
+    log_level: str | None = LOG_LEVEL,
     check: CheckOnly = False,
 ) -> Answer | None:
     """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set.
@@ -100,8 +101,8 @@ def mqtt(
 def http(
     file: GatewayFile,
     listen: str | None = opt("Where HTTP clients connect: HOST:PORT."),
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
+    log_format: str | None = LOG_FORMAT,
+    log_level: str | None = LOG_LEVEL,
     check: CheckOnly = False,
 ) -> Answer | None:
     """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready.
@@ -117,7 +118,6 @@ def http(
 def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool) -> Answer | None:
     from functools import partial
 
-    from maia.clock import system_now
     from maia.gateway.server.config import prepare
     from maia.gateway.server.process import serve
 
@@ -170,7 +170,9 @@ def account(
 
 
 @app.command()
-def certificate(key: KeyFile, out: Path = need("Write NAME.crt and NAME.pem.", "--out", "-o")) -> Answer:
+def certificate(
+    key: Path = KEY_FILE, out: Path = need("Write NAME.crt and NAME.pem.", "--out", "-o")
+) -> Answer:
     """Write a key and its TLS certificate in PEM, for clients that prove it by TLS.
 
     Examples:
@@ -195,7 +197,7 @@ def certificate(key: KeyFile, out: Path = need("Write NAME.crt and NAME.pem.", "
 def sign(
     *,
     target: str = arg("Path and query of the call, as they will be sent."),
-    key: KeyFile,
+    key: Path = KEY_FILE,
     to: str = need("The account key that the call is for: a key or key.pub file."),
     at: str = need("The gateway's address: https://HOST:PORT."),
     method: str = opt("GET, POST or DELETE.", "--method", "-X", default="POST"),
@@ -215,7 +217,6 @@ def sign(
     import msgspec
 
     from maia.api.problems import SCHEME
-    from maia.clock import system_now
     from maia.wire.api_requests import (
         INSTANCE_BYTES,
         ApiCall,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from maia.cli.command import flag
+from maia.cli.command import arg, flag
 from maia.cli.inputs import BadFile, command_group
 from maia.cli.output import Answer, row, several
 from maia.cli.progress import counted
+from maia.clock import system_now
 
 if TYPE_CHECKING:
     from maia.log import Segment
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 
 
 app = command_group("Look at an event log, verify it, and roll its journals into tables.")
-Folder = Annotated[Path, typer.Argument(help="The folder of the event log.")]
+FOLDER = arg("The folder of the event log.")
 
 
 @app.command()
-def verify(folder: Folder) -> Answer:
+def verify(folder: Path = FOLDER) -> Answer:
     """Read every byte of a log and report damage; exit status 1 if there is any.
 
     Examples:
@@ -48,7 +47,7 @@ def verify(folder: Folder) -> Answer:
 
 
 @app.command("list")
-def list_log(folder: Folder) -> Answer:
+def list_log(folder: Path = FOLDER) -> Answer:
     """Show the contents of a log, by type: segments, frames, events, bytes and days of publication.
 
     Examples:
@@ -71,14 +70,13 @@ def list_log(folder: Folder) -> Answer:
 
 
 @app.command()
-def roll(folder: Folder, compact: bool = flag("Also join small segments.")) -> Answer:
+def roll(folder: Path = FOLDER, compact: bool = flag("Also join small segments.")) -> Answer:
     """Roll the journals of a log into Parquet segments; the broker that records there must be stopped.
 
     Examples:
         maia log roll events
         maia log roll events --compact --json
     """
-    from maia.clock import system_now
     from maia.log.disk.event_log import EventLog
 
     _opened(folder)  # what is no log yet does not become one by rolling it

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from maia.net.telemetry import Telemetry
 
 
-LogFormat: TypeAlias = Annotated[str | None, typer.Option(help="auto, json or text.")]
-LogLevel: TypeAlias = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+LOG_FORMAT = opt("auto, json or text.")
+LOG_LEVEL = opt("debug, info, warning or error.")
 CheckOnly: TypeAlias = Annotated[
     bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
 ]
@@ -37,8 +37,8 @@ class NetworkFlags:
     coordinator: str | None = opt("The network's owner: key, .pub file or quorum:….")
     credentials: list[str] | None = opt("Files, or folders of *.cert and *.quorum. May be repeated.")
     status: str | None = opt("Where /health and the like answer, on loopback; or 'off'.")
-    log_format: LogFormat = None
-    log_level: LogLevel = None
+    log_format: str | None = LOG_FORMAT
+    log_level: str | None = LOG_LEVEL
 
 
 class _Listening(Protocol):

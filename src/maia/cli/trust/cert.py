@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, flag, need, opt, options
-from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, answer_revoked
+from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, revoked_shown
 from maia.cli.inputs import (
     At,
     BadFile,
     command_group,
     moment,
     read_certificates,
+    read_constitutions,
     read_owner,
     read_principal,
     write_new,
 )
-from maia.cli.output import Answer, row, rows, several, wants_json
+from maia.cli.output import Answer, row, rows, several
 from maia.cli.trust.grants import (
     AuthorityOptions,
     certificate_shown,
@@ -29,7 +28,7 @@ from maia.cli.trust.grants import (
     period_shown,
     revocable,
 )
-from maia.cli.trust.key import Force, KeyFile, open_key
+from maia.cli.trust.key import KEY_FILE, Force, open_key
 from maia.config.grant_terms import BadGrant
 from maia.events import SECOND, Instant
 
@@ -47,17 +46,11 @@ if TYPE_CHECKING:
 
 app = command_group("Issue, show, verify, reduce and find certificates.")
 
-Files: TypeAlias = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="Certificates in the order of the chain, owner first.")
-]
-Root: TypeAlias = Annotated[
-    str, typer.Option("--owner", "--root", help="The owner of the resource: key, .pub file or quorum:….")
-]
-To: TypeAlias = Annotated[
-    str, typer.Option("--subject", help="The principal at the end of the chain: key or .pub file.")
-]
+FILES = arg("Certificates in the order of the chain, owner first.", metavar="FILE...")
+ROOT = need("The owner of the resource: key, .pub file or quorum:….", "--owner", "--root")
+TO = need("The principal at the end of the chain: key or .pub file.", "--subject")
 
-Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+OUT = need("The file to write.", "--out", "-o")
 
 
 @options
@@ -117,9 +110,9 @@ class OnlineOptions:
 @app.command()
 def issue(
     *,
-    key: KeyFile,
+    key: Path = KEY_FILE,
     subject: str = need("Who receives the right: key, .pub file, or `KEY#group name`."),
-    out: Out,
+    out: Path = OUT,
     asked: AuthorityOptions,
     domain: str | None = opt(
         "If this is your key, it has a domain that publishes lists.", envvar="MAIA_DOMAIN"
@@ -161,10 +154,10 @@ def issue(
 @app.command()
 def name(
     *,
-    key: KeyFile,
+    key: Path = KEY_FILE,
     group: str = need("The name in your namespace; several subjects make a group.", "--name"),
     subject: str = need("Whom the name means: key, .pub file, or `KEY#other name`."),
-    out: Out,
+    out: Path = OUT,
     period: PeriodOptions,
     tests: OnlineOptions,
     force: Force = False,
@@ -192,33 +185,32 @@ def revoke(
     domain: str | None = opt("The domain: key or .pub file; else the issuer.", envvar="MAIA_DOMAIN"),
     credentials: Shown = None,
     reason: ReasonText = "",
-) -> None:
+) -> Answer:
     """Revoke certificates at the domain whose key signed them, in its register or not.
 
     Examples:
         maia cert revoke desk.cert -k met.key --server met.example:7600
         maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs
     """
-    from maia.api.client import new_once
+    from maia.api import endpoints
     from maia.api.requests import Revocation
-    from maia.api.responses import RevokedAnswer
     from maia.credentials import certificate_to_bytes
 
     signed = read_certificates(files)
     at = str(signed[0].certificate.issuer) if domain is None else domain
     body = Revocation([], reason, [certificate_to_bytes(one) for one in signed])
-    with EntitledCaller(server, at, key, credentials).client() as client:
-        found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
-        first = [] if found.ids else ["already      it was revoked before"]
-        answer_revoked(client, found, as_json=wants_json(), first=first)
+    with EntitledCaller(server=server, domain=at, key=key, credentials=credentials).client() as client:
+        found = client.ask(endpoints.REVOKE, body)
+        first = row("already", None if found.ids else "it was revoked before")
+        return Answer(first, revoked_shown(found, client))
 
 
 @app.command("hand-over")
 def hand_over(
     *,
-    key: KeyFile,
+    key: Path = KEY_FILE,
     subject: str = need("Who becomes the root: key or .pub file."),
-    out: Out,
+    out: Path = OUT,
     network: str | None = opt("Hand over this network of yours alone."),
     type_name: str | None = opt("Hand over this type of yours alone.", "--type"),
     for_good: bool = flag("Yes: it can never be revoked, not by you either."),
@@ -248,7 +240,7 @@ def hand_over(
 
 
 @app.command()
-def show(files: Files) -> Answer:
+def show(files: list[Path] = FILES) -> Answer:
     """Print certificates as people read them, without verifying anything.
 
     Examples:
@@ -262,13 +254,12 @@ def show(files: Files) -> Answer:
 
 
 @app.command()
-def verify(files: Files, root: Root, subject: To, at: At = None) -> Answer:
+def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: At = None) -> Answer:
     """Verify a chain from the owner of a resource to a principal, and say what it grants.
 
     Examples:
         maia cert verify pito-ccs.cert ccs-billing.cert --owner pito.pub --subject billing.pub
     """
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import verify_chain
 
     chain = verify_chain(
@@ -279,7 +270,7 @@ def verify(files: Files, root: Root, subject: To, at: At = None) -> Answer:
 
 
 @app.command()
-def reduce(files: Files, at: At = None) -> Answer:
+def reduce(files: list[Path] = FILES, at: At = None) -> Answer:
     """Reduce a chain to one 5-tuple; root and subject are read from its ends.
 
     Examples:
@@ -302,8 +293,8 @@ def reduce(files: Files, at: At = None) -> Answer:
 def find(
     *,
     pool: list[Path] = arg("Files, and folders of *.cert, in any order.", metavar="POOL..."),
-    root: Root,
-    subject: To,
+    root: str = ROOT,
+    subject: str = TO,
     action: str = need("What is to be done: connect, publish, subscribe, …"),
     network: str | None = opt("The name of the network it is done to."),
     type_name: str | None = opt("The name of the type it is done to.", "--type"),
@@ -316,7 +307,6 @@ def find(
         maia cert find certs/ --owner pito.pub --subject smith.pub --action subscribe --type
           uk.gov.pito.Numberplate
     """
-    from maia.config.constitutions import read_constitutions
     from maia.credentials import NetworkName, TypeName, find_chain
 
     owner = read_owner(root)

@@ -22,9 +22,7 @@ PASSPHRASE_VARIABLE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a var
 
 app = command_group("Make keys and show whose they are.")
 
-KeyFile: TypeAlias = Annotated[
-    Path, typer.Option("--key", "-k", help="The signing key: a file made by `maia key new`.")
-]
+KEY_FILE = need("The signing key: a file made by `maia key new`.", "--key", "-k")
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")]
 
 

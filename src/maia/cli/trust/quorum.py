@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from maia.cli.command import arg, need
 from maia.cli.inputs import BadFile, command_group, read_principal, read_text, write_new
 from maia.cli.output import Answer, row, rows
-from maia.cli.trust.key import Force, KeyFile, open_key
+from maia.cli.trust.key import KEY_FILE, Force, open_key
 
 if TYPE_CHECKING:
     from maia.credentials import QuorumEvidence, SigningKey, Threshold
@@ -20,16 +19,16 @@ app = command_group("Found quorums, k of n keys that own together, and replace t
 
 SALT_BYTES: Final = 16
 
-Needed: TypeAlias = Annotated[int, typer.Option("--needed", min=1, help="How many members must agree.")]
-Members: TypeAlias = Annotated[
-    list[str], typer.Option("--member", help="Key or .pub file of a member; repeat it for each.")
-]
-QuorumFile: TypeAlias = Annotated[Path, typer.Argument(help="A constitution: a file of `maia quorum`.")]
-Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The file to write; it ends in .quorum.")]
+NEEDED = need("How many members must agree.", "--needed", min=1)
+MEMBERS = need("Key or .pub file of a member; repeat it for each.", "--member")
+QUORUM_FILE = arg("A constitution: a file of `maia quorum`.")
+OUT = need("The file to write; it ends in .quorum.", "--out", "-o")
 
 
 @app.command()
-def found(needed: Needed, members: Members, out: Out, force: Force = False) -> Answer:
+def found(
+    needed: int = NEEDED, members: list[str] = MEMBERS, out: Path = OUT, force: Force = False
+) -> Answer:
     """Found a quorum: its name, which never changes, is the digest of this constitution.
 
     Examples:
@@ -44,7 +43,12 @@ def found(needed: Needed, members: Members, out: Out, force: Force = False) -> A
 
 @app.command()
 def change(
-    file: QuorumFile, needed: Needed, members: Members, key: KeyFile, out: Out, force: Force = False
+    file: Path = QUORUM_FILE,
+    needed: int = NEEDED,
+    members: list[str] = MEMBERS,
+    key: Path = KEY_FILE,
+    out: Path = OUT,
+    force: Force = False,
 ) -> Answer:
     """Propose other members, and sign it; it counts when enough of the present members have signed.
 
@@ -61,7 +65,7 @@ def change(
 
 
 @app.command()
-def sign(file: QuorumFile, key: KeyFile) -> Answer:
+def sign(file: Path = QUORUM_FILE, key: Path = KEY_FILE) -> Answer:
     """Sign the last change in a file as one of the members before it, and put the signature into the file.
 
     Examples:
@@ -75,7 +79,7 @@ def sign(file: QuorumFile, key: KeyFile) -> Answer:
 
 
 @app.command()
-def show(file: QuorumFile) -> Answer:
+def show(file: Path = QUORUM_FILE) -> Answer:
     """Show the members of a quorum, and whether the last change has enough signatures.
 
     Examples:

@@ -113,7 +113,7 @@ class KnownTypes:
         return known
 
     def _found(self, name: str) -> KnownVersion:
-        from maia.profile.profile import UnknownTypeName
+        from maia.profile.files import UnknownTypeName
         from maia.profile.type_names import type_meant
 
         every = [(known, known.event_type.name) for known in self._by_name.values()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from maia.broker.publication.publisher_view import shaper_of
+from maia.broker.rights.publisher_view import shaper_of
 from maia.client import RowsRefused
 from maia.client.api.by_frame import call_on_room, next_label, offer_columns
 from maia.client.api.publisher import Publisher

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from maia.broker.subscriptions.local_subscribers import class_key
+from maia.broker.audiences.local_subscribers import class_key
 from maia.events import Instant
 from maia.ledger.files import LedgerFiles
 from maia.ledger.records import (

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, Final
 
 from maia.broker import Broker, BrokerSettings
-from maia.broker.durable.recording import first_to_reread
+from maia.broker.log.recording import first_to_reread
 from maia.client import ClientSettings
 from maia.credentials import Principal, SigningKey
 from maia.domain import DomainSettings, KeyServer

@@ -1,0 +1,1 @@
+"""Who subscribes here, and what does each class of subscribers see?"""

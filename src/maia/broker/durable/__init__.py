@@ -1,1 +1,0 @@
-"""Recording, and subscriptions that get what they missed."""

@@ -1,0 +1,1 @@
+"""What is wanted and offered where, and how do brokers tell each other?"""

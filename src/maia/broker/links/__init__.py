@@ -1,0 +1,1 @@
+"""Who is at the other end of each link, and what is registered and carried there?"""

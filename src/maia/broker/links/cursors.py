@@ -1,0 +1,184 @@
+"""How far has a durable subscription come, and how is that kept?
+
+A cursor belongs to a principal and a name that it chose. It says up to which
+position of the event log its owner has acknowledged everything. It outlives
+links, clients and this process.
+
+Its owner gets positions sealed under a key of the cursor: one can be handed back, and compared with
+nothing else. The numbers of the log count frames of all types, and those that the owner may not see (A91).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated, Final
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+from msgspec import Meta
+
+from maia.broker.links.transit import StreamOrder
+from maia.errors import BadInput
+from maia.events import Instant
+from maia.routing.duplicates import DuplicateMemory, MemoryLimits
+from maia.wire.effects import Keep, LinkId
+from maia.wire.message_fields import DurableName
+
+KEPT_CURSOR: Final = "cursor/"
+"""How the names under which cursors are kept begin."""
+CURSOR_KEY_BYTES: Final = 32
+
+_STREAMS: Final = 1024
+_GAPS_MAX: Final = 16
+_ROWS: Final = MemoryLimits(streams_max=_STREAMS, numbers_per_stream_max=4)
+
+
+class BadCursor(BadInput):
+    """What was kept as a cursor is none."""
+
+    code = "INPUT-KEPT-CURSOR"
+
+
+@dataclass(slots=True)
+class Cursor:
+    """One durable subscription, whether its owner is here or not."""
+
+    owner: bytes
+    name: str
+    type_id: bytes
+    key: bytes = field(repr=False)
+    """Positions are sealed with it for its owner."""
+    seen: int
+    """Everything up to here is acknowledged, or was nothing for its owner to see."""
+    kept_seen: int = 0
+    """The position that is on disk."""
+    next: int = 0
+    """The position to deliver next."""
+    under_way: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
+    """Position and size of what was delivered and is not acknowledged."""
+    bytes_under_way: int = 0
+    holder: tuple[LinkId, int] | None = None
+    """The link and reference of the owner, while it is here."""
+    reading: int | None = None
+    waits_since: Instant | None = None
+    """Since when the frame at `next` waits for keys or for its signer's certificates, if it does."""
+    is_stuck: bool = False
+    """Whether the log could not be read any further; its owner may try again."""
+    order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
+    rows: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_ROWS), repr=False)
+    """Which rows were delivered since the owner came: parts of a sealed frame may have some in common."""
+    gaps: list[tuple[int, str, str]] = field(default_factory=list, repr=False)
+    """Behind which positions something is missing from the log, with a code and a text, oldest first."""
+    gaps_told: int = 0
+    """How many of these its owner has been sent."""
+
+    @property
+    def is_attached(self) -> bool:
+        return self.holder is not None
+
+    def attach(self, holder: tuple[LinkId, int], *, arrived: int | None) -> None:
+        """Begin again behind what was acknowledged, or behind what has arrived at this client already."""
+        self.detach()
+        self.holder, self.next, self.gaps_told = holder, self.seen + 1, 0
+        self.order, self.rows = StreamOrder(_STREAMS), DuplicateMemory(_ROWS)
+        if arrived is not None and arrived > self.seen:
+            # Arrived is not acknowledged: if the client fails now, the next one gets it again.
+            self.next = arrived + 1
+            self.delivered(arrived, 0)
+
+    def sealed(self, position: int) -> bytes:
+        """Return a position as its owner gets it: the same one always looks the same."""
+        return AESSIV(self.key).encrypt(position.to_bytes(8, "big"), None)
+
+    def opened(self, sealed: bytes) -> int | None:
+        """Return a position that its owner has handed back; None if this cursor has not given it."""
+        try:
+            return int.from_bytes(AESSIV(self.key).decrypt(sealed, None), "big")
+        except InvalidTag:
+            return None
+
+    def detach(self) -> None:
+        """Take note that the owner is gone: what was not acknowledged will be delivered again."""
+        self.holder, self.reading, self.waits_since, self.is_stuck = None, None, None, False
+        self.under_way.clear()
+        self.bytes_under_way = 0
+
+    def note_gap(self, position: int, code: str, text: str) -> None:
+        """Take note that something is missing behind a position; of too many, the newest are one."""
+        if len(self.gaps) >= _GAPS_MAX:
+            del self.gaps[-1]
+        self.gaps.append((position, code, text))
+        self.gaps_told = min(self.gaps_told, len(self.gaps) - 1)
+
+    def take_gaps(self, before: int) -> list[tuple[int, str, str]]:
+        """Return what is to be sent of gaps before a position, which counts as sent from now on."""
+        found = [one for one in self.gaps[self.gaps_told :] if one[0] < before]
+        self.gaps_told += len(found)
+        return found
+
+    def delivered(self, position: int, size: int) -> None:
+        """Take note of what is under way now."""
+        self.under_way.append((position, size))
+        self.bytes_under_way += size
+
+    def passed(self) -> None:
+        """Take note that all before `next` is done: with nothing under way, it is seen."""
+        if not self.under_way:
+            self.seen = max(self.seen, self.next - 1)
+
+    def acknowledge(self, position: int) -> bool:
+        """Take note of what the owner has had; say whether that is news. Nobody acknowledges the future."""
+        position = min(position, self.next - 1)
+        while self.under_way and self.under_way[0][0] <= position:
+            self.bytes_under_way -= self.under_way.popleft()[1]
+        is_news = position > self.seen
+        self.seen = max(self.seen, position)
+        self.passed()
+        while self.gaps_told and self.gaps[0][0] < position:
+            # Something behind it was acknowledged: it has arrived.
+            del self.gaps[0]
+            self.gaps_told -= 1
+        return is_news
+
+    # ------------------------------------------------------------ on disk
+
+    def kept(self) -> Keep:
+        """Return what puts it on disk as it is."""
+        self.kept_seen = self.seen
+        data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps)
+        return Keep(self._file, msgspec.msgpack.encode(data))
+
+    def forgotten(self) -> Keep:
+        """Return what takes it off the disk."""
+        return Keep(self._file, None)
+
+    @property
+    def _file(self) -> str:
+        # A digest: names may be longer than a file's name, and differ in nothing but case.
+        return KEPT_CURSOR + sha256(self.owner + self.name.encode()).hexdigest()
+
+
+class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A cursor on disk."""
+
+    owner: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    name: DurableName
+    type_id: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    key: Annotated[bytes, Meta(min_length=CURSOR_KEY_BYTES, max_length=CURSOR_KEY_BYTES)]
+    seen: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    gaps: list[tuple[int, str, str]] = []
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(_Kept)
+
+
+def cursor_from_bytes(data: bytes) -> Cursor:
+    try:
+        found = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise BadCursor("what was kept as a cursor cannot be read") from problem
+    about = found.owner, found.name, found.type_id, found.key, found.seen
+    return Cursor(*about, kept_seen=found.seen, gaps=found.gaps)

@@ -1,0 +1,1 @@
+"""What is remembered of frames: on disk, and as the present state?"""

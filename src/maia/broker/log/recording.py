@@ -1,0 +1,318 @@
+"""What has this broker recorded, what is on its way to the disk, and what waits for that?
+
+The publication path hands over every frame of a recorded type, once and as it
+travels: plaintext types as `Carried`, sealed ones as `Sealed`, so that recording
+needs no keys. A blinded type is recorded by members of its key group alone, as
+`Unblinded`: under the type, and without cover. Its number is its position in the
+event log. Answers that promise safety wait here until the disk has promised it.
+The newest frames stay in memory, so that durable subscriptions that have caught
+up cost no reading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from maia.broker.audiences.local_subscribers import routed_filter
+from maia.broker.links.links import Link, Stage
+from maia.broker.links.transit import from_carried
+from maia.broker.log.progress import (
+    FETCHED_MAX,
+    KEPT_PROGRESS,
+    LOG_ID_BYTES,
+    Progress,
+    identity_of,
+    progress_from_bytes,
+    progress_to_bytes,
+)
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.settings import BrokerSettings, RecordingSettings
+from maia.broker.turn import Turn
+from maia.credentials import Principal
+from maia.errors import BadInput, ProtocolViolation
+from maia.events import INSTANT_MIN, Instant
+from maia.predicates import ALWAYS
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
+from maia.types import is_validity_stream
+from maia.wire.codec import decode_recorded, encode_known
+from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
+from maia.wire.messages import Recorded, Sealed, Unblinded
+
+KEPT_POSITION: Final = "log-position"
+OWN_LINK: Final = LinkId(-2)
+"""In place of a client's link: this broker's own subscriptions to what it records."""
+NO_LOG: Final = LogAtStart()
+_TAIL_FRAMES: Final = 4096
+_TAIL_BYTES: Final = 8 << 20
+
+
+@dataclass(slots=True)
+class Recording:
+    """The event log of one broker, as far as the broker knows it."""
+
+    settings: RecordingSettings
+    types: KnownTypes
+    link: Link
+    """In place of a client: this broker's own subscriptions to what it records."""
+    next_position: int = 1
+    upto: int = 0
+    """Everything up to here is safe."""
+    unsafe: dict[int, tuple[bytes, Logged]] = field(default_factory=dict, repr=False)
+    """What is on its way to the disk, with its type, by position."""
+    waiting: deque[tuple[int, Effect]] = field(default_factory=deque, repr=False)
+    """What may be done once everything up to a position is safe."""
+    tail: deque[tuple[bytes, Logged]] = field(default_factory=deque, repr=False)
+    """The newest safe frames with their types, without gaps."""
+    tail_bytes: int = 0
+    unsafe_bytes: int = 0
+    last_read: int = 0
+    id: bytes = b""
+    """What tells this log from one that was here before it."""
+    fetched: list[tuple[int, int]] = field(default_factory=list, repr=False)
+    """First and last positions of what was fetched from other brokers, the newest last."""
+    progress: dict[bytes, Progress] = field(default_factory=dict, repr=False)
+    """By type: what is recorded, and up to where that was compared with the logs of others."""
+    fresh: set[bytes] = field(default_factory=set)
+    """Types that are to be compared with the logs of others."""
+    asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
+    """The neighbours that were sent an interest in a type."""
+    is_changed: bool = False
+    """Whether a type is to be compared, or a durable subscription has a new gap notice to be sent."""
+
+    def records(self, type_id: bytes) -> bool:
+        """Say whether frames of a type are recorded here.
+
+        Of a type without a known definition nothing is recorded unless its id was chosen: other
+        ids can be made up, and would fill the disk (A90). So are those of blinded types: what
+        travels under them is recorded under its type, once it is opened.
+        """
+        chosen, versions = self.settings.types, self.types.versions(type_id)
+        if chosen is None:
+            # Validity statements have to go on when the disk is full, and are worth nothing afterwards.
+            return bool(versions) and not is_validity_stream(versions[-1])
+        return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
+
+    def record(self, frame: Recorded, turn: Turn) -> bool:
+        """Record a frame as it travels, without rows that are recorded already; say whether anything is left.
+
+        Nothing is recorded of a type that this broker does not record.
+        """
+        if not self.records(frame.type_id):
+            return False
+        new = self.progress_of(frame.type_id, turn.now).note(frame)
+        if not isinstance(frame, Sealed) and new not in (0, identity_of(frame)[2]):
+            whole = frame.kept or range(frame.rows)
+            fresh = set(rows_in(new, among=whole))
+            part = from_carried(frame, {}).cut([at for at, row in enumerate(whole) if row in fresh])
+            frame, new = part.as_carried(), len(fresh)
+        if not new:
+            turn.count("maia_duplicates_total")  # it was fetched before it came
+            return False
+        data = encode_known(frame)
+        turn.add(Record(self.number(frame.type_id, data, turn.now), data))
+        turn.count("maia_recorded_total")
+        return True
+
+    def progress_of(self, type_id: bytes, now: Instant) -> Progress:
+        """Return what is recorded of a type; nothing before its first frame."""
+        known = self.progress.get(type_id)
+        if known is None:
+            known = self.progress[type_id] = Progress(now)
+        return known
+
+    def note_fetched(self, first: int) -> None:
+        """Take note that everything from a position on was fetched, up to what was recorded last."""
+        if first < self.next_position:
+            self.fetched = [*self.fetched, (first, self.next_position - 1)][-FETCHED_MAX:]
+
+    def was_fetched(self, position: int) -> bool:
+        """Say whether a frame was fetched, so that it was recorded here later than it was published."""
+        return any(first <= position <= last for first, last in self.fetched)
+
+    def next_read(self) -> int:
+        """Return the number of a new reading of the log."""
+        self.last_read += 1
+        return self.last_read
+
+    def number(self, type_id: bytes, data: bytes, now: Instant) -> int:
+        """Give a frame that goes to the disk the next position."""
+        position = self.next_position
+        self.unsafe[position] = (type_id, Logged(position, now, data))
+        self.unsafe_bytes += len(data)
+        self.next_position = position + 1
+        return position
+
+    def replace(self, frame: Logged) -> None:
+        """Put in the bytes of a frame that was numbered before it was signed."""
+        type_id, _ = self.unsafe[frame.position]
+        self.unsafe[frame.position] = (type_id, frame)
+        self.unsafe_bytes += len(frame.data)
+
+    def made_safe(self, upto: int, turn: Turn) -> None:
+        """Move what is safe now to the tail, and have done what waited for that."""
+        for position in range(self.upto + 1, min(upto, self.next_position - 1) + 1):
+            type_id, frame = self.unsafe.pop(position)
+            self.unsafe_bytes -= len(frame.data)
+            self.tail.append((type_id, frame))
+            self.tail_bytes += len(frame.data)
+            while len(self.tail) > _TAIL_FRAMES or (self.tail_bytes > _TAIL_BYTES and len(self.tail) > 1):
+                self.tail_bytes -= len(self.tail.popleft()[1].data)
+        self.upto = max(self.upto, upto)
+        while self.waiting and self.waiting[0][0] <= self.upto:
+            turn.add(self.waiting.popleft()[1])
+
+    @property
+    def is_safe(self) -> bool:
+        """Say whether all that was numbered so far is safe."""
+        return self.upto + 1 == self.next_position
+
+    def once_safe(self, effect: Effect, turn: Turn) -> None:
+        """Have something done once all that was numbered so far is safe, now if it is."""
+        if self.is_safe:
+            turn.add(effect)
+        else:
+            self.waiting.append((self.next_position - 1, effect))
+
+    def once_recorded(self, type_id: bytes, answer: Effect, turn: Turn) -> None:
+        """Answer a publisher; if the broker promises that, once all before it is safe."""
+        if self.settings.durable and self.records(type_id):
+            self.once_safe(answer, turn)
+        else:
+            turn.add(answer)
+
+    def in_memory(self, type_id: bytes, first: int) -> Iterator[Logged] | None:
+        """Return the safe frames of a type from a position on; None if not all of these are in memory."""
+        tail = self.tail
+        if not tail or first < tail[0][1].position:
+            return None
+        known = (tail[at] for at in range(first - tail[0][1].position, len(tail)))
+        return (logged for found, logged in known if found == type_id)
+
+    def own_types(self) -> set[bytes]:
+        """Return the types that this broker subscribes to itself."""
+        return {one.right.event_type.type_id for one in self.link.subscriptions.values()}
+
+    def takes_all(self, type_id: bytes) -> bool:
+        """Say whether this broker is sent every event of a type: a restricted right leaves numbers out."""
+        own = (one.right for one in self.link.subscriptions.values())
+        return any(one.event_type.type_id == type_id and routed_filter(one.view) == ALWAYS for one in own)
+
+    def interest_sent(self, type_id: bytes, link: LinkId) -> None:
+        """Take note that a neighbour was sent an interest."""
+        if (type_id, link) not in self.asked:
+            self.asked.add((type_id, link))
+            self.look_for(type_id)
+
+    def look_for(self, type_id: bytes) -> None:
+        """Have what is recorded of a type compared with the logs of others."""
+        self.fresh.add(type_id)
+        self.is_changed = True
+
+    def link_gone(self, link: LinkId) -> None:
+        """Take note that something may be missed of the types that a neighbour was sent an interest in."""
+        for type_id, asked in [one for one in self.asked if one[1] == link]:
+            self.asked.discard((type_id, asked))
+            if type_id in self.progress:
+                self.progress[type_id].is_cut = True
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for."""
+        return {
+            "position": self.upto,
+            "unsafe": self.next_position - 1 - self.upto,
+            "unsafe_bytes": self.unsafe_bytes,
+            "types": len(self.link.subscriptions),
+        }
+
+    # ------------------------------------------------------------ across restarts
+
+    def keep_once_safe(self, memory: Keep, turn: Turn) -> None:
+        """Keep the memory of publications when all frames that it knows of are safe.
+
+        Otherwise a frame that a crash took could be taken for one that was recorded.
+        """
+        # The memory goes first: with the position alone, what lies between would be forgotten.
+        position = Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
+        for one in (memory, self.kept_progress(), position):
+            self.once_safe(one, turn)
+
+    def keep_progress(self, turn: Turn) -> None:
+        """Keep how far each type has come before anything is said, or once all that it knows of is safe."""
+        if self.is_safe:
+            turn.keep(self.kept_progress())
+        else:
+            self.once_safe(self.kept_progress(), turn)
+
+    def kept_progress(self) -> Keep:
+        """Return what has to survive a restart once everything that it knows of is safe."""
+        return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress, self.fetched))
+
+    def reload(
+        self,
+        kept_before: Mapping[str, bytes],
+        log: LogAtStart,
+        seen: DuplicateMemory,
+        turn: Turn,
+        *,
+        random: Callable[[int], bytes],
+    ) -> None:
+        """Go on behind what the log holds, and recognise what it holds when it is published again."""
+        self.next_position, self.upto = log.next_position, log.next_position - 1
+        self._reload_progress(kept_before, random, turn)
+        for logged in log.recent:
+            _recognise(logged, seen, self.progress, own_key=self.link.peer.key)
+
+    def _reload_progress(
+        self, kept_before: Mapping[str, bytes], random: Callable[[int], bytes], turn: Turn
+    ) -> None:
+        try:
+            kept_progress = kept_before.get(KEPT_PROGRESS, b"")
+            self.id, self.progress, self.fetched = progress_from_bytes(kept_progress)
+        except BadInput as problem:
+            if KEPT_PROGRESS in kept_before:
+                turn.note("kept-dropped", name=KEPT_PROGRESS, code=problem.code)
+        if not self.id or self.next_position < first_to_reread(kept_before):
+            # Another log, or one that was restored from a copy: its positions mean something else.
+            self.id, self.progress, self.fetched = random(LOG_ID_BYTES), {}, []
+            turn.add(self.kept_progress())
+
+
+def new_recording(principal: Principal, settings: BrokerSettings, types: KnownTypes) -> Recording | None:
+    """Return an empty log, for a broker that records."""
+    if settings.recording is None:
+        return None
+    long_ago = Instant(INSTANT_MIN)
+    own = Link(OWN_LINK, principal, None, Stage.READY, opened_at=long_ago, heard_at=long_ago)
+    return Recording(settings.recording, types, own)
+
+
+def first_to_reread(kept_before: Mapping[str, bytes]) -> int:
+    """Return from which position on the log has to be read again at the start."""
+    try:
+        return max(1, msgspec.msgpack.decode(kept_before[KEPT_POSITION], type=int))
+    except (KeyError, msgspec.MsgspecError):
+        return 1
+
+
+def _recognise(
+    logged: Logged, seen: DuplicateMemory, progress: dict[bytes, Progress], *, own_key: bytes
+) -> None:
+    try:
+        frame = decode_recorded(logged.data)
+    except ProtocolViolation:
+        return  # of another version: no publisher sends the same today
+    known = progress.get(frame.type_id)
+    if known is None:
+        known = progress[frame.type_id] = Progress(logged.recorded_at, is_cut=True)
+    known.note(frame)
+    rows = row_set(frame.kept) if frame.kept else ALL_ROWS
+    # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
+    unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""
+    seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)
+    if isinstance(frame, Unblinded):
+        seen.new_rows(frame.inner_publisher, frame.inner_stream, frame.inner_sequence, rows)

@@ -1,0 +1,1 @@
+"""What was granted, by which certificates, and does it still count?"""

@@ -1,1 +1,0 @@
-"""Other brokers: links to them, their interests and offers, the proofs behind these, replicas."""

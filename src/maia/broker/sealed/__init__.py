@@ -1,1 +1,0 @@
-"""Sealed types: keys, frames, interests and offers of which this broker reads what its keys open."""

@@ -1,0 +1,288 @@
+"""What did this broker fail to record while it, or a link of it, was down, and who has it?
+
+A recording broker compares its log with those of the others of a type: after a start, when
+an interest goes to a neighbour for the first time, when a stream goes on behind a gap in its
+numbers, and once in a while. What it asks, and what others answer: `log_requests.py`.
+
+While a round is under way, what arrives by itself is recorded behind what was missed, so
+that a publisher's events keep their order. What is delivered to live subscriptions is not changed:
+a round is for the log alone. What no broker has is reported at the durable subscriptions of the type.
+See `docs/decisions/catching-up.md`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from maia.broker.interests.router import Router
+from maia.broker.keys.blinded import BlindedIds
+from maia.broker.log.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamKey, identity_of
+from maia.broker.log.recording import Recording
+from maia.broker.own import Own
+from maia.broker.refusals import LogGap, LogNotFetched
+from maia.broker.streams.durable import DurableSubscriptions
+from maia.broker.streams.log_requests import LogRequests
+from maia.broker.timers import FetchMissed, TimerWheel
+from maia.broker.turn import Turn
+from maia.errors import MaiaError
+from maia.events import Instant, seconds_after
+from maia.routing.duplicates import ALL_ROWS
+from maia.wire.effects import LinkId
+from maia.wire.messages import FetchLog, Recorded, Sealed
+
+EVERY_S: Final = 60.0
+"""How often a broker compares its log with others without a reason."""
+HELD_BYTES_MAX: Final = 16 << 20
+_GAP_EVERY_S: Final = 2.0
+_RETRY_S: Final = 2.0
+
+_UNRECORDED: Final = (
+    "while this broker was cut off, something may have been published that no broker recorded"
+)
+_BLINDED: Final = "this broker was cut off, and events of a blinded type are not fetched from others"
+_HOLE: Final = "a publisher's numbers leave something out: its broker refused it, or it was lost on the way"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CatchUp:
+    """The rounds in which a recording broker compares its log with those of others."""
+
+    own: Own
+    recording: Recording
+    durable: DurableSubscriptions
+    log_requests: LogRequests
+    router: Router
+    blinded: BlindedIds
+    timers: TimerWheel
+
+    @property
+    def is_changed(self) -> bool:
+        """Say whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
+        return self.recording.is_changed
+
+    # ------------------------------------------------------------ what arrives by itself
+
+    def records(self, type_id: bytes) -> bool:
+        """Say whether what arrives of a type is recorded."""
+        return self.recording.records(type_id)
+
+    def record_arrived(self, frame: Recorded, turn: Turn) -> None:
+        """Record a frame that came from another broker, behind what was missed before it."""
+        log, type_id = self.recording, frame.type_id
+        if not log.records(type_id):
+            return
+        progress = log.progress_of(type_id, turn.now)
+        if progress.round is None and not progress.held:
+            if not self._waits(progress, frame):
+                log.record(frame, turn)
+                return
+            self._look_for_gap(type_id, progress, turn)
+        if log.progress[type_id].round is None and not progress.held:
+            self._record(progress, frame, turn)
+        elif not progress.hold(frame, turn.now, HELD_BYTES_MAX):
+            turn.count("maia_catch_up_overflows_total")
+
+    def _waits(self, progress: Progress, frame: Recorded) -> bool:
+        """Say whether a frame is recorded behind another one; or whole, in place of the part that came.
+
+        A broker that was cut off carries for others before it is sent all that it wants itself.
+        """
+        if isinstance(frame, Sealed) and progress.lacks_rest_of(frame):
+            return progress.is_cut or self.recording.takes_all(frame.type_id)
+        return progress.follows_gap(frame) and self.recording.takes_all(frame.type_id)
+
+    def _look_for_gap(self, type_id: bytes, progress: Progress, turn: Turn) -> None:
+        """Look for what is missing before a frame, unless that was in vain a moment ago."""
+        again_at = None if progress.gap_at is None else seconds_after(progress.gap_at, _GAP_EVERY_S)
+        if again_at is None or again_at <= turn.now:
+            progress.gap_at = turn.now
+            self._begin(type_id, turn)
+        else:
+            self._due(progress, again_at)
+
+    def _record(self, progress: Progress, frame: Recorded, turn: Turn, *, is_less: bool = False) -> bool:
+        """Record a frame, and take note of what is missing before it or, if so, in it."""
+        if (is_less or progress.leaves_hole(frame)) and self.recording.takes_all(frame.type_id):
+            progress.has_hole = True
+        return self.recording.record(frame, turn)
+
+    # ------------------------------------------------------------ rounds
+
+    def follow(self, turn: Turn) -> None:
+        """Begin the rounds that there is a new reason for, and send new gap notices."""
+        log = self.recording
+        fresh, log.fresh = log.fresh, set()
+        for type_id in sorted(fresh & self._of_interest()):
+            self._begin(type_id, turn, is_fresh=True)
+        log.is_changed = False
+        self.durable.tell_gaps(turn)
+
+    def ask_again_behind(self, link: LinkId) -> None:
+        """Take note of a neighbour to which interests spread without being sent one by one."""
+        for type_id in self._of_interest():
+            self.recording.interest_sent(type_id, link)
+
+    def begin_due(self, turn: Turn) -> None:
+        """Begin the rounds that are due."""
+        of_interest = self._of_interest()
+        for type_id, progress in list(self.recording.progress.items()):
+            at = progress.next_at
+            if progress.round is None and at is not None and at <= turn.now and type_id in of_interest:
+                self._begin(type_id, turn)
+
+    def go_on(self, turn: Turn) -> None:
+        """Ask for more once what was fetched is safe: the disk says how fast a broker catches up."""
+        for type_id, progress in self.recording.progress.items():
+            under_way = progress.round
+            at = None if under_way is None else under_way.resumes_at
+            if under_way is not None and at is not None and at <= self.recording.upto:
+                before, under_way.resumes_at = under_way.request, None
+                under_way.request = again = self._ask(type_id, progress, turn)
+                again.is_whole, again.is_refused = before.is_whole, before.is_refused
+                self.log_requests.answer_if_all_have(again, turn)
+
+    def _of_interest(self) -> set[bytes]:
+        return self.recording.own_types() | self.durable.types()
+
+    def _begin(self, type_id: bytes, turn: Turn, *, is_fresh: bool = False) -> None:
+        """Compare what is recorded of a type with the logs of the brokers that it comes from."""
+        log, now = self.recording, turn.now
+        if not log.records(type_id):
+            return
+        is_new = type_id not in log.progress
+        progress = log.progress_of(type_id, now)
+        if is_new:
+            # After a restart it is known since when something may have been missed.
+            log.keep_progress(turn)
+        if progress.round is not None:
+            progress.round.is_repeated = True
+            return
+        progress.next_at = None
+        if self.blinded.is_blinded(type_id):
+            # What travels in an envelope is not handed out again.
+            was_cut, progress.is_cut = progress.is_cut, False
+            if was_cut:
+                self._report_missed(type_id, LogNotFetched(_BLINDED), turn)
+        elif not self.log_requests.targets(type_id):
+            self._record_held(type_id, progress, turn, is_patient=True)
+            self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
+        else:
+            progress.round = Round(self._ask(type_id, progress, turn))
+            if is_fresh and (flooding := self.router.flooding) is not None:
+                # Where interests take a while to spread, those that do not know of it yet are asked again.
+                progress.round.again_at = seconds_after(now, flooding.question_wait_s)
+
+    def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
+        places = list(progress.places.values())[-PLACES_MAX:]
+        message = FetchLog(self.own.random(16), type_id, int(progress.since), places, progress.runs())
+        return self.log_requests.ask(message, self, turn)
+
+    def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
+        """Record what came in answer to one request, and ask for more if there is more."""
+        log, type_id = self.recording, request.message.type_id
+        progress = log.progress[type_id]
+        under_way = self._round_of(request, progress)
+        if _lacks_rest(progress, under_way, request.frames, turn.now):
+            self._end_round(type_id, progress, under_way, turn, is_answered=False)
+            return
+        first = log.next_position
+        for frame in _in_order(request.frames):
+            if self._record(progress, frame, turn, is_less=under_way.lacks_rest_of(frame, progress)):
+                turn.count("maia_catch_up_frames_total")
+        log.note_fetched(first)
+        if request.is_refused or not progress.follow(request.places):
+            self._end_round(type_id, progress, under_way, turn, is_answered=not request.is_refused)
+        else:
+            under_way.resumes_at = log.next_position - 1  # the disk takes as long as it takes
+            self.go_on(turn)
+
+    def give_up(self, request: FetchRequest, turn: Turn) -> None:
+        """End a round without an answer: there will be another one."""
+        progress = self.recording.progress[request.message.type_id]
+        under_way, progress.is_cut = self._round_of(request, progress), True
+        self._end_round(request.message.type_id, progress, under_way, turn, is_answered=False)
+
+    def _round_of(self, request: FetchRequest, progress: Progress) -> Round:
+        """Return the round of a request: one that takes all is not content with less."""
+        assert progress.round is not None  # noqa: S101 - it ends with its last request
+        is_less = request.is_cut and self.recording.takes_all(request.message.type_id)
+        request.is_refused = request.is_refused or is_less
+        return progress.round
+
+    def _end_round(
+        self, type_id: bytes, progress: Progress, under_way: Round, turn: Turn, *, is_answered: bool
+    ) -> None:
+        """Record what waited for a round, and report what no broker has; or let it wait for the next."""
+        progress.round, now, places = None, turn.now, under_way.request.places
+        # A recorder that was there before, or any, has to answer before a gap counts as one.
+        is_silent = bool(progress.places.keys() - places.keys()) or not places
+        if is_answered:
+            if progress.is_cut and not under_way.request.is_whole and not progress.has_hole:
+                self._report_missed(type_id, LogNotFetched(_UNRECORDED), turn)
+            progress.is_cut = is_silent and bool(progress.places)
+        is_patient = (
+            not is_answered
+            or (is_silent and self.recording.takes_all(type_id) and progress.holds_gap())
+            or _lacks_rest(progress, under_way, progress.held, now)
+        )
+        self._record_held(type_id, progress, turn, is_patient=is_patient)
+        if under_way.is_repeated or (progress.is_over and is_answered):
+            progress.is_over = False
+            self._begin(type_id, turn)
+            return
+        is_done = is_answered and not progress.is_cut and not progress.held
+        progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))
+        pause_s = min(progress.pause_s, _RETRY_S) if progress.held else progress.pause_s
+        self._due(progress, seconds_after(now, pause_s or EVERY_S))
+        if under_way.again_at is not None:
+            self._due(progress, under_way.again_at)
+
+    def _record_held(self, type_id: bytes, progress: Progress, turn: Turn, *, is_patient: bool) -> None:
+        """Record what is held, unless something that is missing before it may still come."""
+        if is_patient and progress.is_patient(turn.now):
+            return
+        for frame in progress.held:
+            is_less = is_patient and isinstance(frame, Sealed) and progress.lacks_rest_of(frame)
+            self._record(progress, frame, turn, is_less=is_less)
+        progress.held.clear()
+        progress.held_bytes, progress.held_since = 0, None
+        if progress.has_hole:
+            progress.has_hole = False
+            self._report_missed(type_id, LogGap(_HOLE), turn)
+
+    def _due(self, progress: Progress, at: Instant) -> None:
+        if progress.next_at is None or progress.next_at > at:
+            progress.next_at = at
+            self.timers.add(FetchMissed(), at)
+
+    def _report_missed(self, type_id: bytes, problem: MaiaError, turn: Turn) -> None:
+        """Report at every durable subscription of a type what no broker has."""
+        self.durable.note_gap(type_id, problem, turn)
+        turn.note("events-missed", type=type_id.hex(), code=problem.code)
+        turn.count("maia_catch_up_missed_total", code=problem.code)
+
+
+def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
+    """Say whether frames came in part, and brokers that have all of them have not answered.
+
+    Brokers record what they were sent, for readers of their own and those behind them.
+    """
+    found = {key[:2] for key in map(identity_of, under_way.request.frames) if key[2] == ALL_ROWS}
+    if all(identity_of(one)[:2] in found or not under_way.lacks_rest_of(one, progress) for one in frames):
+        return False
+    progress.held_since = progress.held_since or now
+    return progress.is_patient(now)
+
+
+def _in_order(frames: list[Recorded]) -> list[Recorded]:
+    """Return frames with those of each stream in the order of their numbers, whichever broker sent them.
+
+    Of several copies, one that is whole comes first: then nothing of the others is new.
+    """
+    streams: dict[StreamKey, deque[Recorded]] = {}
+    for frame in sorted(frames, key=lambda one: (one.sequence, identity_of(one)[2] != ALL_ROWS)):
+        streams.setdefault(identity_of(frame)[0], deque()).append(frame)
+    return [streams[identity_of(frame)[0]].popleft() for frame in frames]

@@ -1,0 +1,331 @@
+"""How are durable subscriptions served from the event log?
+
+A durable subscription is named by its owner. The name means nothing without the
+key that the link has proved: no principal can use, move or even find another's
+cursor (A69). Cursors are bounded in number, for all and for each.
+
+There is one order: the positions of the event log. A subscription that is far
+behind is served from the disk, one that has caught up from memory, and both
+read the same numbers, so that nothing is left out or doubled where one turns
+into the other. What is delivered is what the View decided now shows of it. At
+most so much is under way that was not acknowledged; the rest waits in the log.
+An acknowledgement is on disk before the broker sends anything else, so that
+what was acknowledged never comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import LocalSubscribers
+from maia.broker.links.authors import AttachedStatements, vouched_for
+from maia.broker.links.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
+from maia.broker.links.links import Link, Subscription
+from maia.broker.log.recording import Recording
+from maia.broker.own import Own
+from maia.broker.refusals import (
+    CursorAhead,
+    CursorOfAnotherType,
+    LedgerRequired,
+    LogGap,
+    LogRemoved,
+    LogUnreadable,
+    TooManyCursors,
+)
+from maia.broker.streams.recorded_frames import Awaited, Readable, RecordedFrames
+from maia.broker.streams.records import DeliveryRecords
+from maia.broker.streams.run import unseen_by
+from maia.broker.streams.tally import DeliveryTally
+from maia.broker.timers import CatchUp, TimerWheel
+from maia.broker.turn import Turn
+from maia.errors import MaiaError
+from maia.events import seconds_after
+from maia.wire.codec import encode_known, sendable_text
+from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
+from maia.wire.messages import DeliverLogged, Missed
+
+_READ_BYTES: Final = 4 << 20
+_LOOK_AGAIN_S: Final = 0.5
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class DurableSubscriptions:
+    """The cursors of one broker, and how they are served."""
+
+    own: Own
+    recording: Recording
+    recorded_frames: RecordedFrames
+    links: Mapping[LinkId, Link]
+    audiences: Mapping[bytes, LocalSubscribers]
+    identities: LinkIdentities
+    attached: AttachedStatements
+    records: DeliveryRecords
+    delivered: DeliveryTally
+    timers: TimerWheel
+    _cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict)
+    """By principal's key and name."""
+    _reads: dict[int, Cursor] = field(default_factory=dict)
+    """Which one waits for which reading of the log."""
+
+    # ------------------------------------------------------------ cursors
+
+    def cursor_for(self, link: Link, name: str, seen: bytes | None, type_id: bytes, turn: Turn) -> Cursor:
+        """Return the cursor that a permitted request names, a new one at the end of the log if need be."""
+        log, limits, owner = self.recording, self.own.settings.limits, link.peer.key
+        known = self._cursors.get((owner, name))
+        position = None if known is None or seen is None else known.opened(seen)
+        if seen is not None and (position is None or position > log.upto):
+            raise CursorAhead(
+                "you were served from another event log, or from this one before it was put back"
+            )
+        if known is None:
+            most = limits.durable_names_per_principal
+            if sum(one == owner for one, _ in self._cursors) >= most:
+                raise TooManyCursors(f"a principal has at most {most} durable subscriptions: forget one")
+            if len(self._cursors) >= limits.durable_names:
+                raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
+            # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
+            known = Cursor(owner, name, type_id, self.own.random(CURSOR_KEY_BYTES), log.upto)
+            self._cursors[owner, name] = known
+            turn.keep(known.kept())
+            log.look_for(type_id)
+        elif known.type_id != type_id:
+            raise CursorOfAnotherType(f"`{name}` is the name of your subscription to another type")
+        return known
+
+    def forget(self, cursor: Cursor, turn: Turn) -> None:
+        """Forget a cursor, whose subscription has ended."""
+        del self._cursors[cursor.owner, cursor.name]
+        turn.keep(cursor.forgotten())
+
+    def serves(self, type_id: bytes) -> bool:
+        """Say whether there is something to be served of a type."""
+        return self.recording.records(type_id)
+
+    def types(self) -> set[bytes]:
+        """Return the types that cursors are of."""
+        return {cursor.type_id for cursor in self._cursors.values()}
+
+    def reload(self, kept_before: Mapping[str, bytes], turn: Turn) -> None:
+        """Go on with the cursors that were kept."""
+        upto = self.recording.upto
+        for name, data in kept_before.items():
+            if not name.startswith(KEPT_CURSOR):
+                continue
+            try:
+                cursor = cursor_from_bytes(data)
+            except BadCursor as problem:
+                turn.note("kept-dropped", name=name, code=problem.code)
+                turn.add(Keep(name, None))
+                continue
+            self._cursors[cursor.owner, cursor.name] = cursor
+            cursor.gaps = [(min(at, upto), code, text) for at, code, text in cursor.gaps]
+            if cursor.seen > upto:
+                # The log is another one, or was restored from a copy: what came after it is not there.
+                turn.note("cursor-ahead-of-log", cursor=cursor.name, seen=cursor.seen, position=upto)
+                cursor.seen = upto
+                turn.add(cursor.kept())
+
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks for: how far the log is, and how far behind they are."""
+        cursors = self._cursors.values()
+        return {
+            **self.recording.status(),
+            "cursors": len(cursors),
+            "cursors_attached": sum(cursor.is_attached for cursor in cursors),
+            "farthest_behind": max(
+                (max(0, self.recording.upto - cursor.seen) for cursor in cursors), default=0
+            ),
+        }
+
+    # ------------------------------------------------------------ what happens
+
+    def receive_recorded(self, upto: int, turn: Turn) -> None:
+        """Answer publishers whose frames are safe now, and let durable subscriptions have these."""
+        self.recording.made_safe(upto, turn)
+        for cursor in self._cursors.values():
+            self.advance(cursor, turn)
+
+    def receive_log_read(self, found: LogRead, turn: Turn) -> None:
+        """Deliver what was read, as far as there is room; the rest is read again."""
+        cursor = self._reads.pop(found.read, None)
+        entry = None if cursor is None else self._holder(cursor)
+        if cursor is None or entry is None or cursor.reading != found.read:
+            return
+        cursor.reading = None
+        # Retention has taken what is before; what was read just before that is still delivered.
+        last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
+        if last >= cursor.next:
+            cursor.next = last + 1
+            removed = LogRemoved("it was longer ago than the event log goes back")
+            _tell_missed(entry, cursor, last, removed, turn)
+        self._take_all(cursor, entry, found.frames, found.upto, turn)
+        if found.problem is not None:
+            cursor.is_stuck = True
+            damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
+            _tell_missed(entry, cursor, cursor.next, damaged, turn)
+        elif cursor.waits_since is None:
+            # What waits is tried again in a while; to read it again at once would never end.
+            self.advance(cursor, turn)
+
+    def acknowledge(self, cursor: Cursor, sealed: bytes, turn: Turn) -> None:
+        """Move a cursor up to what its owner has had, and deliver what there is room for now."""
+        position = cursor.opened(sealed)
+        if position is not None and cursor.acknowledge(position):
+            turn.keep(cursor.kept())
+        self.advance(cursor, turn)
+
+    def go_on(self, cursor: Cursor, holder: tuple[LinkId, int], seen: bytes | None, turn: Turn) -> None:
+        """Let the owner of a cursor go on where it was."""
+        if cursor.holder != holder:
+            cursor.attach(holder, arrived=None if seen is None else cursor.opened(seen))
+        self.advance(cursor, turn)
+
+    def note_gap(self, type_id: bytes, problem: MaiaError, turn: Turn) -> None:
+        """Have every subscription of a type get a gap notice where the log is now."""
+        for cursor in self._cursors.values():
+            if cursor.type_id == type_id:
+                cursor.note_gap(self.recording.next_position - 1, problem.code, problem.message)
+                turn.keep(cursor.kept())
+                self.recording.is_changed = True
+
+    def tell_gaps(self, turn: Turn) -> None:
+        """Send gap notices that were added to those that have come so far."""
+        for cursor in self._cursors.values():
+            if cursor.gaps:
+                self.advance(cursor, turn)
+
+    def advance_link(self, link: LinkId, turn: Turn) -> None:
+        """Let the subscriptions of a link go on that waited for keys or certificates."""
+        for cursor in self._cursors.values():
+            if cursor.holder is not None and cursor.holder[0] == link:
+                self.advance(cursor, turn)
+
+    def advance(self, cursor: Cursor, turn: Turn) -> None:
+        """Deliver what is safe and not delivered yet, as far as there is room; read what is older."""
+        entry = self._holder(cursor)
+        if entry is not None and cursor.reading is None and not cursor.is_stuck:
+            self._take_next(cursor, entry, turn)
+            _tell_gaps_before(entry, cursor, cursor.next, turn)
+
+    # ------------------------------------------------------------ one after the other
+
+    def _holder(self, cursor: Cursor) -> Subscription | None:
+        if cursor.holder is None:
+            return None
+        number, ref = cursor.holder
+        link = self.links.get(number)
+        return None if link is None else link.subscriptions.get(ref)
+
+    def _has_room(self, cursor: Cursor) -> bool:
+        limits, under_way = self.own.settings.limits, cursor.under_way
+        # One frame may always be under way, however long it is.
+        return not under_way or (
+            len(under_way) < limits.durable_frames_under_way
+            and cursor.bytes_under_way < limits.durable_bytes_under_way
+        )
+
+    def _take_next(self, cursor: Cursor, entry: Subscription, turn: Turn) -> None:
+        log, type_id = self.recording, cursor.type_id
+        if cursor.next > log.upto:
+            # Keys of the past are destroyed once no cursor that is attached here is behind.
+            here = (one for one in self._cursors.values() if one.is_attached and one.type_id == type_id)
+            if all(one.next > log.upto for one in here):
+                self.recorded_frames.forget_past(type_id)
+        elif not self._has_room(cursor):
+            return
+        elif (frames := log.in_memory(type_id, cursor.next)) is not None:
+            self._take_all(cursor, entry, frames, log.upto, turn)
+        else:
+            cursor.reading = log.next_read()
+            self._reads[cursor.reading] = cursor
+            room = self.own.settings.limits.durable_frames_under_way - len(cursor.under_way)
+            turn.add(ReadLog(cursor.reading, type_id, cursor.next, log.upto, room, _READ_BYTES))
+
+    def _take_all(
+        self, cursor: Cursor, entry: Subscription, frames: Iterable[Logged], upto: int, turn: Turn
+    ) -> None:
+        """Deliver frames of a type as far as there is room: all that there are up to a position."""
+        for logged in frames:
+            if logged.position < cursor.next:
+                continue
+            cursor.next = logged.position  # what is between is of other types
+            if not self._has_room(cursor) or not self._take(cursor, entry, logged, turn):
+                break
+        else:
+            cursor.next = max(cursor.next, upto + 1)
+        cursor.passed()
+
+    def _take(self, cursor: Cursor, entry: Subscription, logged: Logged, turn: Turn) -> bool:
+        """Deliver one frame, if there is something in it for its reader; False if it waits where it is."""
+        found, now = self.recorded_frames.read(logged), turn.now
+        if isinstance(found, Awaited):
+            if cursor.waits_since is None:
+                cursor.waits_since = now
+            if seconds_after(cursor.waits_since, self.own.settings.limits.wait_for_keys_s) >= now:
+                found.ask(turn)
+                self.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
+                return False
+            found = found.in_vain
+        _tell_gaps_before(entry, cursor, logged.position, turn)
+        cursor.next, cursor.waits_since = logged.position + 1, None
+        problem: MaiaError | None
+        if isinstance(found, MaiaError):
+            problem = found
+            turn.count("maia_frames_refused_total", code=found.code)
+        else:
+            problem = self._deliver(cursor, entry, logged, found, turn)
+        if problem is not None:
+            _tell_missed(entry, cursor, logged.position, problem, turn)
+        return True
+
+    def _deliver(
+        self, cursor: Cursor, entry: Subscription, logged: Logged, found: Readable, turn: Turn
+    ) -> MaiaError | None:
+        """Send what the owner's View of now shows of a frame; return why it misses something, if it does."""
+        transit = found.transit
+        unseen = unseen_by(cursor.rows, transit)
+        is_late = not cursor.order.admit(
+            transit.publisher.key, transit.stream, transit.sequence, found.signer
+        )
+        if is_late:
+            turn.count("maia_late_frames_total")
+        if not self.identities.admits(transit.requires, entry.link, turn.now):
+            turn.count("maia_requirements_unmet_total")  # by the statement of this moment
+            return None
+        if unseen is None:
+            return None
+        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        # What its publisher's provider said when it was recorded: the statement has expired since.
+        transit = vouched_for(self.attached, unseen, logged.recorded_at)
+        seen = view_class.seen_of(transit, found.missing)
+        if seen is None:
+            return None
+        if is_late:
+            return LogGap("an event came behind a later one of its publisher, and was left out")
+        try:
+            self.records.put_on_record(entry, transit, seen, turn.now)
+        except LedgerRequired as refused:
+            return refused
+        about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
+        data = encode_known(DeliverLogged(*about, seen.author))
+        cursor.delivered(logged.position, len(data))
+        self.delivered.rows += seen.rows
+        turn.send_bytes(entry.link, data)
+        return None
+
+
+def _tell_gaps_before(entry: Subscription, cursor: Cursor, position: int, turn: Turn) -> None:
+    """Send the gap notices of a durable subscription that belong before a position."""
+    for at, code, text in cursor.take_gaps(position):
+        _tell_missed(entry, cursor, at, LogGap(text), turn, code)
+
+
+def _tell_missed(
+    entry: Subscription, cursor: Cursor, upto: int, problem: MaiaError, turn: Turn, code: str | None = None
+) -> None:
+    text = sendable_text(problem.message)
+    turn.send(entry.link, Missed(entry.ref, cursor.sealed(upto), code or problem.code, text))

@@ -1,0 +1,351 @@
+"""What do brokers ask of each other's event logs, and who is answered what?
+
+`FetchLog` goes where interests go, from broker to broker, whether these record or not. Each one
+that records the type answers with frames of its log as they travelled, as far as the asker's
+interest in them is registered on the link: what a right of today does not open is not sent (A109).
+Answers come back as frames come: from expected sources, proved, and each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.bounded_map import BoundedMap
+from maia.broker.interests.entries import Proof
+from maia.broker.interests.proofs import Proofs
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes, book_keys
+from maia.broker.keys.blinded import BlindedIds
+from maia.broker.links.authors import check_signature
+from maia.broker.links.links import Link
+from maia.broker.links.transit import Transit, from_carried
+from maia.broker.log.progress import Asker, FetchRequest, StreamKey, identity_of
+from maia.broker.log.recording import OWN_LINK, Recording
+from maia.broker.own import Own
+from maia.broker.refusals import FrameUnasked, PlainOfSealed, SealedTooWeakly
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.streams.recorded_frames import RecordedFrames
+from maia.broker.timers import FetchMissed, TimerWheel
+from maia.broker.turn import Turn
+from maia.credentials.chains.reduction import BYTES_PER_STEP
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
+from maia.events import INSTANT_MIN, Instant, seconds_after
+from maia.predicates import ALWAYS, Predicate, verdict
+from maia.sessions.admission import RequestQuota
+from maia.types import TransitKindMismatch
+from maia.wire.codec import decode, decode_recorded, encode, encode_known
+from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
+from maia.wire.messages import (
+    Carried,
+    FetchLog,
+    LogAnswered,
+    LogFetched,
+    LogPlace,
+    Recorded,
+    RecordedRun,
+    Sealed,
+    Unblinded,
+)
+
+ANSWERED_WITHIN_S: Final = 5.0
+PAGE_BYTES: Final = 1 << 20
+"""How many bytes of frames one broker sends in answer to one request, unless the first frame has more."""
+_ANSWER_BYTES_MAX: Final = 32 << 20
+"""How many bytes the answers to one request may have, all brokers together."""
+_READ_FRAMES: Final = 4096
+_READ_BYTES: Final = 4 << 20
+_REQUESTS_OF_A_LINK: Final = 1024
+_INTERESTS_MAX: Final = 256
+_REMEMBERED: Final = 4096
+
+
+class NotFetched(ProtocolViolation):
+    """A peer answered a request for recorded frames with something else, or with more than it may send."""
+
+    code = "PROTOCOL-CATCH-UP"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class LogRequests:
+    """The requests that are under way, this broker's own and those of its neighbours."""
+
+    own: Own
+    recording: Recording | None
+    recorded_frames: RecordedFrames
+    router: Router
+    routes: Routes
+    proofs: Proofs
+    types: KnownTypes
+    blinded: BlindedIds
+    links: Mapping[LinkId, Link]
+    broker_quota: RequestQuota
+    timers: TimerWheel
+    _requests: dict[tuple[bytes, LinkId], FetchRequest] = field(default_factory=dict)
+    _passed_on: dict[bytes, FetchRequest] = field(default_factory=dict)
+    """Those whose answers come from other brokers."""
+    _known: BoundedMap[bytes, bool] = field(default_factory=lambda: BoundedMap(_REMEMBERED))
+    """Those that were passed on, and whether this broker has read its log for them."""
+    _reads: dict[int, tuple[FetchRequest, LogPlace | None, int]] = field(default_factory=dict)
+    """What the own log is read for: where the asker was with it before, and since when it may be recorded."""
+
+    def __len__(self) -> int:
+        """Return how many are under way."""
+        return len(self._requests)
+
+    def targets(self, type_id: bytes, besides: LinkId | None = None) -> list[LinkId]:
+        """Return the neighbours that a type comes from."""
+        return sorted({one for one in self.router.towards_publishers(book_keys(type_id)) if one != besides})
+
+    def ask(self, message: FetchLog, own: Asker, turn: Turn) -> FetchRequest:
+        """Ask other brokers for the sake of this one."""
+        request = self._placed(message, OWN_LINK, self.targets(message.type_id), turn)
+        self._passed_on[message.id], request.own = request, own
+        return request
+
+    def _placed(self, message: FetchLog, asker: LinkId, links: list[LinkId], turn: Turn) -> FetchRequest:
+        request = FetchRequest(message, asker, set(links), seconds_after(turn.now, ANSWERED_WITHIN_S))
+        self._requests[request.key] = request
+        self.timers.add(FetchMissed(), request.until)
+        data = encode(message)
+        for link in links:
+            turn.send_bytes(link, data)
+        return request
+
+    def _forget(self, request: FetchRequest) -> None:
+        self._requests.pop(request.key, None)
+        if self._passed_on.get(request.message.id) is request:
+            del self._passed_on[request.message.id]
+
+    def forget_overdue(self, turn: Turn) -> None:
+        """Give up the requests that were not answered in time: neighbours give up, too, and ask again."""
+        for request in list(self._requests.values()):
+            if request.until <= turn.now:
+                self._give_up(request, turn)
+
+    def link_gone(self, link: LinkId, turn: Turn) -> None:
+        """Expect no answer from a link that is gone, and answer nothing to it."""
+        for request in list(self._requests.values()):
+            if request.asker == link or link in request.waits_for:
+                self._give_up(request, turn)
+
+    def _give_up(self, request: FetchRequest, turn: Turn) -> None:
+        self._forget(request)
+        if request.own is not None:
+            request.own.give_up(request, turn)
+
+    def answer_if_all_have(self, request: FetchRequest, turn: Turn) -> None:
+        """Answer a request to which nothing is to come any more."""
+        if request.waits_for:
+            return
+        self._forget(request)
+        if request.own is None:
+            turn.send(request.asker, LogAnswered(request.message.id, request.is_whole))
+        else:
+            request.own.receive_answers(request, turn)
+
+    # ------------------------------------------------------------ requests of neighbours
+
+    def receive(self, link: Link, message: FetchLog, turn: Turn) -> None:
+        """Answer a neighbour with what is recorded here and behind this broker, as far as it may have it."""
+        type_id, log = message.type_id, self.recording
+        if (message.id, link.id) in self._requests or (message.id, OWN_LINK) in self._requests:
+            turn.send(link.id, LogAnswered(message.id, is_whole=True))  # it came round in a circle
+            return
+        if sum(asker == link.id for _, asker in self._requests) >= _REQUESTS_OF_A_LINK:
+            turn.count("maia_catch_up_dropped_total")  # it asks again in a while
+            return
+        if self.blinded.is_blinded(type_id):
+            turn.send(link.id, LogAnswered(message.id, is_whole=False))
+            return
+        is_first = message.id not in self._known
+        links = self.targets(type_id, besides=link.id) if is_first else []
+        request = self._placed(message, link.id, links, turn)
+        if is_first:
+            self._passed_on[message.id] = request
+            self._known.put(message.id, False)
+        if log is None or not log.records(type_id):
+            request.is_whole = type_id not in self.routes.published
+        elif not self._known.get(message.id) and self._interests(link.id, type_id, turn.now):
+            self._known.put(message.id, True)
+            self._read_for(request, log, turn)
+        self.answer_if_all_have(request, turn)
+
+    def _read_for(self, request: FetchRequest, log: Recording, turn: Turn) -> None:
+        ours = (one for one in request.message.places if one.broker == self.own.principal.key)
+        place = next((one for one in ours if one.log == log.id), None)
+        oldest, number = seconds_after(turn.now, -self.own.settings.limits.catch_up_s), log.next_read()
+        since = oldest if place is not None else max(oldest, request.message.since)
+        request.waits_for.add(OWN_LINK)
+        self._reads[number] = request, place, since
+        # What was published before the asker's interest came may be on its way to the disk.
+        about = request.message.type_id, 1 if place is None else place.position + 1, log.next_position - 1
+        first = int(since) if place is None else INSTANT_MIN
+        log.once_safe(ReadLog(number, *about, _READ_FRAMES, _READ_BYTES, first), turn)
+
+    def receive_log_read(self, found: LogRead, turn: Turn) -> None:
+        """Send a neighbour what was read for it: frames as they travelled, at most a page of them."""
+        if self.recording is None or found.read not in self._reads:
+            return
+        (request, place, since), log = self._reads.pop(found.read), self.recording
+        if self._requests.get(request.key) is not request:
+            return  # it was given up
+        asker, type_id = request.asker, request.message.type_id
+        request.waits_for.discard(OWN_LINK)
+        interests = self._interests(asker, type_id, turn.now)
+        if interests is None:
+            self.answer_if_all_have(request, turn)  # not any more
+            return
+        work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
+        self.broker_quota.owe(self.links[asker].peer, turn.now, work)
+        had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
+        frames: list[bytes] = []
+        size, upto, is_cut = 0, found.upto, False
+        # What a publisher's broker, or one that is sent everything, has no more of does not exist.
+        has_parts = type_id not in self.routes.published and not log.takes_all(type_id)
+        is_whole = found.problem is None and (place is None or found.removed_upto <= place.position)
+        for logged in found.frames:
+            if logged.recorded_at < since:
+                is_whole = is_whole and place is None
+                continue
+            frame = _lacked(logged, had)
+            if frame is None:
+                continue
+            data, is_less = self._admitted(frame, interests)
+            is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
+            if data is None:
+                continue
+            if frames and size + len(data) > PAGE_BYTES:
+                upto = logged.position - 1
+                break
+            frames.append(data)
+            size += len(data)
+        end = upto if found.problem is not None else log.upto
+        about = request.message.id, LogPlace(self.own.principal.key, log.id, upto), max(upto, end)
+        turn.send(asker, LogFetched(*about, is_whole, is_cut, frames))
+        turn.count("maia_catch_up_served_total", len(frames))
+        self.answer_if_all_have(request, turn)
+
+    # ------------------------------------------------------------ what a neighbour may have
+
+    def _interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[Predicate] | None:
+        """Return what is wanted of a type behind a link, as far as it is proved now; None for nothing.
+
+        Sealed frames are for whoever has their keys, so an interest in these is not limited.
+        """
+        book, link_to = self.routes.book, self.routes.link_to
+        plain, sealed = book_keys(type_id)
+        found: list[Predicate] = []
+        hops = [hop for hop in book.hops(plain) if link_to(hop) == link]
+        entries = [entry for hop in hops for entry in book.entries(hop, plain)]
+        for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
+            wanted = entry.predicate
+            if isinstance(entry.baggage, Proof):
+                try:
+                    wanted = self.proofs.proved_filter(type_id, entry.baggage, wanted, now).filter
+                except MaiaError:
+                    continue  # its right has ended, and the neighbour has not taken it back yet (A109)
+            found.append(wanted)
+            if wanted == ALWAYS:
+                break
+        if any(book.wanted(hop, sealed) for hop in book.hops(sealed) if link_to(hop) == link):
+            found.append(ALWAYS)
+        return found or None
+
+    def _admitted(self, frame: Recorded, interests: Sequence[Predicate]) -> tuple[bytes | None, bool]:
+        """Return what interests admit of a frame, as it travels, None for nothing; and whether it is less."""
+        if isinstance(frame, Sealed):
+            return (None, True) if isinstance(frame, Unblinded) else (encode_known(frame), False)
+        if self.types.sealing(frame.type_id) is not None:
+            return None, True
+        if ALWAYS in interests:
+            return encode_known(frame), False
+        transit = from_carried(frame, {})
+        events = enumerate(transit.matched.events())
+        rows = [row for row, event in events if any(verdict(one, event) is True for one in interests)]
+        data = encode_known(transit.cut(rows).as_carried()) if rows else None
+        return data, len(rows) < transit.frame.rows
+
+    # ------------------------------------------------------------ answers
+
+    def _awaited(self, link: Link, number: bytes) -> FetchRequest | None:
+        """Return the request that a neighbour answers; None if it was given up."""
+        request = self._passed_on.get(number)
+        return None if request is None or link.id not in request.waits_for else request
+
+    def receive_fetched(self, link: Link, message: LogFetched, turn: Turn) -> None:
+        """Take in what another broker has recorded, or pass it on to the neighbour that asked for it."""
+        request = self._awaited(link, message.id)
+        if request is None:
+            return
+        request.size += sum(map(len, message.frames))
+        if request.size > _ANSWER_BYTES_MAX:
+            raise NotFetched("the answers to one request for recorded frames are too long")
+        request.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
+        self.timers.add(FetchMissed(), request.until)
+        frames = self._checked(link, request, message.frames, turn)
+        request.is_whole = request.is_whole and message.is_whole
+        if request.own is not None:
+            request.is_refused = request.is_refused or frames is None
+            request.is_cut = request.is_cut or message.is_cut
+            request.frames += frames or ()
+            request.places[message.place.broker] = (message.place, message.end)
+            return
+        interests = self._interests(request.asker, request.message.type_id, turn.now)
+        if frames is None or interests is None:
+            return
+        admitted = [self._admitted(frame, interests) for frame in frames]
+        data = [one for one, _ in admitted if one is not None]
+        is_cut = message.is_cut or any(is_less for _, is_less in admitted)
+        about = message.id, message.place, message.end, message.is_whole
+        turn.send(request.asker, LogFetched(*about, is_cut, data))
+
+    def _checked(
+        self, link: Link, request: FetchRequest, frames: Iterable[bytes], turn: Turn
+    ) -> list[Recorded] | None:
+        """Return what may be recorded or passed on; None for what was not expected from a neighbour.
+
+        The checks are those of frames that come by themselves.
+        """
+        checked: list[Recorded] = []
+        is_expected, (plain, sealed) = True, book_keys(request.message.type_id)
+        for data in frames:
+            frame = decode(data)
+            if not isinstance(frame, Carried | Sealed) or frame.type_id != request.message.type_id:
+                raise NotFetched("a request for recorded frames was answered with something else")
+            if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
+                is_expected = request.is_whole = False
+                continue
+            try:
+                found = self.recorded_frames.check(frame)
+                if isinstance(found, Transit):
+                    check_signature(found)
+            except (BrokenCredential, PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:
+                request.is_whole = False
+                turn.count("maia_frames_refused_total", code=problem.code)
+            else:
+                checked.append(frame)
+        if is_expected:
+            return checked
+        turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+        return None
+
+    def receive_answered(self, link: Link, message: LogAnswered, turn: Turn) -> None:
+        """Take note that a neighbour, and those behind it, have sent all they have."""
+        request = self._awaited(link, message.id)
+        if request is not None:
+            request.waits_for.discard(link.id)
+            request.is_whole = request.is_whole and message.is_whole
+            self.answer_if_all_have(request, turn)
+
+
+def _lacked(logged: Logged, had: Mapping[StreamKey, RecordedRun]) -> Recorded | None:
+    """Return a recorded frame; None for what the asker has."""
+    try:
+        frame = decode_recorded(logged.data)
+        stream, number, _ = identity_of(frame)
+    except ProtocolViolation:
+        return None  # of another version
+    run = had.get(stream)
+    return None if run is not None and run.first <= number <= run.last else frame

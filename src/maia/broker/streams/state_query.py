@@ -1,0 +1,376 @@
+"""How does a subscriber get what was published before it came?
+
+It asks for the state once its subscription is accepted. What this broker knows is
+delivered through the subscriber's View; if that may not be everything, the
+question goes from broker to broker towards the publishers, and the answers
+come back the same way (dissertation 6.3.1, 6.3.2). The last publication of a
+publisher is sent whole, with every event that travelled in it, to subscribers that
+may have it now: a publisher's right is rechecked before its frame is passed on,
+and that is forgotten everywhere when the right is taken away (A37).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import Audiences, Seen, delivery_of
+from maia.broker.interests.expected_sources import ExpectedSources
+from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes, book_keys
+from maia.broker.keys.blinded import BlindedIds
+from maia.broker.links.authors import AttachedStatements, vouched_for
+from maia.broker.links.links import Link, Subscription
+from maia.broker.links.transit import Transit
+from maia.broker.log.retained import RetainedFrame, RetainedFrames, Shows
+from maia.broker.own import Own
+from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.streams.recorded_frames import Readable, RecordedFrames
+from maia.broker.streams.records import DeliveryRecords
+from maia.broker.streams.sealing import SealAlone
+from maia.broker.streams.tally import DeliveryTally
+from maia.broker.timers import StateQueries, TimerWheel
+from maia.broker.turn import Turn
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
+from maia.events import Instant, seconds_after
+from maia.policy import PolicyRefusal
+from maia.predicates import ALWAYS
+from maia.types import TransitKindMismatch
+from maia.wire.codec import decode, encode, encode_known
+from maia.wire.effects import LinkId, Logged
+from maia.wire.messages import AskState, Carried, Sealed, StateDone, StateFrame, StateQuery, StateTold
+
+_ANSWERED_WITHIN_S: Final = 3.0
+_QUESTIONS_MAX: Final = 4096
+_CLASSES_LOOKED_AT: Final = 256
+_QUESTION_BYTES: Final = 16
+
+
+class NotTheState(ProtocolViolation):
+    """A peer answered a question about the state with something else."""
+
+    code = "PROTOCOL-STATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A subscriber that waits for an answer."""
+
+    link: LinkId
+    ref: int
+    request: int
+
+
+@dataclass(slots=True)
+class Question:
+    """A question about the state of a type that was not answered by all neighbours yet."""
+
+    id: bytes
+    type_id: bytes
+    asker: Client | LinkId | None
+    """A client, a neighbouring broker, or this broker itself."""
+    waits_for: set[LinkId]
+    until: Instant
+    is_whole: bool = True
+    ask_at: Instant | None = None
+    """When the neighbours are asked, if they were not at once."""
+    shown: dict[tuple[bytes, bytes], int] = field(default_factory=dict, repr=False)
+    """The number of the last frame that was shown to its asker, by publisher and stream."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class StateAnswers:
+    """Questions about the present state, and what is answered."""
+
+    own: Own
+    authoriser: Authoriser
+    types: KnownTypes
+    routes: Routes
+    blinded: BlindedIds
+    router: Router
+    seal_alone: SealAlone
+    links: dict[LinkId, Link]
+    identities: LinkIdentities
+    audiences: Audiences
+    recorded_frames: RecordedFrames
+    retained: RetainedFrames
+    attached: AttachedStatements
+    timers: TimerWheel
+    delivered: DeliveryTally
+    sources: ExpectedSources
+    records: DeliveryRecords
+    questions: dict[bytes, Question] = field(default_factory=dict)
+    """Those that were not answered by all neighbours yet, by their numbers."""
+
+    # ------------------------------------------------------------ questions
+
+    def ask_state(self, link: Link, message: AskState, turn: Turn) -> None:
+        """Send a subscriber what is known of the state, and ask others if that may not be everything."""
+        entry, now = link.subscription(message.ref), turn.now
+        if entry.cursor is not None:
+            raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
+        asker = Client(link.id, message.ref, message.id)
+        for question in self.questions.values():
+            waiting = question.asker
+            if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
+                question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
+                turn.send(asker.link, StateTold(waiting.request, is_whole=False))
+                return
+        type_id = entry.right.event_type.type_id
+        for said in self._usable(type_id, now, lambda one: self._is_seen(entry, one.frame, now)):
+            self._show(entry, said.frame, turn)
+        self._ask(asker, self.own.random(_QUESTION_BYTES), type_id, turn)
+
+    def ask_for_own(self, type_id: bytes, turn: Turn) -> None:
+        """Ask others for the last publications, for this broker itself: answers pass as frames do."""
+        if not any(one.asker is None and one.type_id == type_id for one in self.questions.values()):
+            self._ask(None, self.own.random(_QUESTION_BYTES), type_id, turn)
+
+    def receive_state_query(self, link: Link, message: StateQuery, turn: Turn) -> None:
+        """Answer a neighbour with what it may have, and ask further on if that may not be everything."""
+        question, type_id = message.question, message.type_id
+        if question in self.questions:
+            turn.send(link.id, StateDone(question, is_whole=True))  # it came round in a circle
+            return
+        for last in self._usable(type_id, turn.now):
+            # Those behind it may see different frames of a stream: the last that is wanted, and some before.
+            for said in [last] if self.types.holds_topics(type_id) else self.retained.line(last.frame):
+                data = self._for_neighbour(link.id, said, turn.now)
+                if data is not None:
+                    turn.send(link.id, StateFrame(question, data))
+        self._ask(link.id, question, type_id, turn)
+
+    def _ask(self, asker: Client | LinkId | None, number: bytes, type_id: bytes, turn: Turn) -> None:
+        """Ask all neighbours behind which a publisher may be, unless the answer is known."""
+        now = turn.now
+        question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
+        if self.retained.is_complete(type_id, now):
+            _answer(question, turn)
+            return
+        # A question names the type, and a broker on the way keeps the last frame of a stream, cover or not.
+        if len(self.questions) >= _QUESTIONS_MAX or self.blinded.is_blinded(type_id):
+            question.is_whole = False
+            _answer(question, turn)
+            return
+        flooding = self.router.flooding if isinstance(asker, Client) else None
+        wait_s = 0.0 if flooding is None else flooding.question_wait_s
+        if wait_s:
+            question.ask_at, question.until = (
+                seconds_after(now, wait_s),
+                seconds_after(question.until, wait_s),
+            )
+        self.questions[number] = question
+        if not wait_s:
+            self._ask_neighbours(question, turn)
+        due = asker.link if isinstance(asker, Client) else asker
+        if due is not None and number in self.questions:
+            self.timers.add(StateQueries(due), question.ask_at or question.until)
+            self.timers.add(StateQueries(due), question.until)
+
+    def _ask_neighbours(self, question: Question, turn: Turn) -> None:
+        question.ask_at = None
+        question.waits_for = set(self._towards_publishers(question.type_id, besides=question.asker))
+        if not question.waits_for:
+            self._finish(question, turn)
+            return
+        query = encode(StateQuery(question.id, question.type_id))
+        for link in sorted(question.waits_for):
+            turn.send_bytes(link, query)
+
+    def _towards_publishers(self, type_id: bytes, *, besides: Client | LinkId | None) -> Iterator[LinkId]:
+        return (link for link in self.router.towards_publishers(book_keys(type_id)) if link != besides)
+
+    # ------------------------------------------------------------ answers
+
+    def pass_on_state_frame(self, link: Link, message: StateFrame, turn: Turn) -> None:
+        """Pass an answer on to its asker, as far as it may have it; one without an asker goes nowhere."""
+        question, now = self.questions.get(message.question), turn.now
+        if question is None or link.id not in question.waits_for:
+            return
+        try:
+            frame = self._frame_of(question, message)
+        except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
+            turn.count("maia_frames_refused_total", code=problem.code)
+            return
+        plain, sealed = book_keys(frame.type_id)
+        if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, now):
+            # It was asked because it offers the type in the other form, for which it needed no proof here.
+            self.sources.refuse_unasked(link, turn, said="StateFrame")
+            return
+        said = RetainedFrame(frame, now, self.routes.node_of[link.id])
+        # Of topics there are several last events on one stream; only their publisher's broker knows which.
+        is_retained = not frame.kept and not self.types.holds_topics(frame.type_id)
+        if is_retained:
+            self.retained.remember(said)
+        newer = self.retained.line(frame) if is_retained else []
+        newer = [one for one in newer if one.frame.sequence > frame.sequence]
+        match question.asker:
+            case Client(link=number, ref=ref):
+                holder = self.links.get(number)
+                entry = None if holder is None else holder.subscriptions.get(ref)
+                if entry is not None and not any(self._is_seen(entry, one.frame, now) for one in newer):
+                    self._show_in_answer(question, entry, frame, turn)
+            case None:
+                pass
+            case neighbour:
+                data = self._for_neighbour(neighbour, said, now)
+                if data is not None:
+                    turn.send(neighbour, StateFrame(question.id, data))
+
+    def _show_in_answer(
+        self, question: Question, entry: Subscription, frame: Transit | Sealed, turn: Turn
+    ) -> None:
+        """Deliver a frame of an answer, unless a later one of its stream was in it; of topics, all."""
+        publisher = frame.publisher if isinstance(frame, Sealed) else frame.publisher.key
+        stream = publisher, frame.stream
+        is_earlier = frame.sequence < question.shown.get(stream, 0)
+        if is_earlier and not self.types.holds_topics(frame.type_id):
+            return
+        if self._is_seen(entry, frame, turn.now):
+            question.shown[stream] = frame.sequence
+            self._show(entry, frame, turn)
+
+    def receive_state_done(self, link: Link, message: StateDone, turn: Turn) -> None:
+        """Take note that a neighbour has sent all it knows."""
+        question = self.questions.get(message.question)
+        if question is not None and link.id in question.waits_for:
+            self._one_less(question, link.id, turn, is_whole=message.is_whole)
+
+    def overdue(self, turn: Turn) -> None:
+        """Give up on those who have not answered in time, and ask what had to wait for its interest."""
+        now = turn.now
+        late = [one for one in self.questions.values() if one.until <= now]
+        due = [
+            one for one in self.questions.values() if one.ask_at is not None and one.ask_at <= now < one.until
+        ]
+        for question in due:
+            self._ask_neighbours(question, turn)
+        for question in late:
+            question.is_whole = False
+            self._finish(question, turn)
+
+    def link_gone(self, link: LinkId, turn: Turn) -> None:
+        """Expect no answer from a link that is gone, and answer nothing to it."""
+        for question in list(self.questions.values()):
+            asker = question.asker
+            if (asker.link if isinstance(asker, Client) else asker) == link:
+                del self.questions[question.id]
+            elif link in question.waits_for:
+                self._one_less(question, link, turn, is_whole=False)
+
+    def _one_less(self, question: Question, link: LinkId, turn: Turn, *, is_whole: bool) -> None:
+        question.waits_for.discard(link)
+        question.is_whole = question.is_whole and is_whole
+        if not question.waits_for:
+            self._finish(question, turn)
+
+    def _finish(self, question: Question, turn: Turn) -> None:
+        self.questions.pop(question.id, None)
+        audience = self.audiences.get(question.type_id)
+        classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
+        # With a subscriber here that wants everything of the type, all of it passes here.
+        is_whole = question.is_whole and not self.types.holds_topics(question.type_id)
+        if is_whole and any(one.routed == ALWAYS for one in classes):
+            self.retained.complete(question.type_id, seconds_after(turn.now, self.own.settings.lease_s))
+        _answer(question, turn)
+
+    # ------------------------------------------------------------ who may have what
+
+    def _usable(self, type_id: bytes, now: Instant, shows: Shows = lambda _said: True) -> list[RetainedFrame]:
+        """Return what may be sent: of publishers that may still publish, and of others while it is complete.
+
+        Of each stream it is the last frame that `shows` something.
+        """
+        usable: list[RetainedFrame] = []
+        is_complete = self.retained.is_complete(type_id, now)
+        for publisher, stream, said in self.retained.of_type(type_id, shows):
+            if said.right is None:
+                if is_complete:
+                    usable.append(said)
+                continue
+            try:
+                for right in said.rights:
+                    self.authoriser.still(right, now)
+            except PolicyRefusal:
+                self.retained.forget(type_id, publisher, stream)
+            else:
+                usable.append(said)
+        return usable
+
+    def _seen(
+        self, entry: Subscription, frame: Transit | Sealed, now: Instant
+    ) -> tuple[Transit, Seen] | str | None:
+        """Return what one subscriber sees of a frame by its View now, or as a code why it is not read."""
+        found: object = Readable(frame) if isinstance(frame, Transit) else None
+        if isinstance(frame, Sealed):
+            # Whoever signed it must be entitled now: this is the present state, and no record of the past.
+            found = self.recorded_frames.read(Logged(0, now, encode_known(frame)))
+        if not isinstance(found, Readable):
+            return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
+        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        transit = vouched_for(self.attached, found.transit, now)
+        seen = view_class.seen_of(transit, found.missing)
+        admitted = seen is not None and self.identities.admits(transit.requires, entry.link, now)
+        return (transit, seen) if admitted and seen is not None else None
+
+    def _is_seen(self, entry: Subscription, frame: Transit | Sealed, now: Instant) -> bool:
+        return isinstance(self._seen(entry, frame, now), tuple)
+
+    def _show(self, entry: Subscription, frame: Transit | Sealed, turn: Turn) -> None:
+        """Deliver a frame to one subscriber, if it sees something of it."""
+        found = self._seen(entry, frame, turn.now)
+        if found is None:
+            return
+        if isinstance(found, str):
+            turn.count("maia_frames_refused_total", code=found)
+            return
+        transit, seen = found
+        delivery = delivery_of(transit, seen, [entry.ref])
+        try:
+            self.records.put_on_record(entry, transit, seen, turn.now)
+        except LedgerRequired as problem:
+            turn.count("maia_frames_refused_total", code=problem.code)
+            return
+        self.delivered.rows += seen.rows
+        turn.send_bytes(entry.link, encode_known(delivery))
+        turn.count("maia_states_sent_total")
+
+    def _for_neighbour(self, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
+        """Return a frame as a neighbour may have it: the rows wanted behind it, sealed if need be."""
+        frame, router = said.frame, self.router
+        plain, sealed = book_keys(frame.type_id)
+        if isinstance(frame, Sealed):
+            return encode_known(frame) if router.wants(link, sealed) else None
+        key = plain if self.types.sealing(frame.type_id) is None else sealed
+        rows = router.answer_rows(link, key, frame.matched, came_from=said.came_from)
+        if not rows:
+            return None
+        sealing = self.types.sealing(frame.type_id)
+        if sealing is None:
+            return encode_known(frame.cut(rows).as_carried())
+        try:
+            return encode_known(self.seal_alone(frame, sealing, now))
+        except MaiaError:
+            return None
+
+    # its keys are gone: what was sealed with them is not for today's readers
+
+    def _frame_of(self, question: Question, message: StateFrame) -> Transit | Sealed:
+        frame = decode(message.frame)
+        if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
+            raise NotTheState("a question about the state was answered with something else")
+        return self.recorded_frames.check(frame)
+
+
+def _answer(question: Question, turn: Turn) -> None:
+    match question.asker:
+        case Client(link=link, request=request):
+            turn.send(link, StateTold(request, question.is_whole))
+        case None:
+            pass
+        case neighbour:
+            turn.send(neighbour, StateDone(question.id, question.is_whole))

@@ -1,1 +1,0 @@
-"""Subscriptions and advertisements: requests, registry, leases, local subscribers."""
