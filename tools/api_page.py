@@ -42,9 +42,9 @@ answer, as an OpenAPI 3.1 document at `/openapi.json`. This page is generated fr
   refused.
 - Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.
 
-In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. `ask` makes one of the calls
-below by its entry in `maia.api.endpoints`, `every` fetches all pages of a long answer, and `call` takes any
-method and path. The test suite runs this example against a server:
+In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. `ask` makes one of the
+calls below by its entry in `maia.api.endpoints`, `every` fetches all pages of a long answer, and `call` takes
+any method and path. The test suite runs this example against a server:
 
 ```py
 from pathlib import Path
