@@ -33,6 +33,7 @@ __all__ = [
     "AsJson",
     "BadFile",
     "attribute_from_words",
+    "check_new",
     "command_group",
     "moment",
     "network_named",
@@ -76,11 +77,17 @@ def network_named(owner: str, name: str) -> NetworkName:
     return NetworkName(read_owner(owner), name)
 
 
-def write_new(path: Path, text: str, *, overwrite: bool) -> None:
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """Refuse a file that is there, unless it is to be replaced, before anything is asked for."""
+    if path.exists() and not overwrite:
+        raise BadFile(f"`{path}` is already there; `--force` replaces it")
+
+
+def write_new(path: Path, content: str | bytes, *, overwrite: bool) -> None:
     """Write a file; an existing one is kept unless `force` is set."""
     try:
-        with path.open("w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(text)
+        with path.open("wb" if overwrite else "xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
     except FileExistsError as problem:
         raise BadFile(f"`{path}` is already there; `--force` replaces it") from problem
     except OSError as problem:

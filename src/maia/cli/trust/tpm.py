@@ -13,7 +13,7 @@ import typer
 
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import Caller, EntitledCaller, repeat
-from maia.cli.inputs import BadFile, command_group, moment, read_text, write_new
+from maia.cli.inputs import BadFile, check_new, command_group, moment, read_text, write_new
 from maia.cli.output import Answer, plain, row, rows, show, wants_json
 from maia.cli.trust.key import Force
 from maia.errors import Refusal
@@ -166,16 +166,12 @@ def enrol(
         return row("enrolled", "the TPM has opened its credential", enrolled=True)
     if endorsement is None or attestation_key is None or out is None:
         raise typer.BadParameter("say --endorsement, --attestation-key and --out; or --secret, afterwards")
-    if out.exists() and not force:
-        raise BadFile(f"`{out}` is already there; `--force` replaces it")
+    check_new(out, overwrite=force)
     body = EnrolBody(
         _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
     )
     found = caller.ask("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
-    try:
-        out.write_bytes(found.credential)
-    except OSError as problem:
-        raise BadFile(f"`{out}` cannot be written: {problem.strerror}") from None
+    write_new(out, found.credential, overwrite=force)
     then = row("next", "tpm2_activatecredential, then `maia tpm enrol --secret`", enrolled=False)
     return Answer(row("written", out, file=out), then)
 
@@ -201,8 +197,7 @@ def quote(
     from maia.api.responses import AttestedAnswer, NonceAnswer
 
     if nonce_out is not None:
-        if nonce_out.exists() and not force:
-            raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
+        check_new(nonce_out, overwrite=force)
         given = caller.ask("POST", "/v1/tpm/nonce", answer=NonceAnswer)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
         registers = row("registers", f"sha256:{','.join(map(str, given.pcrs))}", pcrs=given.pcrs)
