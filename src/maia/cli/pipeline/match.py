@@ -147,9 +147,6 @@ def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
     return found
 
 
-# Who subscribes, and with which View?
-
-
 def _decided(
     event_type: VerifiedType, file: Path | None, pool: list[Path], statements: list[Path], now: Instant
 ) -> _Decided:
@@ -247,9 +244,6 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
                 principals[one.principal] = read_principal(one.principal)
             found[one.subscription] = (one.subscription, principals[one.principal], one.filter)
     return list(found.values())
-
-
-# Which events?
 
 
 @contextmanager
