@@ -35,11 +35,7 @@ def settled(filters: list[Predicate]) -> MatchIndex[int]:
 
 
 def bytes_of_bits(index: MatchIndex[int]) -> int:
-    return sum(
-        one.bitmaps.words.nbytes + one.bitmaps.pages.nbytes
-        for block in index._blocks
-        for one in block._mapped
-    )
+    return sum(one.words.nbytes + one.pages.nbytes for block in index._blocks for one in block._mapped)
 
 
 def assert_exact(

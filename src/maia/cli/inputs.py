@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
 import typer
 
+from maia.cli.command import opt
 from maia.cli.output import Answer, read_owner, read_principal, row
 from maia.clock import system_now
 from maia.config.input_files import (
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from maia.credentials import NetworkName, VerifiedConstitution
 
 __all__ = [
-    "At",
-    "AsJson",
+    "AT",
     "BadFile",
     "attribute_from_words",
     "check_new",
@@ -49,13 +49,7 @@ __all__ = [
     "write_new",
 ]
 
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object, for programs.")]
-At: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--at", metavar="TIME", help="Judge as of this moment, such as 2026-11-15T08:30:00Z; default: now."
-    ),
-]
+AT = opt("Judge as of this moment, such as 2026-11-15T08:30:00Z; default: now.", "--at", metavar="TIME")
 
 
 def command_group(about: str) -> typer.Typer:

@@ -18,7 +18,7 @@ from maia.cli.inputs import command_group, read_principal
 from maia.cli.organisation import CHECK, DRY_RUN, ORG, JoinOptions, opened, revoked
 from maia.cli.output import Answer, book, row, several, wants_json
 from maia.cli.trust.grants import right
-from maia.cli.trust.key import Force
+from maia.cli.trust.key import FORCE
 
 if TYPE_CHECKING:
     from maia.credentials import NetworkName
@@ -38,7 +38,7 @@ def invite(
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     days: int = opt("How long it holds.", default=365, min=1, max=3650),
     org: Path | None = ORG,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Let an organisation connect and publish types of its own; it sees nothing of others by that.
 

@@ -73,8 +73,6 @@ from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
 from maia.types import SignedDefinition, definition_to_bytes
 
-_BUDGETS: Final = BudgetRange()
-
 
 class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """One broker's settings as the operator wrote them: words and paths, nothing opened yet."""
@@ -138,28 +136,11 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """What the statements of other brokers have to say, as `tpm-integrity >= 2`; others are no neighbours."""
     aggregation_merge: bool = field(name="aggregation.merge", default=True)
     """Whether filters of this broker's clients are merged once they have many bytes."""
-    aggregation_least_bytes: Positive = field(name="aggregation.least_bytes", default=_BUDGETS.least)
-    """Filters of a type with fewer bytes than this, proofs included, are announced as they are."""
-    aggregation_first_bytes: Positive = field(name="aggregation.first_bytes", default=_BUDGETS.first)
-    """With how many bytes of a type the search for the budget begins that costs least."""
-    aggregation_most_bytes: Positive = field(name="aggregation.most_bytes", default=_BUDGETS.most)
-    """Filters of a type with more bytes than this are always merged."""
     transformation_keys: Path | None = None
     """A file with the secrets of pseudonyms and noise; without it, such values are missing."""
     lookups: Path | None = None
     """A file that names the tables of `lookup`; without it, what is looked up is missing."""
     limits: BrokerLimits = field(default_factory=BrokerLimits)
-
-    @property
-    def aggregation(self) -> BudgetRange | None:
-        """Return within which budgets filters are merged; None if they are not."""
-        if not self.aggregation_merge:
-            return None
-        return BudgetRange(
-            least=self.aggregation_least_bytes,
-            first=self.aggregation_first_bytes,
-            most=self.aggregation_most_bytes,
-        )
 
 
 _OWN: Final = settings_of(BrokerConfig)
@@ -186,16 +167,6 @@ def read_config(
     )
     if not config.log_types or ("*" in config.log_types and len(config.log_types) > 1):
         raise config.wrong("log.types", "must be `*` alone, or the names or ids of some types")
-    least, first, most = (
-        config.aggregation_least_bytes, config.aggregation_first_bytes, config.aggregation_most_bytes
-    )  # fmt: skip
-    if not least <= first <= most:
-        said = next(
-            (one for one in config.origins if one.startswith("aggregation.")), "aggregation.first_bytes"
-        )
-        raise config.wrong(
-            said, f"the least, first and most bytes are {least}, {first} and {most}: out of order"
-        )
     if config.routing == "mesh" and config.join:
         raise config.wrong("join", "is for the rendezvous; a router of a mesh has `neighbours`")
     if config.routing == "rendezvous" and config.neighbours:
@@ -282,7 +253,7 @@ class PreparedBroker:
             key_managers=config.keys,
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
-            aggregation=config.aggregation,
+            aggregation=BudgetRange() if config.aggregation_merge else None,
             recording=recording,
             ledger=None if config.ledger_folder is None else LedgerSettings(config.ledger_all),
             limits=config.limits,

@@ -10,7 +10,7 @@ import typer
 
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.inputs import (
-    At,
+    AT,
     attribute_from_words,
     command_group,
     moment,
@@ -25,7 +25,7 @@ from maia.cli.inputs import (
 from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row, rows, several
 from maia.cli.participate.membership import WAIT_S, Membership, Participant
-from maia.cli.trust.key import Force, open_key
+from maia.cli.trust.key import FORCE, open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SigningOptions(SealingOptions):
     out: Path | None = opt("With --key: the file to write the signed definition to.", "--out", "-o")
     credentials: list[Path] | None = CREDENTIALS
     org: Path | None = ORG
-    force: Force = False
+    force: bool = FORCE
 
     def exact(self, *others: object) -> tuple[SigningKey, Path] | None:
         """Return the key and the file; None for an organisation, which takes no exact options."""
@@ -293,7 +293,7 @@ def verify(
     constitutions: list[Path] | None = opt(
         "Constitutions of quorums that own the type or the network.", "--constitution"
     ),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """Check the signature, the signer's right to make these changes, and the right to install.
 
@@ -367,7 +367,7 @@ def fetch(
     network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
     coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
     wait_s: float = WAIT_S,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Fetch a definition, and verify it against the owner's key, whatever its source.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.command import arg, opt
-from maia.cli.inputs import At, moment, read_constitutions
+from maia.cli.inputs import AT, moment, read_constitutions
 from maia.cli.output import Answer, read_principal, row, several
 from maia.cli.pipeline import closure
 from maia.cli.pipeline.source import CORES, FROM, MEMORY_MIB, LogOptions, spark_for, spark_steps
@@ -58,7 +58,7 @@ def match(
     pool: list[Path] | None = closure.POOLS,
     out: Path | None = opt("Keep every match in this new folder, as Parquet."),
     most: int = opt("How many subscriptions to list.", default=10, min=0, max=1000),
-    at: At = None,
+    at: str | None = AT,
     cores: int = CORES,
     memory_mib: int = MEMORY_MIB,
 ) -> Answer:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, flag, need, opt, options
-from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, answer_revoked
+from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, revoked_shown
 from maia.cli.inputs import (
-    At,
+    AT,
     BadFile,
     command_group,
     moment,
@@ -19,7 +19,7 @@ from maia.cli.inputs import (
     read_principal,
     write_new,
 )
-from maia.cli.output import Answer, row, rows, several, wants_json
+from maia.cli.output import Answer, row, rows, several
 from maia.cli.trust.grants import (
     AuthorityOptions,
     certificate_shown,
@@ -28,7 +28,7 @@ from maia.cli.trust.grants import (
     period_shown,
     revocable,
 )
-from maia.cli.trust.key import KEY_FILE, Force, open_key
+from maia.cli.trust.key import FORCE, KEY_FILE, open_key
 from maia.config.grant_terms import BadGrant
 from maia.events import SECOND, Instant
 
@@ -121,7 +121,7 @@ def issue(
     period: PeriodOptions,
     tests: OnlineOptions,
     comment: str = opt("A line for people.", default=""),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Issue an authorisation certificate.
 
@@ -160,7 +160,7 @@ def name(
     out: Path = OUT,
     period: PeriodOptions,
     tests: OnlineOptions,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Issue a name certificate: in your namespace, a name means this subject.
 
@@ -185,25 +185,24 @@ def revoke(
     domain: str | None = opt("The domain: key or .pub file; else the issuer.", envvar="MAIA_DOMAIN"),
     credentials: Shown = None,
     reason: ReasonText = "",
-) -> None:
+) -> Answer:
     """Revoke certificates at the domain whose key signed them, in its register or not.
 
     Examples:
         maia cert revoke desk.cert -k met.key --server met.example:7600
         maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs
     """
-    from maia.api.client import new_once
+    from maia.api import endpoints
     from maia.api.requests import Revocation
-    from maia.api.responses import RevokedAnswer
     from maia.credentials import certificate_to_bytes
 
     signed = read_certificates(files)
     at = str(signed[0].certificate.issuer) if domain is None else domain
     body = Revocation([], reason, [certificate_to_bytes(one) for one in signed])
-    with EntitledCaller(server, at, key, credentials).client() as client:
-        found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
-        first = [] if found.ids else ["already      it was revoked before"]
-        answer_revoked(client, found, as_json=wants_json(), first=first)
+    with EntitledCaller(server=server, domain=at, key=key, credentials=credentials).client() as client:
+        found = client.ask(endpoints.REVOKE, body)
+        first = row("already", None if found.ids else "it was revoked before")
+        return Answer(first, revoked_shown(found, client))
 
 
 @app.command("hand-over")
@@ -215,7 +214,7 @@ def hand_over(
     network: str | None = opt("Hand over this network of yours alone."),
     type_name: str | None = opt("Hand over this type of yours alone.", "--type"),
     for_good: bool = flag("Yes: it can never be revoked, not by you either."),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Hand over for good what you own: the subject may do and grant whatever you may.
 
@@ -255,7 +254,7 @@ def show(files: list[Path] = FILES) -> Answer:
 
 
 @app.command()
-def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: At = None) -> Answer:
+def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: str | None = AT) -> Answer:
     """Verify a chain from the owner of a resource to a principal, and say what it grants.
 
     Examples:
@@ -271,7 +270,7 @@ def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: A
 
 
 @app.command()
-def reduce(files: list[Path] = FILES, at: At = None) -> Answer:
+def reduce(files: list[Path] = FILES, at: str | None = AT) -> Answer:
     """Reduce a chain to one 5-tuple; root and subject are read from its ends.
 
     Examples:
@@ -300,7 +299,7 @@ def find(
     network: str | None = opt("The name of the network it is done to."),
     type_name: str | None = opt("The name of the type it is done to.", "--type"),
     version: str = opt("The version of the type.", default="0"),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """Find a chain in a pool of certificates that lets a principal do something.
 

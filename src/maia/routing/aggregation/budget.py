@@ -16,8 +16,8 @@ paper), so their sum has one least point. This file finds it by measuring:
   are tried as long as they may cost less, the budget moves to one only if it has
   cost clearly less, and it tries those beside it again from time to time.
 
-Whatever is measured, or feigned by a neighbour, the budget stays between the
-least and the most that were configured (S11).
+Whatever is measured, or feigned by a neighbour, the budget stays between a
+least and a most (S11).
 
 How does the spill of merged filters depend on their size, for these filters and these events?
 
@@ -35,7 +35,6 @@ from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
 
-from maia.errors import BadInput
 from maia.events import Event, Frame, frame_of, kind_of
 from maia.predicates import Predicate
 from maia.predicates.meaning import row_reader
@@ -62,12 +61,6 @@ _JUMP: Final = 2
 _BYTES_MAX: Final = 1 << 48
 
 
-class BadBudget(BadInput):
-    """A range of budgets is empty, or not positive."""
-
-    code = "INPUT-AGGREGATE-BUDGET"
-
-
 @dataclass(frozen=True, slots=True)
 class BudgetRange:
     """The least and the most bytes of filters that are announced, and how many at first."""
@@ -75,11 +68,6 @@ class BudgetRange:
     least: int = 1 << 15
     most: int = 1 << 22
     first: int = 1 << 18
-
-    def __post_init__(self) -> None:
-        """Refuse a range in which there is no budget."""
-        if not 0 < self.least <= self.first <= self.most:
-            raise BadBudget("a budget has a least, a first and a most number of bytes, in this order")
 
     @property
     def levels(self) -> int:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum
 from itertools import chain
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -20,147 +21,119 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from maia.events import INT_MAX, INT_MIN, AttributeUid, BadValue, Event, Instant, Kind, Value, kind_of
+from maia.events import INT_MAX, INT_MIN, AttributeUid, BadValue, Instant, Kind, Value, kind_of
 from maia.predicates.covering.ordered_sets import FULL, intervals
 from maia.predicates.covering.sides import CODE_MIN, code_of, is_faithful
 from maia.predicates.covering.value_sets import ValueSet
 
-# What do many filters ask of one attribute, kept in a few arrays?
-
-
 Slots: TypeAlias = npt.NDArray[np.int64]
-
-_Kept: TypeAlias = npt.NDArray[np.int32]
-"""Slots where they are kept for long: half the size."""
 
 # Any: order codes (int64) for faithful kinds, and the strings or bytes themselves (object) for the others.
 _Values: TypeAlias = npt.NDArray[Any]
 
 _GONE: Final = -1
 
+# ------------------------------------------------------------ what many filters ask of one attribute
+
+
+class Presence(Enum):
+    """What a filter may ask beside a range of one kind: that there is no value, or any value at all."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+
 
 @dataclass(frozen=True, slots=True)
-class KindSpans:
-    """Ranges `first <= x < after` of one kind; the least value, after which nothing ends, is no upper end."""
+class Spans:
+    """Ranges `first <= x < after` of one kind; an `after` that is the least value is no upper end."""
 
-    slots: _Kept
+    slots: npt.NDArray[np.int32]
+    """Half the size of other slots: they are kept for long."""
     firsts: _Values
     afters: _Values
 
-    def moved(self, new_slots: Slots) -> KindSpans:
+    def moved(self, new_slots: Slots) -> Spans:
         """Return the ranges under new slot numbers, without those whose slot is gone."""
         slots = new_slots[self.slots]
         kept = slots != _GONE
-        return KindSpans(slots[kept].astype(np.int32), self.firsts[kept], self.afters[kept])
+        return Spans(slots[kept].astype(np.int32), self.firsts[kept], self.afters[kept])
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeSpans:
-    """All that is asked of one attribute. Slots that are nowhere here take any value, or none."""
+Asked: TypeAlias = Mapping[Kind | Presence, Spans]
+"""All that is asked of one attribute. Slots that are nowhere here take any value, or none."""
 
-    absent: _Kept
-    present: _Kept
-    kinds: Mapping[Kind, KindSpans]
+# Any: the ends of a range; see `Edges`.
+Ranges: TypeAlias = dict[Kind | Presence, list[tuple[int, Any, Any]]]
+"""What is asked of one attribute, while filters are still being added: slots with their ranges."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether there is no filter."""
-        return not (len(self.absent) or len(self.present) or self.kinds)
 
-    def moved(self, new_slots: Slots) -> AttributeSpans:
-        """Return the same under new slot numbers; -1 means a slot that is gone."""
-        kinds = {kind: spans.moved(new_slots) for kind, spans in self.kinds.items()}
-        return AttributeSpans(
-            _moved(self.absent, new_slots),
-            _moved(self.present, new_slots),
-            {kind: spans for kind, spans in kinds.items() if len(spans.slots)},
+def add_ranges(ranges: Ranges, slot: int, values: ValueSet) -> None:
+    """Add what one slot asks."""
+    if values.absent:
+        ranges.setdefault(Presence.ABSENT, []).append((slot, 0, 0))
+    if values.edges is FULL or values.edges == FULL:
+        ranges.setdefault(Presence.PRESENT, []).append((slot, 0, 0))
+        return
+    for kind, edges in values.edges.items():
+        ranges.setdefault(kind, []).extend([(slot, first, after) for first, after in intervals(edges)])
+
+
+def packed(ranges: Ranges) -> Asked:
+    """Return the ranges in arrays."""
+    return {kind: _packed(kind, some) for kind, some in ranges.items()}
+
+
+def moved(asked: Asked, new_slots: Slots) -> Asked:
+    """Return what is asked under new slot numbers; -1 means a slot that is gone."""
+    spans = {kind: one.moved(new_slots) for kind, one in asked.items()}
+    return {kind: one for kind, one in spans.items() if len(one.slots)}
+
+
+def joined(parts: Sequence[Asked]) -> Asked:
+    """Put what different slots ask side by side."""
+    by_kind: dict[Kind | Presence, list[Spans]] = {}
+    for part in parts:
+        for kind, spans in part.items():
+            by_kind.setdefault(kind, []).append(spans)
+    return {
+        kind: Spans(
+            np.concatenate([one.slots for one in some]),
+            np.concatenate([one.firsts for one in some]),
+            np.concatenate([one.afters for one in some]),
         )
+        for kind, some in by_kind.items()
+    }
 
 
-@dataclass(slots=True)
-class SpanLists:
-    """What is asked of one attribute, while filters are still being added."""
-
-    absent: list[int] = field(default_factory=list)
-    present: list[int] = field(default_factory=list)
-    kinds: dict[Kind, list[tuple[int, Any, Any]]] = field(default_factory=dict)
-    # Any: the ends of a range; see `Edges`.
-
-    def add(self, slot: int, values: ValueSet) -> None:
-        """Add what one slot asks."""
-        if values.absent:
-            self.absent.append(slot)
-        if values.edges is FULL or values.edges == FULL:
-            self.present.append(slot)
-            return
-        for kind, edges in values.edges.items():
-            ranges = self.kinds.setdefault(kind, [])
-            ranges += [(slot, first, after) for first, after in intervals(edges)]
-
-    def packed(self) -> AttributeSpans:
-        """Return the arrays."""
-        kinds = {kind: _packed(kind, ranges) for kind, ranges in self.kinds.items()}
-        return AttributeSpans(_slots(self.absent), _slots(self.present), kinds)
-
-
-def joined_spans(parts: Sequence[AttributeSpans]) -> AttributeSpans:
-    """Put spans of different slots side by side."""
-    if len(parts) == 1:
-        return parts[0]
-    kinds = {kind: None for part in parts for kind in part.kinds}
-    return AttributeSpans(
-        np.concatenate([part.absent for part in parts]),
-        np.concatenate([part.present for part in parts]),
-        {kind: _joined([part.kinds[kind] for part in parts if kind in part.kinds]) for kind in kinds},
-    )
-
-
-def _joined(parts: Sequence[KindSpans]) -> KindSpans:
-    return KindSpans(
-        np.concatenate([part.slots for part in parts]),
-        np.concatenate([part.firsts for part in parts]),
-        np.concatenate([part.afters for part in parts]),
-    )
-
-
-def _packed(kind: Kind, ranges: Sequence[tuple[int, Any, Any]]) -> KindSpans:
-    # Any: see `SpanLists`.
-    firsts, afters = [first for _, first, _ in ranges], [after for _, _, after in ranges]
-    if is_faithful(kind):
-        codes = code_of if kind is Kind.FLOAT else int
-        firsts = [codes(value) for value in firsts]
-        afters = [None if value is None else codes(value) for value in afters]
+def _packed(kind: Kind | Presence, ranges: Sequence[tuple[int, Any, Any]]) -> Spans:
+    # Any: see `Ranges`.
     least = _least(kind)
-    ends = [least if value is None else value for value in afters]
-    return KindSpans(_slots([slot for slot, _, _ in ranges]), _values(kind, firsts), _values(kind, ends))
+    firsts = [first for _, first, _ in ranges]
+    afters = [least if after is None else after for _, _, after in ranges]
+    if kind is Kind.FLOAT:
+        firsts = [code_of(value) for value in firsts]
+        afters = [code_of(value) if isinstance(value, float) else value for value in afters]
+    elif least == CODE_MIN:
+        firsts, afters = [int(value) for value in firsts], [int(value) for value in afters]
+    slots = np.array([slot for slot, _, _ in ranges], np.int32)
+    return Spans(slots, _values(kind, firsts), _values(kind, afters))
 
 
-def _least(kind: Kind) -> Any:
+def _values(kind: Kind | Presence, values: list[Any]) -> _Values:
     # Any: see `_Values`.
-    return CODE_MIN if is_faithful(kind) else "" if kind is Kind.STRING else b""
-
-
-def _values(kind: Kind, values: list[Any]) -> _Values:
-    # Any: see `_Values`.
-    if is_faithful(kind):
+    if _least(kind) == CODE_MIN:
         return np.array(values, np.int64)
     kept = np.empty(len(values), object)
     kept[:] = values
     return kept
 
 
-def _slots(slots: Sequence[int]) -> _Kept:
-    return np.array(slots, np.int32)
+def _least(kind: Kind | Presence) -> Any:
+    # Any: see `_Values`.
+    return {Kind.STRING: "", Kind.BYTES: b""}.get(kind, CODE_MIN)  # type: ignore[arg-type]
 
 
-def _moved(slots: _Kept, new_slots: Slots) -> _Kept:
-    moved = new_slots[slots]
-    kept: _Kept = moved[moved != _GONE].astype(np.int32)
-    return kept
-
-
-# In which cell of an attribute does a value lie, and which cells does a filter accept?
-
+# ------------------------------------------------------------ the rank of a value
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -227,14 +200,15 @@ class Ranks:
 
     __slots__ = ("_by_class", "_segments", "count")
 
-    def __init__(self, spans: AttributeSpans) -> None:
+    def __init__(self, asked: Asked) -> None:
         """Cut the values of each kind at every end of a range."""
         self._segments: dict[Kind, _Segment] = {}
         # A class is looked up three times faster than a member of an Enum.
         self._by_class: dict[type, _Segment] = {}
         self.count = _FIRST_OF_KINDS
-        for kind in sorted(spans.kinds, key=lambda kind: kind.value):
-            segment = _segment(self.count, kind, spans.kinds[kind])
+        kinds = [kind for kind in asked if isinstance(kind, Kind)]
+        for kind in sorted(kinds, key=lambda kind: kind.value):
+            segment = _segment(self.count, kind, asked[kind])
             self._segments[kind] = segment
             self._by_class[_CLASSES[kind]] = segment
             self.count = segment.end
@@ -295,25 +269,24 @@ class Ranks:
         known = {value: segment.start + bisect_right(segment.breaks, value) for value in set(values)}
         return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
 
-    def spans_of(self, kind: Kind, spans: KindSpans) -> tuple[_Numbers, _Numbers]:
+    def ends_of(self, kind: Kind | Presence, spans: Spans) -> tuple[_Numbers, _Numbers]:
         """Return the lowest rank of each range and the one after its highest."""
+        if isinstance(kind, Presence):
+            ends = (_ABSENT, _OTHER_KIND) if kind is Presence.ABSENT else (_OTHER_KIND, self.count)
+            return np.full(len(spans.slots), ends[0]), np.full(len(spans.slots), ends[1])
         segment = self._segments[kind]
         lows, highs = _positions(kind, segment, spans.firsts), _positions(kind, segment, spans.afters)
         return lows, np.where(spans.afters == _least(kind), segment.end, highs)
 
 
-def rank_spans(ranks: Ranks, spans: AttributeSpans) -> RankSpans:
+def rank_spans(ranks: Ranks, asked: Asked) -> RankSpans:
     """Return all that is asked of an attribute, as ranges of ranks."""
-    parts = [
-        (spans.absent, np.full(len(spans.absent), _ABSENT), np.full(len(spans.absent), _OTHER_KIND)),
-        (spans.present, np.full(len(spans.present), _OTHER_KIND), np.full(len(spans.present), ranks.count)),
-    ]
-    parts += [(part.slots, *ranks.spans_of(kind, part)) for kind, part in spans.kinds.items()]
+    parts = [(spans.slots, *ranks.ends_of(kind, spans)) for kind, spans in asked.items()]
     slots, lows, highs = (np.concatenate(column) for column in zip(*parts, strict=True))
     return RankSpans.in_order(slots.astype(np.int64), lows, highs)
 
 
-def _segment(start: int, kind: Kind, spans: KindSpans) -> _Segment:
+def _segment(start: int, kind: Kind, spans: Spans) -> _Segment:
     afters = spans.afters[spans.afters != _least(kind)]
     if kind in _AS_THEY_ARE:
         texts = sorted(set(chain(spans.firsts, afters)))
@@ -369,13 +342,25 @@ _OWN_CELLS: Final = 2
 """Absence and "another kind" never share a cell: every event without the attribute meets the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bitmaps:
-    """The bits of one attribute. `cell_of_rank` is None where every rank has its own cell."""
+class MappedAttribute(NamedTuple):
+    """An attribute with bitmaps, and what they leave in doubt.
 
+    A single event reads little of each attribute, and most of its time would go to finding it. So what it
+    reads is side by side here, and needs no array operation.
+    """
+
+    uid: AttributeUid
+    ranks: Ranks
+    first: int
+    close: array[int]
+    """As `Ranks.of_close_ints` returns them."""
     cell_of_rank: array[int] | None
-    bits: array[int] = field(repr=False)
+    """None where every rank has its own cell."""
+    page_numbers: list[int]
+    """The pages of each cell as one number."""
+    bits: array[int]
     """Words, cell by cell, as single events read a few of them."""
+    doubts: Doubts | None
     pages: Words
     width: int
 
@@ -383,24 +368,6 @@ class Bitmaps:
     def words(self) -> Words:
         """Return the words of each cell, as frames read many of them."""
         return np.frombuffer(self.bits, np.uint64).reshape(-1, self.width)
-
-    @classmethod
-    def of(
-        cls, spans: RankSpans, cell_of_rank: npt.NDArray[np.int32] | None, *, cells: int, free: _Flags
-    ) -> Bitmaps:
-        """Set the bits of all spans, and those of slots that are `free` to have any value in every cell."""
-        slots, lows, lasts = _in_cells(spans, cell_of_rank)
-        # A bit at the first cell of a span and one after its last: the running xor fills what lies between.
-        width = -(-len(free) // PAGE)
-        toggles = np.zeros((cells + 1, width), np.uint64)
-        toggles[0] = packed_bits(free)
-        pages, bits = slots // PAGE, np.uint64(1) << (slots % PAGE).astype(np.uint64)
-        np.bitwise_xor.at(toggles, (lows, pages), bits)
-        np.bitwise_xor.at(toggles, (lasts + 1, pages), bits)
-        np.bitwise_xor.accumulate(toggles, axis=0, out=toggles)
-        words = toggles[:cells]
-        kept = None if cell_of_rank is None else array("i", cell_of_rank.tobytes())
-        return cls(kept, array("Q", words.tobytes()), pages_of(words), width)
 
     def cells(self, ranks: _Numbers) -> _Numbers:
         """Return the cells of some ranks."""
@@ -523,8 +490,7 @@ def bits_of(words: Words) -> _Numbers:
     return np.flatnonzero(spread.view(np.bool_))
 
 
-# How much room does each attribute of a block get for its bits?
-
+# ------------------------------------------------------------ the attributes of a block
 
 CELLS_MAX: Final = 2048
 """The cells of all attributes of a block together: at most 256 bytes of bits per slot."""
@@ -533,37 +499,8 @@ MAPPED_MAX: Final = 256
 """The attributes of a block that get cells: those that most filters mention."""
 
 
-class MappedAttribute(NamedTuple):
-    """An attribute with bitmaps, and what they leave in doubt.
-
-    A single event reads little of each attribute, and most of its time would go to finding it. So what it
-    reads is side by side here, and needs no array operation.
-    """
-
-    uid: AttributeUid
-    ranks: Ranks
-    bitmaps: Bitmaps
-    doubts: Doubts | None
-    first: int
-    close: array[int]
-    """As `Ranks.of_close_ints` returns them."""
-    cell_of_rank: array[int] | None
-    pages: list[int]
-    """The pages of each cell as one number."""
-    bits: array[int]
-
-
-@dataclass(frozen=True, slots=True)
-class UnmappedAttribute:
-    """An attribute without bitmaps, asked about slot by slot."""
-
-    uid: AttributeUid
-    ranks: Ranks
-    spans: RankSpans
-
-    def accepts(self, slot: int, event: Event) -> bool:
-        """Say whether a slot accepts the value that an event has."""
-        return self.spans.accept(slot, self.ranks.of(event.get(self.uid)))
+UnmappedAttribute: TypeAlias = tuple[AttributeUid, Ranks, RankSpans]
+"""An attribute without bitmaps, asked about slot by slot."""
 
 
 def attributes_of_block(
@@ -586,9 +523,8 @@ def attributes_of_block(
     unmapped: dict[int, list[UnmappedAttribute]] = {}
     for uid, asked in spans.items():
         if room[uid] < CELLS_MIN:
-            one = UnmappedAttribute(uid, ranks[uid], asked)
             for slot in set(asked.slots.tolist()):
-                unmapped.setdefault(slot, []).append(one)
+                unmapped.setdefault(slot, []).append((uid, ranks[uid], asked))
     return mapped, unmapped
 
 
@@ -607,12 +543,30 @@ def _allotted(wanted: Mapping[AttributeUid, tuple[int, int]], cells_max: int) ->
 
 
 def _mapped(uid: AttributeUid, ranks: Ranks, spans: RankSpans, *, cells: int, count: int) -> MappedAttribute:
+    """Set the bits of all spans, and those of slots that take any value in every cell."""
     cell_of_rank, used = cells_within(spans, ranks=ranks.count, cells=cells)
-    doubts = Doubts.of(spans, cell_of_rank, ranks=ranks.count, slots=count)
-    free = np.ones(count, np.bool_)
-    free[spans.slots] = False
-    made = Bitmaps.of(spans, cell_of_rank, cells=used, free=free)
+    is_free = np.ones(count, np.bool_)
+    is_free[spans.slots] = False
+    slots, lows, lasts = _in_cells(spans, cell_of_rank)
+    # A bit at the first cell of a span and one after its last: the running xor fills what lies between.
+    width = -(-count // PAGE)
+    toggles = np.zeros((used + 1, width), np.uint64)
+    toggles[0] = packed_bits(is_free)
+    at_pages, bits = slots // PAGE, np.uint64(1) << (slots % PAGE).astype(np.uint64)
+    np.bitwise_xor.at(toggles, (lows, at_pages), bits)
+    np.bitwise_xor.at(toggles, (lasts + 1, at_pages), bits)
+    np.bitwise_xor.accumulate(toggles, axis=0, out=toggles)
+    words = toggles[:used]
+    pages = pages_of(words)
     same: dict[int, int] = {}
-    pages = [same.setdefault(number, number) for number in map(number_of, made.pages)]  # most are equal
-    in_one_place = (*ranks.of_close_ints(), made.cell_of_rank, pages, made.bits)
-    return MappedAttribute(uid, ranks, made, doubts, *in_one_place)
+    return MappedAttribute(
+        uid,
+        ranks,
+        *ranks.of_close_ints(),
+        None if cell_of_rank is None else array("i", cell_of_rank.tobytes()),
+        [same.setdefault(number, number) for number in map(number_of, pages)],  # most are equal
+        array("Q", words.tobytes()),
+        Doubts.of(spans, cell_of_rank, ranks=ranks.count, slots=count),
+        pages,
+        width,
+    )

@@ -15,8 +15,9 @@ it matches.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -26,23 +27,18 @@ import numpy.typing as npt
 from maia.events import ATTRIBUTES_MAX, AttributeUid, Event, Frame
 from maia.predicates.covering.normal_form import Alternative
 from maia.predicates.covering.string_automata import TextClaim, claim_holds
-from maia.predicates.covering.value_sets import ValueSet
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Predicate
+from maia.routing.matching import bitmaps
 from maia.routing.matching.bitmaps import (
     CELLS_MAX,
     PAGE,
-    AttributeSpans,
-    Bitmaps,
+    Asked,
+    MappedAttribute,
+    Ranges,
     Ranks,
     RankSpans,
     Slots,
-    SpanLists,
-    attributes_of_block,
-    joined_spans,
-    packed_bits,
-    pages_of,
-    rank_spans,
 )
 from maia.routing.matching.search import groups_of, pairs_in_all, slots_for_event
 
@@ -103,18 +99,8 @@ Key = TypeVar("Key", bound=Hashable)
 KNOWN_MAX: Final = 4 * ATTRIBUTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """What bitmaps cannot say about a slot. `whole` is the filter, where its alternative is too wide."""
-
-    claims: tuple[tuple[AttributeUid, TextClaim], ...]
-    whole: Predicate | None
-
-    def holds(self, event: Event) -> bool:
-        """Say whether an event whose values fit passes the rest too."""
-        if self.whole is not None:
-            return admits(self.whole, event)
-        return all(_holds(claim, event.get(uid)) for uid, claim in self.claims)
+Rest: TypeAlias = Callable[[Event], bool]
+"""What bitmaps cannot say about a slot: whether an event whose values fit passes the rest of its filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +108,16 @@ class Contents(Generic[Key]):
     """Some filters: the key of each slot, what it asks of each attribute, and the rest."""
 
     ids: Sequence[Key]
-    spans: Mapping[AttributeUid, AttributeSpans]
+    spans: Mapping[AttributeUid, Asked]
     rest: Mapping[int, Rest]
 
     def moved(self, new_slots: Slots) -> Contents[Key]:
         """Return the same under new slot numbers, which count from 0; -1 means a slot to leave out."""
         kept = np.flatnonzero(new_slots != -1)
         ids = [self.ids[slot] for slot in kept[np.argsort(new_slots[kept])].tolist()]
-        spans = {uid: one.moved(new_slots) for uid, one in self.spans.items()}
+        spans = {uid: bitmaps.moved(one, new_slots) for uid, one in self.spans.items()}
         rest = {new: rest for slot, rest in self.rest.items() if (new := int(new_slots[slot])) != -1}
-        return Contents(ids, {uid: one for uid, one in spans.items() if not one.is_empty}, rest)
+        return Contents(ids, {uid: one for uid, one in spans.items() if one}, rest)
 
     def kept(self, is_live: npt.NDArray[np.bool_]) -> Contents[Key]:
         """Return the slots that are live, in their order."""
@@ -150,7 +136,7 @@ def contents_of(
     question each, and no arrays.
     """
     ids: list[Key] = []
-    lists: dict[AttributeUid, SpanLists] = {}
+    lists: dict[AttributeUid, Ranges] = {}
     rest: dict[int, Rest] = {}
     for key, predicate, alternatives in filters:
         for alternative in alternatives:
@@ -160,42 +146,37 @@ def contents_of(
             known.update(islice(unknown, max(0, KNOWN_MAX - len(known))))
             asked = [(uid, values) for uid, values in alternative.values.items() if uid in known]
             for uid, values in asked:
-                if uid not in lists:
-                    lists[uid] = SpanLists()
-                lists[uid].add(slot, values)
-            is_whole = alternative.is_exact and len(asked) == len(alternative.values)
-            if (left := _rest_of(asked, None if is_whole else predicate)) is not None:
-                rest[slot] = left
-    return Contents(ids, {uid: one.packed() for uid, one in lists.items()}, rest)
+                bitmaps.add_ranges(lists.setdefault(uid, {}), slot, values)
+            claims = [(uid, claim) for uid, values in asked for claim in values.claims]
+            if not alternative.is_exact or len(asked) < len(alternative.values):
+                rest[slot] = partial(admits, predicate)
+            elif claims:
+                rest[slot] = partial(_claims_hold, claims)
+    return Contents(ids, {uid: bitmaps.packed(one) for uid, one in lists.items()}, rest)
 
 
 def joined_contents(parts: Sequence[Contents[Key]]) -> Contents[Key]:
     """Return the slots of all parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
-    by_uid: dict[AttributeUid, list[AttributeSpans]] = {}
+    by_uid: dict[AttributeUid, list[Asked]] = {}
     rest: dict[int, Rest] = {}
     start = 0
     for part in parts:
         numbers = np.arange(start, start + len(part.ids))
         for uid, spans in part.spans.items():
-            by_uid.setdefault(uid, []).append(spans.moved(numbers))
+            by_uid.setdefault(uid, []).append(bitmaps.moved(spans, numbers))
         rest.update({start + slot: one for slot, one in part.rest.items()})
         start += len(part.ids)
     ids = list(chain.from_iterable(part.ids for part in parts))
-    return Contents(ids, {uid: joined_spans(spans) for uid, spans in by_uid.items()}, rest)
+    return Contents(ids, {uid: bitmaps.joined(spans) for uid, spans in by_uid.items()}, rest)
 
 
-def _rest_of(asked: Sequence[tuple[AttributeUid, ValueSet]], whole: Predicate | None) -> Rest | None:
-    if whole is not None:
-        return Rest((), whole)
-    claims = [(uid, claim) for uid, values in asked for claim in values.claims]
-    return Rest(tuple(claims), None) if claims else None
-
-
-def _holds(claim: TextClaim, value: object) -> bool:
+def _claims_hold(claims: Sequence[tuple[AttributeUid, TextClaim]], event: Event) -> bool:
     # A claim is about strings; whether another kind or nothing at all will do was decided by rank.
-    return not isinstance(value, str) or claim_holds(claim, value)
+    return all(
+        not isinstance(value := event.get(uid), str) or claim_holds(claim, value) for uid, claim in claims
+    )
 
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -227,7 +208,7 @@ class Block(Generic[Key]):
         for uid, asked in contents.spans.items():
             ranks[uid] = Ranks(asked)
             yield
-            spans[uid] = rank_spans(ranks[uid], asked)
+            spans[uid] = bitmaps.rank_spans(ranks[uid], asked)
             yield
         order = clustered(count, [(spans[uid], ranks[uid].count) for uid in spans])
         new_slots = np.empty(count, np.int64)
@@ -236,7 +217,7 @@ class Block(Generic[Key]):
         self.contents = contents.moved(new_slots)
         yield
         moved = {uid: asked.moved(new_slots) for uid, asked in spans.items()}
-        self._mapped, self._unmapped = yield from attributes_of_block(
+        self._mapped, self._unmapped = yield from bitmaps.attributes_of_block(
             count, ranks, moved, cells_max=cells_max
         )
         self._has_more_to_ask = np.zeros(count, np.bool_)
@@ -248,8 +229,8 @@ class Block(Generic[Key]):
                 self._more_slots.setdefault(key, []).append(slot)
         self.live = count
         self._is_live = np.ones(count, np.bool_)
-        self._live_words = packed_bits(self._is_live)
-        self._live_pages = pages_of(self._live_words)
+        self._live_words = bitmaps.packed_bits(self._is_live)
+        self._live_pages = bitmaps.pages_of(self._live_words)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._first_slot
@@ -289,10 +270,11 @@ class Block(Generic[Key]):
 
     def _passes_the_rest(self, slot: int, event: Event) -> bool:
         """Ask what the bitmaps do not know about a slot."""
-        if not all(one.accepts(slot, event) for one in self._unmapped.get(slot, ())):
-            return False
+        for uid, ranks, spans in self._unmapped.get(slot, ()):
+            if not spans.accept(slot, ranks.of(event.get(uid))):
+                return False
         rest = self.contents.rest.get(slot)
-        return rest is None or rest.holds(event)
+        return rest is None or rest(event)
 
     # ------------------------------------------------------------ many events
 
@@ -335,20 +317,20 @@ class Block(Generic[Key]):
     def _candidate_pairs(self, ranks: Mapping[AttributeUid, _Numbers], rows: int) -> tuple[Slots, _Numbers]:
         """Return pairs by bits alone."""
         pages, words = self._live_pages, self._live_words
-        bitmaps: list[Bitmaps] = []
+        attributes: list[MappedAttribute] = []
         cells: list[_Numbers] = []
         for one in self._mapped:
             if one.uid in ranks:
-                bitmaps.append(one.bitmaps)
-                cells.append(one.bitmaps.cells(ranks[one.uid]))
+                attributes.append(one)
+                cells.append(one.cells(ranks[one.uid]))
             else:  # no row has it: cell 0 for all of them, once
-                pages, words = pages & one.bitmaps.pages[0], words & one.bitmaps.words[0]
+                pages, words = pages & one.pages[0], words & one.words[0]
         if not pages.any() or not rows:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        groups = groups_of(cells, [len(one.words) for one in bitmaps], rows)
+        groups = groups_of(cells, [len(one.pages) for one in attributes], rows)
         firsts = groups.firsts()
         found = pairs_in_all(
-            bitmaps, [column[firsts] for column in cells], pages=pages, words=words, rows=len(firsts)
+            attributes, [column[firsts] for column in cells], pages=pages, words=words, rows=len(firsts)
         )
         return groups.spread(*found)
 

@@ -18,7 +18,6 @@ from maia.events import Event
 from maia.routing.matching.bitmaps import (
     PAGE,
     PAGE_BITS,
-    Bitmaps,
     Doubts,
     MappedAttribute,
     Slots,
@@ -84,9 +83,9 @@ def _keys(cells: Sequence[_Numbers], sizes: Sequence[int], rows: int) -> _Number
 
 
 def pairs_in_all(
-    bitmaps: Sequence[Bitmaps], cells: Sequence[_Numbers], *, pages: Words, words: Words, rows: int
+    attributes: Sequence[MappedAttribute], cells: Sequence[_Numbers], *, pages: Words, words: Words, rows: int
 ) -> tuple[Slots, _Numbers]:
-    """Return slot and row wherever a bit is set in `words` and in every bitmap at the row's cell.
+    """Return slot and row wherever a bit is set in `words` and in those of every attribute at the row's cell.
 
     `pages` says which of the `words` are not zero.
     """
@@ -95,7 +94,7 @@ def pairs_in_all(
     for start in range(0, rows, step):
         some = [column[start : start + step] for column in cells]
         in_step = min(step, rows - start)
-        for slots, at in _pairs(bitmaps, some, pages=pages, words=words, rows=in_step):
+        for slots, at in _pairs(attributes, some, pages=pages, words=words, rows=in_step):
             found.append((slots, at + start))
     if not found:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -103,22 +102,22 @@ def pairs_in_all(
 
 
 def _pairs(
-    bitmaps: Sequence[Bitmaps], cells: Sequence[_Numbers], *, pages: Words, words: Words, rows: int
+    attributes: Sequence[MappedAttribute], cells: Sequence[_Numbers], *, pages: Words, words: Words, rows: int
 ) -> Iterator[tuple[Slots, _Numbers]]:
-    at, left = _pages_in_all(bitmaps, cells, pages=pages, rows=rows)
+    at, left = _pages_in_all(attributes, cells, pages=pages, rows=rows)
     bits = words[left]
-    for one, column in zip(bitmaps, cells, strict=True):
+    for one, column in zip(attributes, cells, strict=True):
         bits &= one.words.reshape(-1).take((column * len(words)).take(at) + left)
     for source, bit in _spread(bits):
         yield (left[source] << PAGE_BITS) + bit, at[source]
 
 
 def _pages_in_all(
-    bitmaps: Sequence[Bitmaps], cells: Sequence[_Numbers], *, pages: Words, rows: int
+    attributes: Sequence[MappedAttribute], cells: Sequence[_Numbers], *, pages: Words, rows: int
 ) -> tuple[_Numbers, _Numbers]:
     """Return row and page wherever the page can hold a match."""
     left = np.broadcast_to(pages, (rows, len(pages))).copy()
-    for one, column in zip(bitmaps, cells, strict=True):
+    for one, column in zip(attributes, cells, strict=True):
         left &= one.pages.take(column, axis=0)
     found = [
         (source // len(pages), (source % len(pages) << PAGE_BITS) + bit) for source, bit in _spread(left)
@@ -138,8 +137,7 @@ def _spread(words: Words) -> Iterator[tuple[_Numbers, _Numbers]]:
         yield some[numbers >> PAGE_BITS], numbers & (PAGE - 1)
 
 
-# Which slots are set in all of these bitmaps, for a single event?
-
+# ------------------------------------------------------------ one event
 
 _FEW_PAGES: Final = 48
 
@@ -157,7 +155,7 @@ def slots_for_event(
     """
     left, width = number_of(pages), len(words)
     places: list[_Place] = []
-    for uid, ranks, _, doubts, first, close, cell_of_rank, pages_of_cell, bits in attributes:
+    for uid, ranks, first, close, cell_of_rank, pages_of_cell, bits, doubts, _, _ in attributes:
         value = event.get(uid)
         if type(value) is int and 0 <= value - first < len(close):
             rank = close[value - first]

@@ -51,16 +51,18 @@ from maia.routing.mesh.aggregates import (
 )
 from maia.routing.overlay.table import node_id_of_key
 from maia.routing.table.hops import Hop
+from maia.routing.table.neighbours import is_within
 
 _WHOLE: Final = b""
 """In place of the digest of parts that are at hand: none are."""
 
 
 @dataclass(slots=True)
-class _Staged:
-    """Parts of an answer that is not complete."""
+class _Query:
+    """A neighbour that is asked for parts, until when it has time, and what it has answered up to now."""
 
-    base: bytes
+    hop: Hop
+    until: int
     add: list[bytes] = field(default_factory=list)
     remove: list[bytes] = field(default_factory=list)
     bytes: int = 0
@@ -86,9 +88,7 @@ class Origin:
     """The number that each neighbour announced last."""
     pending: dict[Hop, Head] = field(default_factory=dict)
     """Newer aggregates that were announced and not accepted yet, in the order of arrival."""
-    asked: tuple[Hop, int] | None = None
-    """Which neighbour is asked for the parts, and until when it has time."""
-    staged: _Staged | None = None
+    asked: _Query | None = None
     before: tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]] | None = None
     """The digest of the parts before the last change, and what was added and removed."""
     announced: dict[Hop, bool] = field(default_factory=dict)
@@ -108,6 +108,16 @@ class Origin:
     def digest(self) -> bytes:
         """Return the digest of the parts that are at hand."""
         return _WHOLE if self.head is None or self.parts is None else self.head.digest
+
+    def take(self, parts: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], tuple[bytes, ...]]:
+        """Have these parts from now on; return those that are new, and the digests of those that went."""
+        had = self.parts or {}
+        added = {name: part for name, part in parts.items() if name not in had}
+        removed = tuple(name for name in had if name not in parts)
+        if parts is not self.parts:
+            self.before = (self.digest, tuple(added.values()), removed)
+        self.parts = parts
+        return added, removed
 
 
 class MeshTable:
@@ -171,7 +181,7 @@ class MeshTable:
             elif not known.pending:
                 moments.append(self._forgotten_at(known) + 1)
             if known.asked is not None:
-                moments.append(known.asked[1])
+                moments.append(known.asked.until)
             elif known.pending and known.accepted_at is not None:
                 moments.append(known.accepted_at + self._limits.pace_us)
         return Instant(min(moments)) if moments else None
@@ -185,10 +195,7 @@ class MeshTable:
         if own.head is not None and is_same and now < own.head.dated + self._limits.renew_every_us:
             return []
         if not is_same:
-            had = own.parts or {}
-            added = tuple(part for name, part in parts.items() if name not in had)
-            own.before = (own.digest, added, tuple(name for name in had if name not in parts))
-            own.parts = dict(parts)
+            own.take(dict(parts))
         return self._publish_again(digest, now)
 
     def _publish_again(self, digest: bytes, now: int) -> list[Step]:
@@ -202,9 +209,9 @@ class MeshTable:
         """Time has passed: give up what was not renewed or not answered."""
         steps: list[Step] = []
         for known in list(self._origins.values()):
-            if known.asked is not None and known.asked[1] <= now:
-                known.pending.pop(known.asked[0], None)
-                known.asked = known.staged = None
+            if known.asked is not None and known.asked.until <= now:
+                known.pending.pop(known.asked.hop, None)
+                known.asked = None
             steps += self._advance(known, now)
             if known.parts is not None and known.until < now:
                 known.parts, known.before = None, None
@@ -235,8 +242,8 @@ class MeshTable:
         for known in self._origins.values():
             known.announced.pop(hop, None)
             known.heard.pop(hop, None)
-            if known.asked is not None and known.asked[0] == hop:
-                known.asked = known.staged = None
+            if known.asked is not None and known.asked.hop == hop:
+                known.asked = None
             steps += self._lost(known, hop)
             steps += self._advance(known, now)
         return steps
@@ -285,7 +292,7 @@ class MeshTable:
     def _check_date(self, head: Head, now: int) -> None:
         if head.dated > now + self._limits.skew_us:
             raise AggregateFromFuture("an aggregate is dated further ahead than clocks may differ")
-        if head.dated + self._limits.lease_us + self._limits.skew_us < now:
+        if self._outdated_at(head) < now:
             raise AggregateOutdated("an aggregate is dated longer ago than it may last")
 
     def _receive_own(self, hop: Hop, head: Head, now: int) -> list[Step]:
@@ -306,7 +313,7 @@ class MeshTable:
         return [] if known is None else self._lost(known, hop)
 
     def _lost(self, known: Origin, hop: Hop) -> list[Step]:
-        if known.asked is None or known.asked[0] != hop:  # else its answer may be on the way
+        if known.asked is None or known.asked.hop != hop:  # else its answer may be on the way
             known.pending.pop(hop, None)
         if hop in known.arrivals:
             known.arrivals.remove(hop)
@@ -348,25 +355,23 @@ class MeshTable:
     def receive_content(self, hop: Hop, content: Content, now: int) -> list[Step]:
         """A neighbour sends parts; what it was not asked for is ignored."""
         known = self._origins.get(content.origin)
-        if known is None or known.asked is None or known.asked[0] != hop or hop not in known.pending:
+        asked = None if known is None else known.asked
+        if known is None or asked is None or asked.hop != hop or hop not in known.pending:
             return []
-        if known.staged is None:
-            known.staged = _Staged(content.base)
-        staged = known.staged
-        staged.add += content.add
-        staged.remove += content.remove
-        staged.bytes += sum(map(len, content.add)) + 32 * len(content.remove)
-        others = (one for one in self._origins.values() if one.asked is not None and one.asked[0] == hop)
-        if sum(one.staged.bytes for one in others if one.staged is not None) > self._limits.bytes_max:
+        asked.add += content.add
+        asked.remove += content.remove
+        asked.bytes += sum(map(len, content.add)) + 32 * len(content.remove)
+        queries = (one.asked for one in self._origins.values() if one.asked is not None)
+        if sum(one.bytes for one in queries if one.hop == hop) > self._limits.bytes_max:
             many = AggregateTooLarge(f"an aggregate has more than {self._limits.bytes_max} bytes")
             return self._give_up(known, hop, many, now)
         if content.more:
-            known.asked = (hop, now + self._limits.answer_us)
+            asked.until = now + self._limits.answer_us
             return []
-        head, base = known.pending[hop], (known.parts or {}) if staged.base else {}
-        gone = set(staged.remove)
+        head, base = known.pending[hop], (known.parts or {}) if content.base else {}
+        gone = set(asked.remove)
         parts = {name: part for name, part in base.items() if name not in gone}
-        parts.update((digest_of_part(part), part) for part in staged.add)
+        parts.update((digest_of_part(part), part) for part in asked.add)
         try:
             if len(parts) != head.parts or digest_of_parts(parts) != head.digest:
                 raise AggregateAltered("the parts of an aggregate are not those that its origin signed")
@@ -375,11 +380,11 @@ class MeshTable:
             self._admit(known.key, parts, now)
         except MaiaError as problem:
             return self._give_up(known, hop, problem, now)
-        known.asked = known.staged = None
+        known.asked = None
         return [*self._accept(known, head, parts, now), *self._advance(known, now)]
 
     def _give_up(self, known: Origin, hop: Hop, problem: MaiaError, now: int) -> list[Step]:
-        known.asked = known.staged = None
+        known.asked = None
         known.pending.pop(hop, None)
         known.heard.pop(hop, None)  # what it announced is not there: it is no way
         return [Refused(hop, known.key, problem), *self._advance(known, now)]
@@ -390,14 +395,11 @@ class MeshTable:
         """Accept the newest aggregate that was announced, or ask for its parts."""
         if not known.pending or known.asked is not None:
             return []
-        if (
-            known.accepted_at is not None
-            and known.accepted_at <= now < known.accepted_at + self._limits.pace_us
-        ):
+        if is_within(known.accepted_at, now, self._limits.pace_us):
             return []
         newest = max(head.number for head in known.pending.values())
         hop, head = next((hop, head) for hop, head in known.pending.items() if head.number == newest)
-        if head.dated + self._limits.lease_us + self._limits.skew_us < now:
+        if self._outdated_at(head) < now:
             known.pending.clear()  # it waited for too long
             return []
         if known.parts is not None and head.digest == known.digest:
@@ -407,26 +409,21 @@ class MeshTable:
                 known.pending.clear()
                 return [Refused(hop, known.key, problem)]
             return self._accept(known, head, known.parts, now)
-        known.asked = (hop, now + self._limits.answer_us)
+        known.asked = _Query(hop, now + self._limits.answer_us)
         return [Ask(hop, known.key, known.digest)]
 
     def _accept(self, known: Origin, head: Head, parts: dict[bytes, bytes], now: int) -> list[Step]:
-        had = known.parts or {}
-        added = {name: part for name, part in parts.items() if name not in had}
-        removed = tuple(name for name in had if name not in parts)
-        if parts is not known.parts:
-            known.before = (known.digest, tuple(added.values()), removed)
         is_known = known.parts is not None
-        known.head, known.parts, known.accepted_at = head, parts, now
+        added, removed = known.take(parts)
+        known.head, known.accepted_at = head, now
         known.until = min(now + self._limits.lease_us, self._forgotten_at(known))
         known.arrivals = [hop for hop, one in known.pending.items() if one.number == head.number]
         known.pending = {hop: one for hop, one in known.pending.items() if one.number > head.number}
         known.is_detour = False
         known.announced.clear()
-        changed = (
-            Learned(known.key, added, removed) if added or removed or not is_known else Renewed(known.key)
-        )
-        return [changed, *self._settle(known)]
+        if is_known and not added and not removed:
+            return [Renewed(known.key), *self._settle(known)]
+        return [Learned(known.key, added, removed), *self._settle(known)]
 
     def _settle(self, known: Origin) -> list[Step]:
         """Find the way, and announce the aggregate to exactly those neighbours that are not on it."""
@@ -456,7 +453,10 @@ class MeshTable:
 
     def _forgotten_at(self, known: Origin) -> int:
         """Return from when on an aggregate is outdated, so that its number need not be remembered."""
-        return 0 if known.head is None else known.head.dated + self._limits.lease_us + self._limits.skew_us
+        return 0 if known.head is None else self._outdated_at(known.head)
+
+    def _outdated_at(self, head: Head) -> int:
+        return head.dated + self._limits.lease_us + self._limits.skew_us
 
 
 class ConfiguredNeighbours:

@@ -67,7 +67,6 @@ class Candidates:
         )
         self._waiting: dict[NodeId, tuple[Contact, NodeId]] = {}
         """Each with the broker that named it."""
-        self._shares: Counter[NodeId] = Counter()
         self._false_names: Counter[NodeId] = Counter()
 
     def __len__(self) -> int:
@@ -81,10 +80,9 @@ class Candidates:
         """Let a name wait for its turn, if there is room for it."""
         if contact.node == self._own or contact.node in self._waiting:
             return
-        is_full = len(self._waiting) >= self._limits.waiting_max
-        if not is_full and self._shares[teller] < self._limits.waiting_per_teller:
+        share = sum(named_by == teller for _, named_by in self._waiting.values())
+        if len(self._waiting) < self._limits.waiting_max and share < self._limits.waiting_per_teller:
             self._waiting[contact.node] = contact, teller
-            self._shares[teller] += 1
 
     def next_dials(self, now: int, *, useful: Callable[[NodeId], bool]) -> list[str]:
         """Return the addresses to try now; names that are no longer useful are dropped."""
@@ -92,7 +90,7 @@ class Candidates:
             return []
         for node, (_, teller) in tuple(self._waiting.items()):
             if teller != self._own and not useful(node):
-                self._discard(node)
+                del self._waiting[node]
         free = self._limits.dials_at_once - len(self.dials.under_way)
         if free <= 0:
             return []
@@ -108,7 +106,7 @@ class Candidates:
 
     def confirmed(self, contact: Contact, *, dialled: str | None) -> None:
         """A handshake proved who listens where: no other name belongs to the address that we dialled."""
-        self._discard(contact.node)
+        self._waiting.pop(contact.node, None)
         if dialled is not None:
             self.dials.succeeded(dialled)
             self._discredit(dialled, keep_own=False)
@@ -126,7 +124,7 @@ class Candidates:
         """Drop the candidates of a broker, and what we noted about its honesty: it is gone."""
         for node, (_, named_by) in tuple(self._waiting.items()):
             if named_by == teller:
-                self._discard(node)
+                del self._waiting[node]
         self._false_names.pop(teller, None)
 
     def _turn(self, candidate: tuple[Contact, NodeId]) -> tuple[int, tuple[int, NodeId]]:
@@ -139,11 +137,4 @@ class Candidates:
                 continue
             if teller != self._own:
                 self._false_names[teller] += 1
-            self._discard(node)
-
-    def _discard(self, node: NodeId) -> None:
-        if node in self._waiting:
-            _, teller = self._waiting.pop(node)
-            self._shares[teller] -= 1
-            if not self._shares[teller]:
-                del self._shares[teller]
+            del self._waiting[node]

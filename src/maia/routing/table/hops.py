@@ -67,23 +67,20 @@ class RouteEntry:
 
     id: bytes
     predicate: Predicate
+    """What it is matched by; of a filter of which this broker may not know everything, something wider."""
     baggage: object = field(default=None, repr=False, compare=False)
+    marks: frozenset[bytes] = frozenset()
+    """In place of what is not known of the filter: equal marks are equal parts."""
+    digest: bytes = b""
+    """That of the filter as it travels, the same at both ends of a link whatever each end knows; empty if all
+    of it is known to everyone."""
     size: int = field(default=0, repr=False, compare=False, kw_only=True)
     """About how many bytes it takes to keep, for the share of its hop."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedEntry(RouteEntry):
-    """One filter of which this broker may not know everything.
-
-    `predicate` is what it is matched by: it admits whatever the filter admits.
-    `marks` replace what is not in it; equal marks are equal parts. `digest`
-    is that of the filter as it travels, the same at both ends of a link
-    whatever each end knows.
-    """
-
-    marks: frozenset[bytes] = frozenset()
-    digest: bytes = b""
+    """One filter of which this broker may not know everything: it has a digest, and perhaps marks."""
 
 
 @dataclass(frozen=True, slots=True)

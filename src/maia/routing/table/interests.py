@@ -29,7 +29,7 @@ from maia.events import AttributeUid
 from maia.predicates import AllOf, Exists, Predicate, attributes_of, counterexample, predicate_to_expression
 from maia.predicates.covering.cover_table import CoverEntry, CoverTable
 from maia.predicates.covering.sides import Box, RecentBoxes, bounds_rule_out, proved_to_cover
-from maia.routing.table.hops import Hop, RouteEntry, SealedEntry
+from maia.routing.table.hops import Hop, RouteEntry
 
 _MODULUS: Final = 1 << 256
 
@@ -97,7 +97,7 @@ _MARK: Final = "~"
 
 def compared_by(entry: RouteEntry) -> Predicate:
     """Return the filter that covers exactly what an entry is known to cover."""
-    if not isinstance(entry, SealedEntry) or not entry.marks:
+    if not entry.marks:
         return entry.predicate
     marks = [Exists(AttributeUid(_MARK + mark.hex())) for mark in sorted(entry.marks)]
     return AllOf((entry.predicate, *marks))
@@ -111,14 +111,9 @@ def known_attributes(compared: Predicate) -> frozenset[AttributeUid]:
 def digest_of_meaning(entry: RouteEntry) -> bytes:
     """Return what entries have in common exactly if they are known to want the same."""
     known = digest_of_filter(entry.predicate)
-    if not isinstance(entry, SealedEntry):
+    if not entry.digest:
         return known
     return hashlib.sha256(b"maia/1/sealed-meaning\x00" + known + b"".join(sorted(entry.marks))).digest()
-
-
-def digest_on_the_link(entry: RouteEntry, meaning: bytes) -> bytes:
-    """Return the digest that both ends of a link agree on: of what travels, not of what is known here."""
-    return entry.digest if isinstance(entry, SealedEntry) else meaning
 
 
 _NOBODY: Final[Mapping[Hop, int]] = MappingProxyType({})
@@ -133,6 +128,10 @@ class Held(msgspec.Struct, eq=False, gc=False):
     """The id under which we pass it on: its own, unless another hop was there first with the same one."""
     is_stale: bool = False
     """Not sent since the neighbour was asked to send everything again."""
+
+    def mark(self, type_id: bytes, entry_id: bytes) -> int:
+        """Return what it adds to a tally under an id, by what travels and not by what is known here."""
+        return mark_of_interest(type_id, entry_id, self.entry.digest or self.filter_digest)
 
 
 class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):

@@ -157,6 +157,6 @@ class Leases(Generic[_Subject]):
         return next(iter(self._until.values()), None)
 
 
-def is_within(then: Instant | None, now: Instant, span_us: int) -> bool:
+def is_within(then: int | None, now: int, span_us: int) -> bool:
     """Say whether a moment, if there was one, is less than so long ago."""
     return then is not None and then <= now < then + span_us

@@ -103,7 +103,8 @@ class RoutingTable:
 
     def entry(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> RouteEntry | None:
         """Return one entry as a hop sent it, if it is there."""
-        return self._routes(type_id).entry(hop, entry_id)
+        held = self._routes(type_id).held(hop).get(entry_id)
+        return None if held is None else held.entry
 
     def source_of(self, type_id: TypeId, sent_as: bytes) -> tuple[Hop, RouteEntry] | None:
         """Return the entry that is forwarded under an id, as its hop sent it, and that hop."""
@@ -111,7 +112,7 @@ class RoutingTable:
 
     def entries(self, hop: Hop, type_id: TypeId) -> tuple[RouteEntry, ...]:
         """Return all that a hop wants of a type."""
-        return self._routes(type_id).entries(hop)
+        return tuple(held.entry for held in self._routes(type_id).held(hop).values())
 
     def wanted(self, hop: Hop, type_id: TypeId) -> tuple[RouteEntry, ...]:
         """Return what a hop wants of a type, without what another filter of the same hop covers."""

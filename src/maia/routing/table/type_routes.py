@@ -21,7 +21,7 @@ steps a neighbour wants too much and never too little.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -34,9 +34,7 @@ from maia.routing.table.interests import (
     HopInterests,
     Tally,
     digest_of_meaning,
-    digest_on_the_link,
     is_received_by,
-    mark_of_interest,
     mark_of_offer,
 )
 from maia.routing.table.neighbours import Links
@@ -103,11 +101,11 @@ class SentRoutes:
                 continue
             if known is not None:
                 del self._by_group[group_id]
-                self._tally.subtract(self._mark(known))
+                self._tally.subtract(known.mark(self._type_id, known.sent_as))
                 remove.append(known.sent_as)
             if held is not None:
                 self._by_group[group_id] = held
-                self._tally.add(self._mark(held))
+                self._tally.add(held.mark(self._type_id, held.sent_as))
                 add[held.sent_as] = _as_sent(held)
         updates = self._in_steps(tuple(add.values()), tuple(one for one in remove if one not in add))
         if source == self.offer:
@@ -129,10 +127,6 @@ class SentRoutes:
             parts = [(add[at : at + size], ()) for at in range(0, len(add), size)]
             parts += [((), remove[at : at + size]) for at in range(0, len(remove), size)]
         return [InterestUpdate(self._hop, self._type_id, tuple(more), tuple(less)) for more, less in parts]
-
-    def _mark(self, held: Held) -> int:
-        digest = digest_on_the_link(held.entry, held.filter_digest)
-        return mark_of_interest(self._type_id, held.sent_as, digest)
 
 
 def _as_sent(held: Held) -> RouteEntry:
@@ -171,14 +165,9 @@ class TypeRoutes:
         """Return the hops that want or offer something, in an order that every process repeats."""
         return tuple(dict.fromkeys((*self._interests, *self.offers)))
 
-    def entries(self, hop: Hop) -> tuple[RouteEntry, ...]:
-        """Return what a hop wants."""
-        return tuple(held.entry for held in self._held(hop).values())
-
-    def entry(self, hop: Hop, entry_id: bytes) -> RouteEntry | None:
-        """Return one entry of a hop, if it is there."""
-        held = self._held(hop).get(entry_id)
-        return None if held is None else held.entry
+    def held(self, hop: Hop) -> Mapping[bytes, Held]:
+        """Return what a hop wants, by the ids of entries."""
+        return self._interests[hop].held if hop in self._interests else {}
 
     def source_of(self, sent_as: bytes) -> tuple[Hop, RouteEntry] | None:
         """Return the entry that is forwarded under an id, and the hop that sent it."""
@@ -217,7 +206,7 @@ class TypeRoutes:
         """Take entries of a hop as they are known now; whether they are stale is as it was."""
         changed = self._remove(hop, remove)
         for entry in entries:
-            held = self._held(hop).get(entry.id)
+            held = self.held(hop).get(entry.id)
             if held is not None and held.filter_digest != digest_of_meaning(entry):
                 changed |= self._remove(hop, (entry.id,)) | self._add(hop, entry, is_stale=held.is_stale)
         return self._settled(hop, changed) if changed else []
@@ -282,7 +271,7 @@ class TypeRoutes:
 
     def set_stale(self, hop: Hop, is_stale: bool) -> None:
         """Doubt all that a hop sent until it is sent again, or take all of it as current."""
-        for held in self._held(hop).values():
+        for held in self.held(hop).values():
             held.is_stale = is_stale
         if hop in self.offers:
             self.offers[hop].is_stale = is_stale
@@ -291,7 +280,7 @@ class TypeRoutes:
         """Forget what a hop has not sent again."""
         if hop in self.offers and self.offers[hop].is_stale:
             self._withdraw_offer(hop)
-        stale = [held.entry.id for held in self._held(hop).values() if held.is_stale]
+        stale = [held.entry.id for held in self.held(hop).values() if held.is_stale]
         return self.change(hop, add=(), remove=stale)
 
     # ------------------------------------------------------------ what is sent
@@ -307,7 +296,7 @@ class TypeRoutes:
 
     def send_one_again(self, hop: Hop, entry_id: bytes) -> list[RouteUpdate]:
         """Repeat one entry of a hop to the neighbours that were sent it: its baggage is another one."""
-        held = self._held(hop).get(entry_id)
+        held = self.held(hop).get(entry_id)
         if held is None:
             return []
         group = self._interests[hop].group_of(held)
@@ -351,16 +340,17 @@ class TypeRoutes:
 
     # ------------------------------------------------------------ one entry
 
-    def _held(self, hop: Hop) -> dict[bytes, Held]:
-        return self._interests[hop].held if hop in self._interests else {}
-
     def _add(self, hop: Hop, entry: RouteEntry, *, is_stale: bool) -> set[Group]:
-        known, link = self._held(hop).get(entry.id), self._links[hop]
+        known, link = self.held(hop).get(entry.id), self._links[hop]
         if known is not None and is_stale:
             return set()  # what the neighbour says itself counts more than what others say of it
-        digest = digest_of_meaning(entry)
-        mark = self._mark(entry, digest)
-        if known is not None and (known.filter_digest, self._mark(known.entry, digest)) == (digest, mark):
+        held = Held(entry, digest_of_meaning(entry), entry.id, is_stale)
+        mark = held.mark(self.type_id, entry.id)
+        if (
+            known is not None
+            and known.filter_digest == held.filter_digest
+            and known.entry.digest == entry.digest
+        ):
             # It is sent again, perhaps with fresher baggage.
             link.bytes += entry.size - known.entry.size
             known.entry = entry
@@ -369,16 +359,17 @@ class TypeRoutes:
                 link.fresh.add(mark)
             return set()
         changed = self._remove(hop, (entry.id,))
-        held = Held(entry, digest, self._free_id(entry.id), is_stale)
+        held.sent_as = self._free_id(entry.id)
         if held.sent_as != entry.id:
             self._aliases[held.sent_as] = (hop, held)
         link.add(mark, is_stale=is_stale, size=entry.size)
-        interests = self._interests.setdefault(hop, HopInterests(hop))
-        return changed | interests.add(held, group_id=next(self._numbers))
+        if hop not in self._interests:
+            self._interests[hop] = HopInterests(hop)
+        return changed | self._interests[hop].add(held, group_id=next(self._numbers))
 
     def _remove(self, hop: Hop, entry_ids: Iterable[bytes]) -> set[Group]:
         """Remove those entries of a hop that are here, at one moment; return the groups that may change."""
-        held = self._held(hop)
+        held = self.held(hop)
         here = dict.fromkeys(one for one in entry_ids if one in held)
         for one in here:
             self._release(hop, held[one])
@@ -392,12 +383,8 @@ class TypeRoutes:
 
     def _release(self, hop: Hop, held: Held) -> None:
         self._aliases.pop(held.sent_as, None)
-        mark = self._mark(held.entry, held.filter_digest)
+        mark = held.mark(self.type_id, held.entry.id)
         self._links[hop].subtract(mark, is_stale=held.is_stale, size=held.entry.size)
-
-    def _mark(self, entry: RouteEntry, meaning: bytes) -> int:
-        """Return the mark by which both ends of a link count an entry."""
-        return mark_of_interest(self.type_id, entry.id, digest_on_the_link(entry, meaning))
 
     def _free_id(self, entry_id: bytes) -> bytes:
         """Return an id under which an entry can be passed on: no hop may displace another's entry (A67)."""
