@@ -20,6 +20,7 @@ import pytest
 from maia.api import tester_calls as testers_calls
 from maia.api import testers
 from maia.api.client import DomainClient, DomainUnavailable
+from maia.api.endpoints import STATEMENTS
 from maia.api.testers import answer_one_time, ask_testers, with_fetched
 from maia.clock import system_now
 from maia.credentials import (
@@ -372,9 +373,7 @@ def test_a_question_that_is_given_up_in_the_handshake_leaves_no_socket_behind():
 
     async def give_up(silent_one: socket.socket) -> None:
         here = testers_calls.Location("127.0.0.1", silent_one.getsockname()[1])
-        asked = asyncio.create_task(
-            testers_calls.TesterCalls(TESTER.principal, here).public("/v1/statements", answer=dict)
-        )
+        asked = asyncio.create_task(testers_calls.TesterCalls(TESTER.principal, here).ask(STATEMENTS))
         loop = asyncio.get_running_loop()
         taken, _ = await loop.sock_accept(silent_one)
         with taken:

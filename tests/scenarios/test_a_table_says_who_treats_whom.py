@@ -28,8 +28,9 @@ from maia.config.row_sources import FactSourceFailed, PostgresSource
 from maia.credentials import NetworkName
 from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Wallet
-from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedAccess
+from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
 from support.domain_server import RecordedNotes

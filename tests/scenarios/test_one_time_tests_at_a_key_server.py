@@ -37,8 +37,9 @@ from maia.credentials import (
 )
 from maia.domain import DomainSettings, KeyServer
 from maia.domain.access.results import Wallet
-from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
+from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid
 from maia.net.addresses import bind

@@ -30,8 +30,9 @@ from maia.credentials import (
     TestKind,
 )
 from maia.domain.access.results import Wallet
-from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
+from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may, type_with_a_street

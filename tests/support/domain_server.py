@@ -26,8 +26,9 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.domain.access.service import AccessControl
-from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
+from maia.domain.server.statement_stream import DomainIdentity
 from maia.events import Instant
 
 __all__ = [

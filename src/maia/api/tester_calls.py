@@ -18,13 +18,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
 import httpcore
 import httpx
 import msgspec
 
+from maia.api import endpoints
 from maia.api.client import (
     DomainSaid,
     DomainUnavailable,
@@ -36,7 +37,7 @@ from maia.api.client import (
     problem_told,
     run_of,
 )
-from maia.api.responses import DomainAnswer
+from maia.api.endpoints import Asked, Endpoint
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
 from maia.errors import BadInput
@@ -49,7 +50,7 @@ CALL_S: Final = 10.0
 """How long a question to one location may take, from the first packet to the last."""
 ANSWER_BYTES_MAX: Final = 16 << 20
 """Room for the lists of a domain that has revoked as much as a list can name."""
-STATEMENTS_PATH: Final = "/v1/statements"
+STATEMENTS_PATH: Final = endpoints.STATEMENTS.path
 _LOCATION: Final = re.compile(r"https://([0-9A-Za-z.\-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/.*)")
 _CONNECT_SHARE: Final = 0.4
 _HTTPS: Final = 443
@@ -153,19 +154,16 @@ class TesterCalls:
         self._tester, self._location, self._lines = tester, location, lines
         self._call_s = CALL_S if call_s is None else min(call_s, CALL_S)
 
-    async def public(self, path: str, *, answer: type[_Answer]) -> _Answer:
-        return await self._in_time(_Call("GET", path, b"", None), answer)
-
-    async def signed(self, path: str, body: object, key: SigningKey, *, answer: type[_Answer]) -> _Answer:
-        """Make a call that is signed by `key` for the tester's present run."""
-        return await self._in_time(_Call("POST", path, msgspec.json.encode(body), key), answer)
-
-    async def _in_time(self, call: _Call, answer: type[_Answer]) -> _Answer:
+    async def ask(
+        self, endpoint: Endpoint[Asked, _Answer], asked: Asked | None = None, key: SigningKey | None = None
+    ) -> _Answer:
+        """Make a call; one that is not public is signed by `key` for the tester's present run."""
+        call = _Call(endpoint, b"" if asked is None else msgspec.json.encode(asked), key)
         where = self._location.address
         try:
             # A deadline for the whole: a server that sends a byte a second gets no longer than this.
             async with asyncio.timeout(self._call_s):
-                return await self._asked(call, answer)
+                return await self._asked(call)
         except DomainSaid as problem:
             raise problem.as_ours() from None
         except TimeoutError:
@@ -177,23 +175,23 @@ class TesterCalls:
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
             raise DomainUnavailable(f"`{where}` does not answer: {type(problem).__name__}") from problem
 
-    async def _asked(self, call: _Call, answer: type[_Answer]) -> _Answer:
+    async def _asked(self, call: _Call[_Answer]) -> _Answer:
         """Ask; if a connection from before turns out to be broken, or of an earlier run, ask once anew."""
         line: Line | None = None
         try:
             async with self._line() as line:
-                return await self._said(line, call, answer)
+                return await self._said(line, call)
         except (httpx.TransportError, DomainSaid) as problem:
             is_old = line is not None and not line.is_fresh
             is_mended = not isinstance(problem, DomainSaid) or problem.code == _ANOTHER_RUN
             if not is_old or not is_mended:
                 raise
         async with self._line(fresh=True) as line:
-            return await self._said(line, call, answer)
+            return await self._said(line, call)
 
-    async def _said(self, line: Line, call: _Call, answer: type[_Answer]) -> _Answer:
+    async def _said(self, line: Line, call: _Call[_Answer]) -> _Answer:
         headers = {} if call.key is None else await self._headers(line, call, call.key)
-        return await _sent(line.http, call.method, call.path, call.content, headers, answer)
+        return await _sent(line.http, call, headers)
 
     @asynccontextmanager
     async def _line(self, *, fresh: bool = False) -> AsyncIterator[Line]:
@@ -220,36 +218,30 @@ class TesterCalls:
             headers={"Accept-Encoding": "identity"},
         )
 
-    async def _headers(self, line: Line, call: _Call, key: SigningKey) -> Mapping[str, str]:
+    async def _headers(self, line: Line, call: _Call[_Answer], key: SigningKey) -> Mapping[str, str]:
         if line.run is None:
-            line.run = run_of(await _sent(line.http, "GET", "/v1/domain", b"", {}, DomainAnswer))
-        made = ApiCall.of(call.method, call.path, body=call.content, credentials=b"", once="")
+            line.run = run_of(await _sent(line.http, _Call(endpoints.DOMAIN), {}))
+        asked = call.endpoint
+        made = ApiCall.of(asked.method, asked.path, body=call.content, credentials=b"", once="")
         request = ApiRequest(self._tester, line.run, made, system_now(), os.urandom(NONCE_BYTES))
         return {"Authorization": authorization(request, key)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Generic[_Answer]):
     """What is asked, and who signs it; a public page is fetched unsigned."""
 
-    method: str
-    path: str
-    content: bytes = field(repr=False)
-    key: SigningKey | None = field(repr=False)
+    endpoint: Endpoint[Any, _Answer]
+    content: bytes = field(default=b"", repr=False)
+    key: SigningKey | None = field(default=None, repr=False)
 
 
-async def _sent(
-    http: httpx.AsyncClient,
-    method: str,
-    path: str,
-    content: bytes,
-    headers: Mapping[str, str],
-    answer: type[_Answer],
-) -> _Answer:
-    async with http.stream(method, path, content=content, headers=dict(headers)) as response:
+async def _sent(http: httpx.AsyncClient, call: _Call[_Answer], headers: Mapping[str, str]) -> _Answer:
+    asked = call.endpoint
+    async with http.stream(asked.method, asked.path, content=call.content, headers=dict(headers)) as response:
         body = await _read(response)
     if response.status_code == httpx.codes.OK:
-        return decoded_answer(body, answer)
+        return decoded_answer(body, asked.answer)
     if response.is_redirect or response.is_success:
         raise StrangeAnswer("a tester answers its questions itself, without redirects")
     raise problem_told(body)

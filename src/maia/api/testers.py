@@ -196,12 +196,12 @@ async def _first_answer(by: Principal, locations: list[str], now: Instant, *, en
 
 
 async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> _Answer:
+    from maia.api import endpoints
     from maia.api.client import StrangeAnswer
-    from maia.api.responses import StatementPage
-    from maia.api.tester_calls import STATEMENTS_PATH, TesterCalls, location_from_text
+    from maia.api.tester_calls import TesterCalls, location_from_text
 
     calls = TesterCalls(by, location_from_text(text), call_s=within_s)
-    page = await calls.public(STATEMENTS_PATH, answer=StatementPage)
+    page = await calls.ask(endpoints.STATEMENTS)
     if len(page.items) > STATEMENTS_MAX:
         raise StrangeAnswer(f"a tester has more than the {STATEMENTS_MAX} statements that are looked at")
     stream = None if page.stream is None else definition_from_bytes(page.stream)
@@ -261,14 +261,14 @@ def _locations_for(question: OneTimeQuestion, certificate: SignedCertificate) ->
 async def _answer_at(
     text: str, question: OneTimeQuestion, key: SigningKey, lines: ConnectionPool | None
 ) -> SignedStatement:
+    from maia.api import endpoints
     from maia.api import requests as bodies
     from maia.api.client import StrangeAnswer
-    from maia.api.responses import StatementAnswer
     from maia.api.tester_calls import TesterCalls, location_from_text
 
     calls = TesterCalls(question.by, location_from_text(text), lines=lines)
     body = bodies.OneTimeQuestion(question.certificate, question.request, question.nonce)
-    told = await calls.signed("/v1/revalidations", body, key, answer=StatementAnswer)
+    told = await calls.ask(endpoints.REVALIDATE, body, key)
     signed = statement_from_bytes(told.statement)
     if signed.statement != OneTimeAnswer(question.by, question.certificate, question.request, question.nonce):
         raise StrangeAnswer("the tester answers another question than it was asked")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from maia.cli.command import arg, flag, need, opt, options
-from maia.cli.domain.calls import HINTS, ReasonText, record_of, revoked_lines
+from maia.cli.domain.calls import HINTS, ReasonText, revoked_lines
 from maia.cli.inputs import command_group
-from maia.cli.output import Answer, named, row, rows, several, show, use_folder, wants_json
+from maia.cli.output import Answer, named, plain, row, rows, several, show, use_folder, wants_json
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
 from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import Force
@@ -312,7 +312,7 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
         elif problem.code in HINTS:
             problem.add_note(HINTS[problem.code])
         raise
-    return Answer(*parts, row("", revoked_lines(found), **(record_of(found) | parts[0].record)))
+    return Answer(*parts, row("", revoked_lines(found), **(plain(found) | parts[0].record)))
 
 
 @dataclass(frozen=True, slots=True)

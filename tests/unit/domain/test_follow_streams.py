@@ -23,8 +23,9 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
+from maia.domain.server.statement_stream import DomainIdentity
 from maia.events import Instant
 from maia.policy import GrantStale
 from maia.spark.governed.reader import GrantEnded, Reader, slices_of

@@ -24,10 +24,10 @@ from maia.credentials import (
 from maia.credentials.appointments import ParameterKind
 from maia.credentials.statements import StatementOld, statement_from_bytes
 from maia.domain.access.service import AccessControl
-from maia.domain.server.access import DomainIdentity, RunningAccess, access_running
+from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess, StreamOfFacts
 from maia.domain.server.background import push_credentials
-from maia.domain.server.statement_stream import StatementStream
+from maia.domain.server.statement_stream import DomainIdentity, StatementStream
 from maia.domain.storage.store import sqlite_store
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.keystore.wallet_folder import WalletFolder

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from maia.api import tester_calls as testers_calls
+from maia.api.endpoints import STATEMENTS
 from maia.api.responses import StatementPage
 from maia.api.tester_calls import OPEN_MAX, ConnectionPool, Line
 from maia.credentials import Principal
@@ -41,7 +42,7 @@ def serving(*, answers: int, connections: list[int]) -> Talk:
 
 async def asked(lines: ConnectionPool, at: Place, tester: Principal = TESTER.principal) -> StatementPage:
     calls = testers_calls.TesterCalls(tester, testers_calls.Location("127.0.0.1", at.port), lines=lines)
-    return await calls.public("/v1/statements", answer=StatementPage)
+    return await calls.ask(STATEMENTS)
 
 
 def test_the_second_question_needs_no_second_handshake() -> None:

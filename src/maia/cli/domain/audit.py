@@ -5,79 +5,66 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from maia.cli.domain.calls import Caller, EntitledCaller, published_line, revoked_lines, revoked_record
-from maia.cli.inputs import AsJson, BadFile, command_group, read_principal, read_text
-from maia.cli.output import answer
+from maia.api import endpoints as api
+from maia.api.requests import AuditQuestion, StatementBody
+from maia.cli.command import arg, flag, need, opt
+from maia.cli.domain.calls import Caller, EntitledCaller
+from maia.cli.inputs import BadFile, command_group, read_principal, read_text
+from maia.cli.output import Answer, plain, row, several
 
 if TYPE_CHECKING:
-    from maia.credentials.statements import SignedStatement, Statement
+    from maia.credentials.statements import SignedStatement
     from maia.domain.access.audit import AuditRecord
 
 
-audit_app = command_group("Read the audit log of a domain, and check that it was not changed.")
+app = command_group("")
+audit = command_group("Read the audit log of a domain, and check that it was not changed.")
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add these commands to `maia domain`."""
-    app.add_typer(audit_app, name="audit")
-    app.command(
-        epilog="Example: maia domain statements -o kept --server 127.0.0.1:7600 --domain met.pub -k me.key"
-    )(statements)
-    app.command(epilog="Example: maia domain receive kept/*.statement -k admin.key --credentials certs")(
-        receive
+@audit.command()
+def show(
+    *,
+    caller: EntitledCaller,
+    after: int = opt("Only records behind this number.", default=0, min=0),
+    out: Path | None = opt("Write the whole records here, one a line.", "--out", "-o"),
+) -> Answer:
+    """List administrative acts, with principal and time.
+
+    Examples:
+        maia domain audit show -k audit.key --credentials audit-certs -o met-audit.jsonl
+    """
+    import msgspec
+
+    found = caller.every(api.AUDIT, AuditQuestion(after))
+    if out is not None:
+        out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
+    texts = [" ".join(f"{name}={text}" for name, text in one.details) for one in found]
+    return several(
+        "audit",
+        (
+            row("", f"{one.number:>6}  {one.at}  {one.act}  {details}  by {one.actor}", **plain(one))
+            for one, details in zip(found, texts, strict=True)
+        ),
     )
 
 
-@audit_app.command(
-    name="show",
-    epilog="Example: maia domain audit show -k audit.key --credentials audit-certs -o met-audit.jsonl",
-)
-def show(
-    caller: EntitledCaller,
-    after: Annotated[int, typer.Option(min=0, help="Only records behind this number.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the whole records here, one a line.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List administrative acts, with principal and time."""
-    import msgspec
-
-    from maia.api.responses import AuditPage
-
-    found = caller.every("/v1/audit", AuditPage, {"after": after})
-    if out is not None:
-        out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
-    lines = [
-        f"{one.number:>6}  {one.at}  {one.act}  "
-        + " ".join(f"{name}={text}" for name, text in one.details)
-        + f"  by {one.actor}"
-        for one in found
-    ]
-    answer(lines, {"audit": [msgspec.to_builtins(one) for one in found]}, as_json=as_json)
-
-
-@audit_app.command(
-    epilog="Example: maia domain audit verify met-audit.jsonl --of met.pub --against kept/*.statement"
-)
+@audit.command()
 def verify(
-    log: Annotated[Path, typer.Argument(help="A file of `maia domain audit show -o`, from the start.")],
-    of: Annotated[str, typer.Option("--of", help="Whose audit it is: key or .pub file.")],
-    against: Annotated[
-        list[Path], typer.Option("--against", help="Statements of that domain that you kept: files, folders.")
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Check that an audit is whole, and leads through every head that its domain has published."""
+    log: Path = arg("A file of `maia domain audit show -o`, from the start."),
+    of: str = need("Whose audit it is: key or .pub file."),
+    against: list[Path] = need("Statements of that domain that you kept: files, folders."),
+) -> Answer:
+    """Check that an audit is whole, and leads through every head that its domain has published.
+
+    Examples:
+        maia domain audit verify met-audit.jsonl --of met.pub --against kept/*.statement
+    """
     from maia.credentials.statements import check_statement
     from maia.domain.access.audit import check_against
 
-    domain, records = read_principal(of), read_records(log)
-    heads = []
+    domain, records, heads = read_principal(of), read_records(log), []
     for signed in _statements(against):
         check_statement(signed)
         head = getattr(signed.statement, "audit", None)
@@ -85,77 +72,51 @@ def verify(
             raise BadFile(f"a statement is by `{signed.statement.by}`, and not by `{domain}`")
         heads += [] if head is None else [head]
     found = check_against(records, heads)
-    lines = [
-        f"records      {found.length}",
-        f"digest       {found.digest.hex()}",
-        f"verified     the audit leads through all {len(heads)} heads that were stated",
-    ]
-    record = {"length": found.length, "digest": found.digest.hex(), "heads": len(heads), "verified": True}
-    answer(lines, record, as_json=as_json)
-
-
-def statements(
-    caller: Caller,
-    history: Annotated[
-        bool, typer.Option("--history", help="All that are kept, and not only what holds now.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder to keep them in, as *.statement.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Fetch a domain's validity statements; they are public, and prove themselves."""
-    from maia.api.responses import StatementPage
-    from maia.credentials.statements import check_statement, statement_from_bytes
-
-    found: list[SignedStatement] = []
-    with caller.client() as client:
-        path, after = "/v1/statements/history" if history else "/v1/statements", None
-        while True:
-            query = {"after": after} if history else None
-            page = client.public(path, answer=StatementPage, query=query)
-            found += [statement_from_bytes(one.statement) for one in page.items]
-            after = page.next
-            if after is None:
-                break
-    for one in found:
-        check_statement(one)
-    if out is not None:
-        _keep(found, out)
-    answer(
-        [_statement_line(one) for one in found],
-        {"statements": [_statement_record(one) for one in found]},
-        as_json=as_json,
+    return Answer(
+        row("records", found.length, length=found.length),
+        row("digest", found.digest.hex(), digest=found.digest, heads=len(heads)),
+        row("verified", f"the audit leads through all {len(heads)} heads that were stated", verified=True),
     )
 
 
-def receive(
-    files: Annotated[list[Path], typer.Argument(help="*.statement files of other domains.")],
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
-    """Send the domain statements of other issuers; what depends on what they revoke ends."""
-    from maia.api.requests import StatementBody
-    from maia.api.responses import RevokedAnswer
-    from maia.credentials.statements import statement_to_bytes
+@app.command()
+def statements(
+    *,
+    caller: Caller,
+    history: bool = flag("All that are kept, and not only what holds now."),
+    out: Path | None = opt("A folder to keep them in, as *.statement.", "--out", "-o"),
+) -> Answer:
+    """Fetch a domain's validity statements; they are public, and prove themselves.
 
-    lines: list[str] = []
-    records: list[dict[str, object]] = []
-    with caller.client() as client:
-        for signed in _statements(files):
-            body = StatementBody(statement_to_bytes(signed))
-            found = client.call("POST", "/v1/statements", body, answer=RevokedAnswer)
-            lines += [*revoked_lines(found), *published_line(client)]
-            records.append(revoked_record(found, client))
-    answer(lines, {"received": records}, as_json=as_json)
+    Examples:
+        maia domain statements -o kept --server 127.0.0.1:7600 --domain met.pub -k me.key
+    """
+    from maia.credentials.statements import check_statement, statement_from_bytes, statement_to_bytes
 
-
-def _keep(found: list[SignedStatement], folder: Path) -> None:
-    from maia.credentials.statements import statement_to_bytes
-
-    folder.mkdir(parents=True, exist_ok=True)
+    told = caller.every(api.STATEMENT_HISTORY) if history else caller.ask(api.STATEMENTS).items
+    found = [statement_from_bytes(one.statement) for one in told]
     for one in found:
-        (folder / f"{one.id.hex()}.statement").write_bytes(statement_to_bytes(one))
+        check_statement(one)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        for one in found:
+            (out / f"{one.id.hex()}.statement").write_bytes(statement_to_bytes(one))
+    return several("statements", map(_statement, found))
+
+
+@app.command()
+def receive(
+    *, files: list[Path] = arg("*.statement files of other domains."), caller: EntitledCaller
+) -> Answer:
+    """Send the domain statements of other issuers; what depends on what they revoke ends.
+
+    Examples:
+        maia domain receive kept/*.statement -k admin.key --credentials certs
+    """
+    from maia.credentials.statements import statement_to_bytes
+
+    bodies = [StatementBody(statement_to_bytes(signed)) for signed in _statements(files)]
+    return several("received", [caller.revoke(api.RECEIVE_STATEMENT, one) for one in bodies])
 
 
 def _statements(paths: list[Path]) -> list[SignedStatement]:
@@ -187,9 +148,8 @@ def read_records(log: Path) -> list[AuditRecord]:
             body = base64.b64decode(json.loads(line)["body"], validate=True)
         except (ValueError, KeyError, TypeError):
             raise BadFile(f"`{log}` line {number} is not an audit record") from None
-        record = record_from_bytes(body, previous)
-        found.append(record)
-        previous = record.digest
+        found.append(record_from_bytes(body, previous))
+        previous = found[-1].digest
     return found
 
 
@@ -202,44 +162,33 @@ def _lines_of(log: Path) -> list[str]:
         raise BadFile(f"`{log}` is not a text file") from None
 
 
-def _statement_record(one: SignedStatement) -> dict[str, object]:
+def _statement(one: SignedStatement) -> Answer:
     said = one.statement
-    period, revoked = getattr(said, "period", None), getattr(said, "revoked", None)
-    return {
-        "id": one.id.hex(),
-        "kind": type(said).__name__,
-        "by": str(said.by),
-        "sequence": getattr(said, "sequence", None),
-        "not_before": None if period is None else str(period.not_before),
-        "not_after": None if period is None else str(period.not_after),
-        "revoked": None if revoked is None else sorted(identifier.hex() for identifier in revoked),
-        "facts": _facts(said),
-    }
-
-
-def _facts(statement: Statement) -> list[dict[str, object]] | None:
-    """Return the facts of a list by principal; None for any other statement."""
-    from maia.credentials.statements import FactList
-    from maia.events import Instant
-
-    if not isinstance(statement, FactList):
-        return None
-    return [
-        {"about": str(whom), "fact": name, "value": str(value) if isinstance(value, Instant) else value}
-        for (whom, name), value in sorted(statement.facts.items(), key=lambda one: one[0])
-    ]
-
-
-def _statement_line(one: SignedStatement) -> str:
-    record = _statement_record(one)
-    period = "at once" if record["not_after"] is None else f"{record['not_before']} to {record['not_after']}"
-    return f"{record['kind']} {record['sequence']}  {period}  {_content(one.statement)}"
-
-
-def _content(statement: Statement) -> str:
-    """Return the size of a statement's content."""
-    for what in ("revoked", "valid", "facts"):
-        listed = getattr(statement, what, None)
-        if listed is not None:
-            return f"{len(listed)} {what}"
-    return ""
+    period, sequence = getattr(said, "period", None), getattr(said, "sequence", None)
+    kind, listed = (
+        type(said).__name__,
+        {name: getattr(said, name, None) for name in ("revoked", "valid", "facts")},
+    )
+    when = "at once" if period is None else f"{period.not_before} to {period.not_after}"
+    size = next((f"{len(some)} {name}" for name, some in listed.items() if some is not None), "")
+    facts = (
+        None
+        if listed["facts"] is None
+        else [
+            {"about": whom, "fact": name, "value": value}
+            for (whom, name), value in sorted(listed["facts"].items(), key=lambda fact: fact[0])
+        ]
+    )
+    revoked = None if listed["revoked"] is None else sorted(id_.hex() for id_ in listed["revoked"])
+    return row(
+        "",
+        f"{kind} {sequence}  {when}  {size}",
+        id=one.id,
+        kind=kind,
+        by=said.by,
+        sequence=sequence,
+        not_before=None if period is None else str(period.not_before),
+        not_after=None if period is None else str(period.not_after),
+        revoked=revoked,
+        facts=facts,
+    )

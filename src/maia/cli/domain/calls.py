@@ -11,23 +11,24 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
+from maia.api.requests import TypedArgument
 from maia.back_off import doubled
+from maia.cli.command import need, options
 from maia.cli.inputs import read_certificates, read_principal
-from maia.cli.output import answer, fail
+from maia.cli.output import Answer, fail, row, wants_json
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 
 if TYPE_CHECKING:
-    from maia.api.client import DomainClient
+    from maia.api.client import DomainClient, Paged
+    from maia.api.endpoints import Asked, Endpoint
     from maia.api.requests import ApiArgument
     from maia.api.responses import MembershipAnswer, RevokedAnswer
-    from maia.events import Instant
 
 
 # What can a user do after a refusal by a domain?
@@ -71,13 +72,12 @@ HINTS: Final[Mapping[str, str]] = {
 """By the code of an error: what to try next."""
 
 
-PAGES_MAX: Final = 10_000
 _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 60.0
 _LOOKS_OTHERWISE: Final = re.compile(r"true|false|[+-]?\d+(?:\.\d+(?:[eE][+-]?\d{1,3})?)?")
 """Text that would be taken for a truth value or a number, and is shown in quotes."""
 _Answer = TypeVar("_Answer")
-_Item_co = TypeVar("_Item_co", covariant=True)
+_Item = TypeVar("_Item")
 
 Server: TypeAlias = Annotated[
     str,
@@ -106,32 +106,18 @@ Shows: TypeAlias = Annotated[
 ]
 
 
-class _Page(Protocol[_Item_co]):
-    """One page of a long answer."""
-
-    @property
-    def items(self) -> Sequence[_Item_co]: ...
-    @property
-    def next(self) -> str | int | None: ...
-
-
 class BadArgumentWord(BadInput):
     """A text cannot be read as an argument of a role, an appointment or a fact."""
 
     code = "INPUT-ARGUMENT-WORD"
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class Caller:
     """Which domain is asked, and by whom: the options of a command that needs no right."""
 
     server: Server
-    domain: Annotated[
-        str,
-        typer.Option(
-            "--domain", envvar="MAIA_DOMAIN", help="The domain that must answer there: key or .pub file."
-        ),
-    ]
+    domain: str = need("The domain that must answer there: key or .pub file.", envvar="MAIA_DOMAIN")
     key: CallerKey
 
     @contextmanager
@@ -150,38 +136,41 @@ class Caller:
                     problem.add_note(HINTS[problem.code])
                 raise
 
-    def ask(self, method: str, path: str, body: object | None = None, *, answer: type[_Answer]) -> _Answer:
-        """Make one call, which may be made again."""
+    def ask(self, endpoint: Endpoint[Asked, _Answer], asked: Asked | None = None, **path: object) -> _Answer:
+        """Make one call."""
         with self.client() as client:
-            return client.call(method, path, body, answer=answer)
+            return client.ask(endpoint, asked, once=None, **path)
 
-    def change(self, method: str, path: str, body: object, *, answer: type[_Answer]) -> _Answer:
-        """Make one call that changes something; the domain does it once, however often it arrives."""
-        from maia.api.client import new_once
-
+    # Any: a question is of whatever class the table says.
+    def every(self, endpoint: Endpoint[Any, Paged[_Item]], asked: Any = None, **path: object) -> list[_Item]:
+        """Return all items of a long answer."""
         with self.client() as client:
-            return client.call(method, path, body, answer=answer, once=new_once())
+            return list(client.every(endpoint, asked, **path))  # type: ignore[arg-type]  # names of a path
 
-    def every(
-        self, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
-    ) -> list[_Item_co]:
-        """Return the items of all pages of a long answer."""
+    def revoke(self, endpoint: Endpoint[Asked, RevokedAnswer], asked: Asked, **path: object) -> Answer:
+        """Make one call that takes something away, and answer what that was."""
         with self.client() as client:
-            return every_item(client, path, kind, query)
+            return revoked_shown(client.ask(endpoint, asked, once=None, **path), client)
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class EntitledCaller(Caller):
     """A caller that shows certificates."""
 
     credentials: Shown = None
 
 
+def certificate_bytes(files: Sequence[Path]) -> list[bytes]:
+    """Return the certificates of files and folders as they travel."""
+    from maia.credentials import certificate_to_bytes
+
+    return [certificate_to_bytes(one) for one in read_certificates(files)]
+
+
 def repeat(
     work: Callable[[], float],
     *,
     watch: bool,
-    as_json: bool,
     most_s: float = _AGAIN_MOST_S,
     survives: tuple[type[MaiaError], ...] = (Refusal, Unavailable),
 ) -> None:
@@ -196,27 +185,12 @@ def repeat(
         except survives as problem:
             if not watch:
                 raise
-            fail(problem, as_json=as_json)
+            fail(problem, as_json=wants_json())
             failures += 1
             wait_s = doubled(_AGAIN_S, failures, most=min(most_s, _AGAIN_MOST_S))
         if not watch:
             return
         time.sleep(wait_s)
-
-
-def every_item(
-    client: DomainClient, path: str, kind: type[_Page[_Item_co]], query: Mapping[str, object] | None = None
-) -> list[_Item_co]:
-    """Fetch all pages of a long answer and return their items."""
-    found: list[_Item_co] = []
-    after = (query or {}).get("after")
-    for _ in range(PAGES_MAX):
-        page = client.call("GET", path, answer=kind, query={**(query or {}), "after": after})
-        found += page.items
-        after = page.next
-        if after is None:
-            break
-    return found
 
 
 def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
@@ -230,8 +204,6 @@ def arguments_from_words(words: Sequence[str]) -> list[ApiArgument]:
 
 def shown_argument(value: ApiArgument) -> str:
     """Return an argument as it would be typed."""
-    from maia.api.requests import TypedArgument
-
     match value:
         case TypedArgument(word=str(word)):
             return word
@@ -251,8 +223,6 @@ def shown_call(name: str, arguments: Sequence[ApiArgument]) -> str:
 
 
 def _argument(word: str) -> ApiArgument:
-    from maia.api.requests import TypedArgument
-
     if word.startswith("ed25519:"):
         return TypedArgument(principal=str(read_principal(word)))
     if word.endswith(".pub"):
@@ -279,21 +249,7 @@ def _quoted(word: str) -> str:
     return text
 
 
-# How is what a domain answers shown: in lines for people, in named fields for programs?
-
-
-def record_of(found: object) -> dict[str, object]:
-    """Return an answer, or a part of one, as named fields."""
-    import msgspec
-
-    record = msgspec.to_builtins(found)
-    assert isinstance(record, dict)  # noqa: S101 - a struct
-    return record
-
-
-def bound_word(bound: Instant | None) -> str:
-    """Return one end of a period as it is stated."""
-    return "unbounded" if bound is None else str(bound)
+# ------------------------------------------------------------ what is answered
 
 
 def membership_line(one: MembershipAnswer) -> str:
@@ -302,15 +258,10 @@ def membership_line(one: MembershipAnswer) -> str:
     return f"{shown_call(one.role, one.arguments)} of {one.principal} until {until}  {one.id}"
 
 
-# ------------------------------------------------------------ what was taken away
-
-
-def answer_revoked(
-    client: DomainClient, found: RevokedAnswer, *, as_json: bool, first: Sequence[str] = ()
-) -> None:
-    """Print what was revoked, and whether a broker has acted; `first` goes before."""
-    lines = [*first, *revoked_lines(found), *published_line(client)]
-    answer(lines, revoked_record(found, client), as_json=as_json)
+def revoked_shown(found: RevokedAnswer, client: DomainClient) -> Answer:
+    """Return what was revoked, and whether a broker has acted."""
+    record = {name: getattr(found, name) for name in ("memberships", "is_silent", "still_open", "closes_at")}
+    return Answer(row("", revoked_lines(found), revoked=found.ids, **record), published(client))
 
 
 def revoked_lines(found: RevokedAnswer) -> list[str]:
@@ -329,24 +280,11 @@ def revoked_lines(found: RevokedAnswer) -> list[str]:
     return lines or ["nothing      rested on it"]
 
 
-def revoked_record(found: RevokedAnswer, client: DomainClient) -> dict[str, object]:
-    """Return what was revoked as named fields."""
-    return {
-        "revoked": list(found.ids),
-        "memberships": [record_of(one) for one in found.memberships],
-        "published": client.last.is_published,
-        "is_silent": found.is_silent,
-        "still_open": [record_of(one) for one in found.still_open],
-        "closes_at": found.closes_at,
-    }
-
-
-def published_line(client: DomainClient) -> list[str]:
+def published(client: DomainClient) -> Answer:
     """Return whether a broker has acted on the revocation."""
-    match client.last.is_published:
-        case True:
-            return ["published    the broker has acted on it"]
-        case False:
-            return ["published    no: no broker has accepted it yet; verifiers learn it with the next list"]
-        case _:
-            return []
+    said = {
+        True: "the broker has acted on it",
+        False: "no: no broker has accepted it yet; verifiers learn it with the next list",
+        None: None,
+    }
+    return row("published", said[client.last.is_published], published=client.last.is_published)

@@ -3,86 +3,66 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from maia.cli.command import opt
 from maia.cli.domain import audit, identity, people, policy, rights
-from maia.cli.inputs import AsJson, command_group
-from maia.cli.output import Answer, answer, row, rows
+from maia.cli.inputs import command_group
+from maia.cli.output import Answer, row, rows
 from maia.cli.servers.server_command import CheckOnly, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from maia.domain.server.access_config import AccessConfig
     from maia.domain.server.config import PreparedDomain
 
 
 app = command_group("Run a domain's server: key groups, access control, register; and ask it things.")
-
-
 app.add_typer(policy.app, name="policy")
-app.add_typer(people.app, name="fact")
+app.add_typer(people.facts, name="fact")
 app.add_typer(identity.subjects, name="subject")
 app.add_typer(identity.trust, name="trust")
-identity.add_commands(app)
-people.add_commands(app)
-rights.add_commands(app)
-audit.add_commands(app)
+app.add_typer(audit.audit, name="audit")
+for _part in (identity, people, rights, audit):
+    app.registered_commands += _part.app.registered_commands
 
 
-@app.command(
-    epilog="Examples: maia domain serve --config domain.toml; maia domain serve -c domain.toml --check; "
-    "maia domain serve --key pito-keys.key --network 'UK Police Network' --coordinator pito.pub "
-    "--credentials certs --listen 127.0.0.1:7500 --data pito-keys-data"
-)
+@app.command()
 def serve(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="A TOML file; flags and MAIA_DOMAIN_… win over it.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The server's signing key file.")] = None,
     *,
+    config: Path | None = opt("A TOML file; flags and MAIA_DOMAIN_… win over it.", "--config", "-c"),
+    key: str | None = opt("The server's signing key file.", "--key", "-k"),
     of_network: NetworkFlags,
-    data: Annotated[str | None, typer.Option(help="A folder for epochs and sealed keys.")] = None,
-    listen: Annotated[
-        str | None, typer.Option(help="HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7500.")
-    ] = None,
-    history: Annotated[
-        list[str] | None,
-        typer.Option(help="A *.type file of a type whose old keys are kept. May be repeated."),
-    ] = None,
-    refresh_s: Annotated[
-        str | None, typer.Option("--refresh-s", help="Seconds between periodic refreshes.")
-    ] = None,
-    drift_s: Annotated[
-        str | None, typer.Option("--drift-s", help="Seconds for which old keys still open.")
-    ] = None,
+    data: str | None = opt("A folder for epochs and sealed keys."),
+    listen: str | None = opt("HOST:PORT; port 0 takes a free one. Default: 127.0.0.1:7500."),
+    history: list[str] | None = opt("A *.type file of a type whose old keys are kept. May be repeated."),
+    refresh_s: str | None = opt("Seconds between periodic refreshes."),
+    drift_s: str | None = opt("Seconds for which old keys still open."),
     check: CheckOnly = False,
 ) -> Answer | None:
     """Run a domain's server until Ctrl-C or SIGTERM; one line says when it is ready.
 
     Without `[api]`, `[policy]` and the like in its configuration it is a key server and nothing else.
+
+    Examples:
+        maia domain serve --config domain.toml
+        maia domain serve -c domain.toml --check
+        maia domain serve --key pito-keys.key --network 'UK Police Network' --coordinator pito.pub
+          --credentials certs --listen 127.0.0.1:7500 --data pito-keys-data
     """
     from maia.clock import system_now
     from maia.domain.server.config import prepare_domain, read_domain_config
 
-    flags: dict[str, object] = {
-        **asdict(of_network),
-        "key": key,
-        "data": data,
-        "listen": listen,
-        "history": history,
-        "refresh_s": refresh_s,
-        "drift_s": drift_s,
-    }
+    own = {"key": key, "data": data, "listen": listen, "history": history}
+    flags = {**asdict(of_network), **own, "refresh_s": refresh_s, "drift_s": drift_s}
     reread = partial(read_domain_config, config, flags=flags, environment=os.environ)
-    settings = reread()
-    prepared = prepare_domain(settings, now=system_now(), open_key=open_key)
+    prepared = prepare_domain(reread(), now=system_now(), open_key=open_key)
     if check:
         from maia.domain.server.background import check_policy_file
 
@@ -94,19 +74,17 @@ def serve(
     return None
 
 
-@app.command(
-    name="status",
-    epilog="Examples: maia domain status --data pito-keys-data; maia domain status -c domain.toml --json",
-)
+@app.command("status")
 def show_status(
-    data: Annotated[Path | None, typer.Option(help="The key server's data folder.")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="The server's configuration, which names the folder."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the types, epochs and members of a key server that runs on this machine."""
+    data: Path | None = opt("The key server's data folder."),
+    config: Path | None = opt("The server's configuration, which names the folder.", "--config", "-c"),
+) -> Answer:
+    """Show the types, epochs and members of a key server that runs on this machine.
+
+    Examples:
+        maia domain status --data pito-keys-data
+        maia domain status -c domain.toml --json
+    """
     from maia.domain.server.config import read_domain_config
     from maia.net.status_endpoint import fetch_status, read_door
 
@@ -116,7 +94,18 @@ def show_status(
         raise typer.BadParameter("say --data FOLDER or --config FILE")
     folder = data or read_domain_config(config, flags={}, environment=os.environ).data
     found = fetch_status(read_door(folder))
-    answer(_lines(found), found, as_json=as_json)
+    named = ("principal", "network", "address", "interface", "statements_carried", "members",
+             "links_waiting", "types", "versions", "evicted", "revoked")  # fmt: skip
+    shown = rows(width=20, **{name: found[name] for name in named if name in found})
+    groups = found.get("groups")
+    of_types = [_group(one, record) for one, record in groups.items()] if isinstance(groups, dict) else []
+    return Answer(shown, *of_types, row(**found))
+
+
+def _group(type_id: str, record: Mapping[str, object]) -> Answer:
+    members = f"{record.get('members_here')} of {record.get('members')} members here"
+    since = f"epoch {record.get('epoch')} since {record.get('since')}"
+    return row(f"{f'type {type_id[:12]}':<20}", f"{since}, {record.get('groups')} groups, {members}")
 
 
 def _checked(prepared: PreparedDomain) -> Answer:
@@ -145,19 +134,3 @@ def _access(access: AccessConfig | None) -> Answer:
         row("broker", brokers or "none: statements are fetched, not carried"),
         row("facts", " ".join(one.name for one in access.facts) or "by the interface"),
     )
-
-
-def _lines(found: Mapping[str, object]) -> list[str]:
-    named = ("principal", "network", "address", "interface", "statements_carried", "members",
-             "links_waiting", "types", "versions", "evicted",
-             "revoked")  # fmt: skip
-    lines = [f"{name.replace('_', ' '):<20} {found[name]}" for name in named if name in found]
-    groups = found.get("groups")
-    for type_id, record in groups.items() if isinstance(groups, dict) else ():
-        if isinstance(record, dict):
-            lines.append(
-                f"{'type ' + str(type_id)[:12]:<20} epoch {record.get('epoch')} since {record.get('since')}, "
-                f"{record.get('groups')} groups, {record.get('members_here')} of "
-                f"{record.get('members')} members here"
-            )
-    return lines

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from maia.cli.domain.calls import EntitledCaller, published_line
-from maia.cli.inputs import (
-    AsJson,
-    BadFile,
-    command_group,
-    moment,
-    read_certificates,
-    read_principal,
-    read_text,
-)
-from maia.cli.output import answer
+from maia.api import endpoints as api
+from maia.api.requests import PolicyBody
+from maia.cli.command import opt
+from maia.cli.domain.calls import EntitledCaller, published
+from maia.cli.inputs import BadFile, command_group, moment, read_certificates, read_principal, read_text
+from maia.cli.output import Answer, plain, row
 from maia.cli.pipeline.source import CredentialsOf, KeyOf, LogOptions, RecordOf, TypeOf
 
 if TYPE_CHECKING:
@@ -36,46 +32,34 @@ Parents: TypeAlias = Annotated[
 ]
 
 
-@app.command(
-    epilog="Examples: maia domain policy check met.policy --types types --parent home=home.policy; "
-    "maia domain policy check new.policy --types types --domain met.pub --against events "
-    "--register register.json --in-force met.policy -d plate.type -k met.key --credentials met"
-)
+@app.command()
 def check(
+    *,
     file: PolicyPath,
     parent: Parents = None,
-    types: Annotated[
-        list[Path] | None,
-        typer.Option("--types", help="Files, or folders of *.type and *.quorum. May be repeated."),
-    ] = None,
-    domain: Annotated[
-        str | None, typer.Option("--domain", help="Whom `here` means: key or .pub file.")
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="Compare with what was seen of an event log: who would have seen more, or less?"),
-    ] = None,
-    register: Annotated[
-        Path | None,
-        typer.Option(help="With --against: the rights in force, from `maia domain register --json`."),
-    ] = None,
-    in_force: Annotated[
-        Path | None, typer.Option(help="With --against: the policy in force, for what members would get.")
-    ] = None,
-    pool: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="With --against: certificates by which the domain has its rights. May be repeated."
-        ),
-    ] = None,
+    types: list[Path] | None = opt("Files, or folders of *.type and *.quorum. May be repeated."),
+    domain: str | None = opt("Whom `here` means: key or .pub file."),
+    against: Path | None = opt(
+        "Compare with what was seen of an event log: who would have seen more, or less?"
+    ),
+    register: Path | None = opt("With --against: the rights in force, from `maia domain register --json`."),
+    in_force: Path | None = opt("With --against: the policy in force, for what members would get."),
+    pool: list[Path] | None = opt(
+        "With --against: certificates by which the domain has its rights. May be repeated."
+    ),
     definition: TypeOf = None,
     key: KeyOf = None,
     credentials: CredentialsOf = None,
-    examples: Annotated[int, typer.Option(min=0, max=100, help="With --against: of each principal.")] = 3,
+    examples: int = opt("With --against: of each principal.", default=3, min=0, max=100),
     record: RecordOf = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check a policy on this machine: every error, with its line and its rule."""
+) -> Iterator[Answer]:
+    """Check a policy on this machine: every error, with its line and its rule.
+
+    Examples:
+        maia domain policy check met.policy --types types --parent home=home.policy
+        maia domain policy check new.policy --types types --domain met.pub --against events --register
+          register.json --in-force met.policy -d plate.type -k met.key --credentials met
+    """
     from maia.keystore.key_files import new_signing_key
     from maia.roles import Policy, parse_policy
 
@@ -95,78 +79,71 @@ def check(
         asked = LogOptions(
             log=against, definition=definition, key=key, credentials=credentials, record=record
         )
-        _replay(asked, found, current, register, pool or [], examples, as_json=as_json)
+        yield from _replayed(asked, found, current, register, pool or [], examples)
         return
     roles = [shown_role(one) for one in found.roles.values()]
-    lines = [f"policy       {found.title}", *(f"role         {one}" for one in roles)]
-    lines.append("checked      the policy can be put in force")
-    answer(lines, {"title": found.title, "roles": roles, "checked": True}, as_json=as_json)
+    yield Answer(
+        row("policy", found.title, title=found.title),
+        row("role", roles, roles=roles),
+        row("checked", "the policy can be put in force", checked=True),
+    )
 
 
-def _replay(
-    asked: LogOptions,
-    new: Policy,
-    in_force: Policy | None,
-    register: Path,
-    pool: list[Path],
-    examples: int,
-    *,
-    as_json: bool,
-) -> None:
+def _replayed(
+    asked: LogOptions, new: Policy, in_force: Policy | None, register: Path, pool: list[Path], examples: int
+) -> Iterator[Answer]:
     """Say who would have seen more, or less, of an event log."""
-    from maia.cli.output import show as show_answer
     from maia.cli.pipeline.closure import outcomes
     from maia.spark.closure.policy_change import under_policy
     from maia.spark.closure.sources import read_register
 
-    now = moment(None)
-    found = under_policy(
-        new, read_register(register), in_force=in_force, besides=read_certificates(pool), now=now
+    known, besides = read_register(register), read_certificates(pool)
+    found = under_policy(new, known, in_force=in_force, besides=besides, now=moment(None))
+    yield Answer(
+        row("fall", f"{found.fallen} certificates", fall=found.fallen),
+        row("come", f"{found.issued} certificates, as their members log in", come=found.issued),
+        row("note", list(found.notes), notes=list(found.notes)),
+        row("", ""),
     )
-    lines = [
-        f"fall         {found.fallen} certificates",
-        f"come         {found.issued} certificates, as their members log in",
-        *(f"note         {note}" for note in found.notes),
-        "",
-    ]
-    record = {"fall": found.fallen, "come": found.issued, "notes": list(found.notes)}
-    answer(lines, record, as_json=as_json)
-    for one in outcomes(asked, found.pools, since=None, until=None, examples=examples):
-        show_answer(one)
+    yield from outcomes(asked, found.pools, since=None, until=None, examples=examples)
 
 
-@app.command(epilog="Example: maia domain policy load met.policy -k admin.key --credentials admin-certs")
-def load(file: PolicyPath, caller: EntitledCaller, parent: Parents = None, as_json: AsJson = False) -> None:
-    """Put a policy in force; one with errors changes nothing. What it no longer grants ends."""
-    from maia.api.client import new_once
-    from maia.api.requests import PolicyBody
-    from maia.api.responses import PolicyAnswer
+@app.command()
+def load(file: PolicyPath, caller: EntitledCaller, parent: Parents = None) -> Answer:
+    """Put a policy in force; one with errors changes nothing. What it no longer grants ends.
+
+    Examples:
+        maia domain policy load met.policy -k admin.key --credentials admin-certs
+    """
     from maia.profile.type_names import owners_named
 
     text, parents = read_text(file), {name: read_text(path) for name, path in _parents(parent).items()}
     body = PolicyBody(text, parents, owners_named("\n".join([text, *parents.values()])))
     with caller.client() as client:
-        found = client.call("PUT", "/v1/policy", body, answer=PolicyAnswer, once=new_once())
-        lines = [*_lines(found), *_fallen(found), *published_line(client)]
-        answer(lines, _record(found) | {"published": client.last.is_published}, as_json=as_json)
+        found = client.ask(api.LOAD_POLICY, body)
+        return Answer(_in_force(found), _fallen(found), published(client))
 
 
-@app.command(epilog="Example: maia domain policy reload -k admin.key --credentials admin-certs")
-def reload(caller: EntitledCaller, as_json: AsJson = False) -> None:
-    """Have the server read its policy's file again."""
-    from maia.api.responses import PolicyAnswer
+@app.command()
+def reload(caller: EntitledCaller) -> Answer:
+    """Have the server read its policy's file again.
 
-    found = caller.ask("POST", "/v1/policy/reload", answer=PolicyAnswer)
-    answer([*_lines(found), *_fallen(found)], _record(found), as_json=as_json)
+    Examples:
+        maia domain policy reload -k admin.key --credentials admin-certs
+    """
+    found = caller.ask(api.RELOAD_POLICY)
+    return Answer(_in_force(found), _fallen(found))
 
 
-@app.command(epilog="Example: maia domain policy show -k admin.key --credentials admin-certs")
-def show(caller: EntitledCaller, as_json: AsJson = False) -> None:
-    """Show the policy in force."""
-    from maia.api.responses import PolicyAnswer
+@app.command()
+def show(caller: EntitledCaller) -> Answer:
+    """Show the policy in force.
 
-    found = caller.ask("GET", "/v1/policy", answer=PolicyAnswer)
-    answer([*_lines(found), "", *found.text.splitlines()], _record(found), as_json=as_json)
+    Examples:
+        maia domain policy show -k admin.key --credentials admin-certs
+    """
+    found = caller.ask(api.POLICY)
+    return Answer(_in_force(found), row("", ["", *found.text.splitlines()]))
 
 
 def shown_role(role: RoleDeclaration) -> str:
@@ -201,28 +178,15 @@ def _parents(words: list[str] | None) -> dict[str, Path]:
     return found
 
 
-def _lines(found: PolicyAnswer) -> list[str]:
+def _in_force(found: PolicyAnswer) -> Answer:
     unchanged = ", in force already" if found.is_unchanged else ""
-    return [
-        f"policy       version {found.version}, {found.digest}{unchanged}",
-        f"loaded       {found.loaded_at} by {found.loaded_by}",
-    ]
+    record = {**plain(found), "revoked": found.revoked.ids}
+    return Answer(
+        row("policy", f"version {found.version}, {found.digest}{unchanged}", **record),
+        row("loaded", f"{found.loaded_at} by {found.loaded_by}"),
+    )
 
 
-def _fallen(found: PolicyAnswer) -> list[str]:
-    revoked = found.revoked
-    if not revoked.ids and not revoked.memberships:
-        return []
-    return [f"fell         {len(revoked.memberships)} memberships, {len(revoked.ids)} certificates"]
-
-
-def _record(found: PolicyAnswer) -> dict[str, object]:
-    return {
-        "version": found.version,
-        "digest": found.digest,
-        "loaded_by": found.loaded_by,
-        "loaded_at": found.loaded_at,
-        "text": found.text,
-        "revoked": list(found.revoked.ids),
-        "is_unchanged": found.is_unchanged,
-    }
+def _fallen(found: PolicyAnswer) -> Answer:
+    ended, ids = len(found.revoked.memberships), len(found.revoked.ids)
+    return row("fell", f"{ended} memberships, {ids} certificates" if ended or ids else None)

@@ -3,229 +3,207 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from maia.api import endpoints as api
+from maia.api.requests import (
+    CertificatesBody,
+    DelegationBody,
+    Reason,
+    RegisterQuestion,
+    Revocation,
+    TypeBody,
+    WhoCanQuestion,
+    WouldBody,
+)
+from maia.cli.command import arg, flag, opt
 from maia.cli.domain.calls import (
     EntitledCaller,
     ReasonText,
     Words,
-    answer_revoked,
     arguments_from_words,
-    record_of,
+    certificate_bytes,
     shown_call,
 )
-from maia.cli.inputs import AsJson, At, read_certificates, read_definition, read_principal
-from maia.cli.output import answer
+from maia.cli.inputs import At, command_group, read_definition, read_principal
+from maia.cli.output import Answer, plain, row, several
 from maia.cli.trust.grants import right_lines
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
-    from maia.api.responses import EntryAnswer, HolderAnswer
+    from maia.api.responses import AbilityAnswer, EntryAnswer, HolderAnswer
+
+app = command_group("")
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add these commands to `maia domain`."""
-    app.command(
-        name="who-can",
-        epilog="Example: maia domain who-can subscribe Numberplate --attribute location -k audit.key "
-        "--credentials audit-certs",
-    )(who_can)
-    app.command(
-        epilog="Examples: maia domain rights -k smith.key; maia domain rights smith.pub -k audit.key "
-        "--credentials audit-certs"
-    )(rights)
-    app.command(epilog="Example: maia domain register --in-force -k audit.key --credentials audit-certs")(
-        register
-    )
-    app.command(
-        epilog="Example: maia domain would np_tracker 'AE05 XYZ' -k audit.key --credentials audit-certs"
-    )(would)
-    app.command(
-        epilog="Example: maia domain revoke 5f0c… --reason 'appeal allowed' -k judge.key --credentials certs"
-    )(revoke)
-    app.command(name="delegated", epilog="Example: maia domain delegated passed-on.cert -k smith.key")(
-        delegated
-    )
-    app.command(epilog="Example: maia domain hold met.cert -k admin.key --credentials admin-certs")(hold)
-    app.command(
-        name="register-type", epilog="Example: maia domain register-type numberplate.type -k admin.key"
-    )(register_type)
-    app.command(epilog="Example: maia domain types -k smith.key")(types)
-
-
+@app.command("who-can")
 def who_can(
-    action: Annotated[str, typer.Argument(help="subscribe, publish …")],
-    event_type: Annotated[str, typer.Argument(metavar="TYPE", help="The type's readable name.")],
+    *,
+    action: str = arg("subscribe, publish …"),
+    event_type: str = arg("The type's readable name.", metavar="TYPE"),
     caller: EntitledCaller,
-    attribute: Annotated[str | None, typer.Option(help="Who can read, or write, this attribute.")] = None,
-    owner: Annotated[str | None, typer.Option(help="The type's owner, where names are shared.")] = None,
-    version: Annotated[str | None, typer.Option(help="The type's version; default: the newest.")] = None,
+    attribute: str | None = opt("Who can read, or write, this attribute."),
+    owner: str | None = opt("The type's owner, where names are shared."),
+    version: str | None = opt("The type's version; default: the newest."),
     at: At = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the principals that can act on an event type, by which certificates, until when."""
-    from maia.api.responses import HolderPage
+) -> Answer:
+    """List the principals that can act on an event type, by which certificates, until when.
 
+    Examples:
+        maia domain who-can subscribe Numberplate --attribute location -k audit.key --credentials
+          audit-certs
+    """
     whose = None if owner is None else str(read_principal(owner))
-    query = {
-        "action": action, "type": event_type, "attribute": attribute, "owner": whose, "version": version,
-        "at": at,
-    }  # fmt: skip
-    found = caller.every("/v1/register/who-can", HolderPage, query)
-    lines = [line for one in found for line in _holder_lines(one)] or ["no principal"]
-    answer(lines, {"holders": [record_of(one) for one in found]}, as_json=as_json)
+    question = WhoCanQuestion(
+        action=action, type=event_type, owner=whose, version=version, attribute=attribute, at=at
+    )
+    return several("holders", map(_holder, caller.every(api.WHO_CAN, question)), none="no principal")
 
 
+@app.command()
 def rights(
     caller: EntitledCaller,
-    principal: Annotated[
-        str | None, typer.Argument(help="Whose: key or .pub file. Default: your own.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the certificates of a principal in the register."""
-    from maia.api.responses import EntryPage
+    principal: str | None = arg("Whose: key or .pub file. Default: your own.", None),
+) -> Answer:
+    """List the certificates of a principal in the register.
 
+    Examples:
+        maia domain rights -k smith.key
+        maia domain rights smith.pub -k audit.key --credentials audit-certs
+    """
     whose = open_key(caller.key).principal if principal is None else read_principal(principal)
-    found = caller.every(f"/v1/principals/{whose}/rights", EntryPage)
-    lines = [line for one in found for line in _entry_lines(one)] or ["none"]
-    answer(lines, {"principal": str(whose), "rights": [record_of(one) for one in found]}, as_json=as_json)
+    found = caller.every(api.RIGHTS, principal=whose)
+    return Answer(row(principal=whose), several("rights", map(_entry, found), none="none"))
 
 
-def register(
-    caller: EntitledCaller,
-    in_force: Annotated[bool, typer.Option("--in-force", help="Only what is in force now.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the register of rights."""
-    from maia.api.responses import EntryPage
+@app.command()
+def register(*, caller: EntitledCaller, in_force: bool = flag("Only what is in force now.")) -> Answer:
+    """List the register of rights.
 
-    query = {"standing_at": "now"} if in_force else {}
-    found = caller.every("/v1/register", EntryPage, query)
-    lines = [line for one in found for line in _entry_lines(one)] or ["empty"]
-    answer(lines, {"register": [record_of(one) for one in found]}, as_json=as_json)
+    Examples:
+        maia domain register --in-force -k audit.key --credentials audit-certs
+    """
+    question = RegisterQuestion(standing_at="now" if in_force else None)
+    return several("register", map(_entry, caller.every(api.REGISTER, question)), none="empty")
 
 
+@app.command()
 def would(
-    role: Annotated[str, typer.Argument(help="The role, as the policy calls it.")],
+    *,
+    role: str = arg("The role, as the policy calls it."),
     caller: EntitledCaller,
     arguments: Words = None,
-    as_json: AsJson = False,
-) -> None:
-    """List what a member of a role would be able to do."""
-    from maia.api.requests import WouldBody
-    from maia.api.responses import AbilitiesAnswer
+) -> Answer:
+    """List what a member of a role would be able to do.
 
+    Examples:
+        maia domain would np_tracker 'AE05 XYZ' -k audit.key --credentials audit-certs
+    """
     wanted = arguments_from_words(arguments or ())
-    body = WouldBody(role, wanted)
-    found = caller.ask("POST", "/v1/register/would-be-able", body, answer=AbilitiesAnswer).items
-    lines = [f"role         {shown_call(role, wanted)}"]
-    for one in found:
-        attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
-        lines.append(f"may          {one.action} {one.resource}: {attributes}")
-        lines += [f"  where      {window}" for window in one.windows or ()]
-        lines += [] if one.denial is None else [f"  but        the domain itself cannot: {one.denial}"]
-    answer(lines, {"abilities": [record_of(one) for one in found]}, as_json=as_json)
+    found = caller.ask(api.WOULD_BE_ABLE, WouldBody(role, wanted)).items
+    return Answer(row("role", shown_call(role, wanted)), several("abilities", map(_ability, found)))
 
 
+@app.command()
 def revoke(
-    ids: Annotated[list[str], typer.Argument(help="Ids of rights, appointments or memberships.")],
+    *,
+    ids: list[str] = arg("Ids of rights, appointments or memberships."),
     caller: EntitledCaller,
     reason: ReasonText = "",
-    appointment: Annotated[
-        bool, typer.Option("--appointment", help="It is an appointment: /admin/appointments is enough.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Revoke certificates, and whatever depends on them; returns when a broker has acted."""
-    from maia.api.client import new_once
-    from maia.api.requests import Reason, Revocation
-    from maia.api.responses import RevokedAnswer
+    appointment: bool = flag("It is an appointment: /admin/appointments is enough."),
+) -> Answer:
+    """Revoke certificates, and whatever depends on them; returns when a broker has acted.
 
-    with caller.client() as client:
-        if appointment:
-            for one in ids:
-                path = f"/v1/appointments/{one}/revocation"
-                found = client.call("POST", path, Reason(reason), answer=RevokedAnswer, once=new_once())
-        else:
-            body = Revocation(ids, reason)
-            found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
-        answer_revoked(client, found, as_json=as_json)
+    Examples:
+        maia domain revoke 5f0c… --reason 'appeal allowed' -k judge.key --credentials certs
+    """
+    if appointment:
+        return [caller.revoke(api.REVOKE_APPOINTMENT, Reason(reason), id=one) for one in ids][-1]
+    return caller.revoke(api.REVOKE, Revocation(ids, reason))
 
 
+@app.command()
 def delegated(
-    file: Annotated[Path, typer.Argument(help="The certificate by which you delegated a right.")],
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
-    """Register a right that you delegated."""
-    from maia.api.requests import DelegationBody
-    from maia.api.responses import EntryAnswer
-    from maia.credentials import certificate_to_bytes
+    *, file: Path = arg("The certificate by which you delegated a right."), caller: EntitledCaller
+) -> Answer:
+    """Register a right that you delegated.
 
-    body = DelegationBody(certificate_to_bytes(read_certificates([file])[0]))
-    found = caller.change("POST", "/v1/delegations", body, answer=EntryAnswer)
-    answer(_entry_lines(found), record_of(found), as_json=as_json)
+    Examples:
+        maia domain delegated passed-on.cert -k smith.key
+    """
+    return _entry(caller.ask(api.REGISTER_DELEGATION, DelegationBody(certificate_bytes([file])[0])))
 
 
+@app.command()
 def hold(
-    files: Annotated[list[Path], typer.Argument(help="Certificates: files, or folders of *.cert.")],
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
-    """Give the domain certificates that lead from owners to it, so that it can delegate rights."""
-    from maia.api.requests import CertificatesBody
-    from maia.api.responses import Count
-    from maia.credentials import certificate_to_bytes
+    *, files: list[Path] = arg("Certificates: files, or folders of *.cert."), caller: EntitledCaller
+) -> Answer:
+    """Give the domain certificates that lead from owners to it, so that it can delegate rights.
 
-    body = CertificatesBody([certificate_to_bytes(one) for one in read_certificates(files)])
-    found = caller.change("POST", "/v1/held", body, answer=Count)
-    answer([f"held         {found.new} new certificates"], {"new": found.new}, as_json=as_json)
+    Examples:
+        maia domain hold met.cert -k admin.key --credentials admin-certs
+    """
+    found = caller.ask(api.HOLD, CertificatesBody(certificate_bytes(files)))
+    return row("held", f"{found.new} new certificates", new=found.new)
 
 
-def register_type(
-    file: Annotated[Path, typer.Argument(help="A *.type file.")],
-    caller: EntitledCaller,
-    as_json: AsJson = False,
-) -> None:
-    """Register a version of an event type, so that policies can use it."""
-    from maia.api.requests import TypeBody
-    from maia.api.responses import TypeAnswer
+@app.command("register-type")
+def register_type(*, file: Path = arg("A *.type file."), caller: EntitledCaller) -> Answer:
+    """Register a version of an event type, so that policies can use it.
+
+    Examples:
+        maia domain register-type numberplate.type -k admin.key
+    """
     from maia.types import definition_to_bytes
 
-    body = TypeBody(definition_to_bytes(read_definition(file)))
-    found = caller.change("POST", "/v1/types", body, answer=TypeAnswer)
-    lines = [f"registered   {found.name}, version {found.version}, {' '.join(found.attributes)}"]
-    answer(lines, record_of(found), as_json=as_json)
+    found = caller.ask(api.REGISTER_TYPE, TypeBody(definition_to_bytes(read_definition(file))))
+    said = f"{found.name}, version {found.version}, {' '.join(found.attributes)}"
+    return row("registered", said, **plain(found))
 
 
-def types(caller: EntitledCaller, as_json: AsJson = False) -> None:
-    """List the event types that policies can use."""
-    from maia.api.responses import TypePage
+@app.command()
+def types(caller: EntitledCaller) -> Answer:
+    """List the event types that policies can use.
 
-    found = caller.every("/v1/types", TypePage)
-    lines = [f"{one.name}  version {one.version}  of {one.owner}" for one in found] or ["none"]
-    answer(lines, {"types": [record_of(one) for one in found]}, as_json=as_json)
+    Examples:
+        maia domain types -k smith.key
+    """
+    found = caller.every(api.TYPES)
+    lines = (row("", f"{one.name}  version {one.version}  of {one.owner}", **plain(one)) for one in found)
+    return several("types", lines, none="none")
 
 
-def _holder_lines(one: HolderAnswer) -> list[str]:
+def _ability(one: AbilityAnswer) -> Answer:
     attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
-    lines = [f"{one.principal}", f"  until      {one.until or 'unbounded'}", f"  attributes {attributes}"]
-    lines += [f"  where      {window}" for window in one.windows]
-    lines += [f"  set        {rule}" for rule in one.transformations]
-    lines += ["  if         a condition holds at the moment of use"] if one.is_conditional else []
-    return lines + [f"  by         {' → '.join(id_[:16] for id_ in chain)}" for chain in one.chains]
+    denied = None if one.denial is None else f"the domain itself cannot: {one.denial}"
+    return Answer(
+        row("may", f"{one.action} {one.resource}: {attributes}", **plain(one)),
+        row("  where", one.windows),
+        row("  but", denied),
+    )
 
 
-def _entry_lines(one: EntryAnswer) -> list[str]:
+def _holder(one: HolderAnswer) -> Answer:
+    attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
+    return Answer(
+        row("", one.principal, **plain(one)),
+        row("  until", one.until or "unbounded"),
+        row("  attributes", attributes),
+        row("  where", one.windows),
+        row("  set", one.transformations),
+        row("  if", "a condition holds at the moment of use" if one.is_conditional else None),
+        row("  by", [" → ".join(id_[:16] for id_ in chain) for chain in one.chains]),
+    )
+
+
+def _entry(one: EntryAnswer) -> Answer:
     from maia.credentials import certificate_from_bytes
 
     ended = "" if one.revoked_at is None else f", revoked {one.revoked_at} {one.reason}"
-    return [
-        f"{one.id}",
-        f"  {one.kind:<10} {one.rule or '-'} to {one.subject}",
-        *(f"  {line}" for line in right_lines(certificate_from_bytes(one.certificate))),
-        f"  valid      {one.valid.not_before} to {one.valid.not_after}{ended}",
-    ]
+    certificate = certificate_from_bytes(one.certificate)
+    return Answer(
+        row("", one.id, **plain(one)),
+        row(f"  {one.kind:<10}", f"{one.rule or '-'} to {one.subject}"),
+        row("", [f"  {line}" for line in right_lines(certificate)]),
+        row("  valid", f"{one.valid.not_before} to {one.valid.not_after}{ended}"),
+    )

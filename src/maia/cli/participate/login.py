@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from maia.cli.command import flag, need, opt
 from maia.cli.domain.calls import EntitledCaller, Shows, repeat, shown_call
 from maia.cli.inputs import moment, read_appointments
-from maia.cli.output import Answer, row, several, show, wants_json
+from maia.cli.output import Answer, row, several, show
 from maia.cli.trust.grants import granted
 from maia.errors import Refusal
 
@@ -49,19 +49,19 @@ def login(
             show(_shown(found, files, folder.folder))
             return _until_renewal(found, moment(None), every)
 
-        repeat(renew, watch=watch, as_json=wants_json(), most_s=3600.0 if every is None else every)
+        repeat(renew, watch=watch, most_s=3600.0 if every is None else every)
 
 
 def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int]:
     """Log in; certificates that the domain no longer issues leave the wallet."""
+    from maia.api import endpoints
     from maia.api.requests import LoginBody
-    from maia.api.responses import WalletAnswer
     from maia.credentials.appointments import appointment_to_bytes
     from maia.keystore.wallet_folder import to_show
 
     shown = [appointment_to_bytes(one) for one in to_show(folder.read(), domain=client.domain)]
     try:
-        found = client.call("POST", "/v1/login", LoginBody(shown), answer=WalletAnswer)
+        found = client.ask(endpoints.LOGIN, LoginBody(shown), once="")
     except Refusal as problem:
         if not problem.code.startswith("REQUEST-"):  # about you, and not about this one request
             folder.empty(domain=client.domain)

@@ -147,13 +147,13 @@ def witness(*, folder: Path = FOLDER, caller: EntitledCaller) -> Answer:
         maia ledger witness ledger --server 127.0.0.1:7600 --domain court.pub -k broker.key
           --credentials broker
     """
+    from maia.api import endpoints
     from maia.api.requests import LedgerHeadBody
-    from maia.api.responses import LedgerHeadAnswer
     from maia.ledger.files import verify_ledger
 
     last = verify_ledger(folder).head
     body = LedgerHeadBody(last.entries, last.check.hex())
-    found = caller.ask("POST", "/v1/ledgers/head", body, answer=LedgerHeadAnswer)
+    found = caller.ask(endpoints.LEDGER_HEAD, body)
     text = f"record {found.record} of the audit of {read_principal(caller.domain)}"
     return Answer(
         row("head", f"{last.check.hex()}, of {last.entries} entries", entries=last.entries, head=last.check),

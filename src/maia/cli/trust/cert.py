@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, flag, need, opt, options
-from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, answer_revoked
+from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, revoked_shown
 from maia.cli.inputs import (
     At,
     BadFile,
@@ -19,7 +19,7 @@ from maia.cli.inputs import (
     read_principal,
     write_new,
 )
-from maia.cli.output import Answer, row, rows, several, wants_json
+from maia.cli.output import Answer, row, rows, several
 from maia.cli.trust.grants import (
     AuthorityOptions,
     certificate_shown,
@@ -185,25 +185,24 @@ def revoke(
     domain: str | None = opt("The domain: key or .pub file; else the issuer.", envvar="MAIA_DOMAIN"),
     credentials: Shown = None,
     reason: ReasonText = "",
-) -> None:
+) -> Answer:
     """Revoke certificates at the domain whose key signed them, in its register or not.
 
     Examples:
         maia cert revoke desk.cert -k met.key --server met.example:7600
         maia cert revoke desk.cert --reason 'left us' -k admin.key --credentials admin-certs
     """
-    from maia.api.client import new_once
+    from maia.api import endpoints
     from maia.api.requests import Revocation
-    from maia.api.responses import RevokedAnswer
     from maia.credentials import certificate_to_bytes
 
     signed = read_certificates(files)
     at = str(signed[0].certificate.issuer) if domain is None else domain
     body = Revocation([], reason, [certificate_to_bytes(one) for one in signed])
-    with EntitledCaller(server, at, key, credentials).client() as client:
-        found = client.call("POST", "/v1/revocations", body, answer=RevokedAnswer, once=new_once())
-        first = [] if found.ids else ["already      it was revoked before"]
-        answer_revoked(client, found, as_json=wants_json(), first=first)
+    with EntitledCaller(server=server, domain=at, key=key, credentials=credentials).client() as client:
+        found = client.ask(endpoints.REVOKE, body)
+        first = row("already", None if found.ids else "it was revoked before")
+        return Answer(first, revoked_shown(found, client))
 
 
 @app.command("hand-over")

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from maia.api import endpoints as api
+from maia.api.requests import ActivationBody, ApprovedBody, EnrolBody, QuoteBody
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import Caller, EntitledCaller, repeat
 from maia.cli.inputs import BadFile, command_group, moment, read_text, write_new
-from maia.cli.output import Answer, plain, row, rows, show, wants_json
+from maia.cli.output import Answer, plain, row, rows, show
 from maia.cli.trust.key import Force
 from maia.errors import Refusal
 from maia.events import SECOND, Instant
@@ -83,7 +85,7 @@ def attest(
         show(Answer(_attested(found), kept))
         return max((Instant.parse(found.until) - moment(None)) / SECOND / 2, 1.0)
 
-    repeat(once, watch=watch, as_json=wants_json())
+    repeat(once, watch=watch)
 
 
 @app.command()
@@ -155,14 +157,11 @@ def enrol(
         maia tpm enrol --secret secret.bin -k router.key (in between: tpm2_activatecredential -c ak.ctx
           -C ek.ctx -i credential.bin -o secret.bin)
     """
-    from maia.api.requests import ActivationBody, EnrolBody
-    from maia.api.responses import CredentialAnswer, News
-
     first = (endorsement, attestation_key, out)
     if secret is not None:
         if any(one is not None for one in first):
             raise typer.BadParameter("--secret is the second step: it goes with no other file")
-        caller.ask("POST", "/v1/tpm/activation", ActivationBody(_bytes(secret)), answer=News)
+        caller.ask(api.ACTIVATE_TPM, ActivationBody(_bytes(secret)))
         return row("enrolled", "the TPM has opened its credential", enrolled=True)
     if endorsement is None or attestation_key is None or out is None:
         raise typer.BadParameter("say --endorsement, --attestation-key and --out; or --secret, afterwards")
@@ -171,7 +170,7 @@ def enrol(
     body = EnrolBody(
         _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
     )
-    found = caller.ask("POST", "/v1/tpm/enrolment", body, answer=CredentialAnswer)
+    found = caller.ask(api.ENROL_TPM, body)
     try:
         out.write_bytes(found.credential)
     except OSError as problem:
@@ -197,20 +196,17 @@ def quote(
           /sys/kernel/security/tpm0/binary_bios_measurements -k router.key (in between: tpm2_quote -c
           ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)
     """
-    from maia.api.requests import QuoteBody
-    from maia.api.responses import AttestedAnswer, NonceAnswer
-
     if nonce_out is not None:
         if nonce_out.exists() and not force:
             raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
-        given = caller.ask("POST", "/v1/tpm/nonce", answer=NonceAnswer)
+        given = caller.ask(api.TPM_NONCE)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
         registers = row("registers", f"sha256:{','.join(map(str, given.pcrs))}", pcrs=given.pcrs)
         return Answer(rows(nonce=given.nonce), registers, rows(until=given.until))
     if quoted is None or signature is None or log is None:
         raise typer.BadParameter("say --nonce-out; or --quoted, --signature and --log, afterwards")
     body = QuoteBody(_bytes(quoted), _bytes(signature), _bytes(log))
-    return _attested(caller.ask("POST", "/v1/tpm/quote", body, answer=AttestedAnswer))
+    return _attested(caller.ask(api.TPM_QUOTE, body))
 
 
 def _attested(found: AttestedAnswer) -> Answer:
@@ -236,15 +232,12 @@ def approve(
 
     import msgspec
 
-    from maia.api.requests import ApprovedBody
-    from maia.api.responses import ApprovedAnswer
-
     try:
         said = json.loads(read_text(file))
         body = msgspec.convert({**said, "roots": [_root(one) for one in root or ()]}, ApprovedBody)
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadFile(f"`{file}` is not a list of approved boots: {str(problem)[:200]}") from None
-    found = caller.change("PUT", "/v1/tpm/approved", body, answer=ApprovedAnswer)
+    found = caller.ask(api.APPROVE_BOOTS, body)
     return Answer(
         row("version", found.version, **plain(found)),
         row("registers", f"sha256:{','.join(map(str, found.pcrs))}"),

@@ -22,11 +22,11 @@ from maia.domain.access.service import AccessControl
 from maia.domain.http.answers import ability_answer, holder_answer
 from maia.domain.http.calls import Call, Handler, id_from_text
 from maia.domain.http.calls import Page as HttpPage
-from maia.domain.http.openapi import API_VERSION
 from maia.errors import Refusal
 from maia.events import Instant
 from maia.types import VerifiedType, definition_from_bytes
 
+_API_VERSION: Final = "1"
 _Found = TypeVar("_Found")
 _Read = TypeVar("_Read")
 
@@ -80,7 +80,7 @@ def _each(read: Callable[[bytes], _Read], given: Sequence[bytes]) -> list[_Read]
 def _domain(access: AccessControl, call: Call[bodies.Nothing]) -> answers.DomainAnswer:
     gate, has_policy = call.pages.gate, access.policy() is not None
     run = str(gate.audience), gate.instance.hex(), str(call.now)
-    return answers.DomainAnswer(*run, gate.skew_s, API_VERSION, has_policy)
+    return answers.DomainAnswer(*run, gate.skew_s, _API_VERSION, has_policy)
 
 
 _at(api.POLICY)(lambda access, call: _there(access.policy(), "no policy is in force; nothing is granted"))

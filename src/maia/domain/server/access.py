@@ -11,12 +11,12 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from maia.clock import system_now
-from maia.credentials import NetworkName, SignedCertificate, SignedStatement, SigningKey
+from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactStream
 from maia.domain.server.access_config import PreparedAccess
@@ -31,7 +31,7 @@ from maia.domain.server.background import (
     stop_when_fenced,
 )
 from maia.domain.server.service import DomainService
-from maia.domain.server.statement_stream import StatementStream, StreamSettings
+from maia.domain.server.statement_stream import DomainIdentity, StatementStream
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.net.observer import Records
@@ -39,15 +39,6 @@ from maia.wire.api_requests import INSTANCE_BYTES
 
 _DATABASE: Final = "domain.sqlite"
 _AGES: Final = "facts.json"
-
-
-@dataclass(frozen=True, slots=True)
-class DomainIdentity:
-    """The key, network and certificates of the domain."""
-
-    key: SigningKey = field(repr=False)
-    network: NetworkName
-    credentials: tuple[SignedCertificate, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +147,8 @@ def _background(
         tasks.append(let_own_broker(*broker, service, identity.key, records, passes_on=passes_on))
     if not config.broker_addresses:
         return None, tasks
-    settings = StreamSettings(
-        config.broker_addresses,
-        identity.network,
-        identity.credentials,
-        prepared.hear,
-        float(config.broker_carry_s),
-        prepared.constitutions,
-    )
     listeners = tuple(one.listen for one in streams)
-    stream = StatementStream(service, identity.key, settings, records, listeners=listeners)
+    stream = StatementStream(service, identity, prepared, records, listeners=listeners)
     service.carrier = stream
     return stream, [stream.run(), *tasks]
 

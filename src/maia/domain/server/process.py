@@ -144,7 +144,8 @@ async def _access(
     if prepared.access is None:
         yield None
         return
-    from maia.domain.server.access import DomainIdentity, access_running
+    from maia.domain.server.access import access_running
+    from maia.domain.server.statement_stream import DomainIdentity
 
     def on_revoked(ids: Iterable[bytes]) -> None:
         running.runner.perform(running.server.revoke(ids, running.clock()))

@@ -28,11 +28,11 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     SigningKey,
-    VerifiedConstitution,
 )
 from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
+from maia.domain.server.access_config import PreparedAccess
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.net.observer import Records
@@ -46,8 +46,6 @@ from maia.types import (
 
 Listener = Callable[[Client], Coroutine[None, None, None]]
 
-CARRY_S: Final = 10.0
-"""How long a call that takes something away waits for a broker."""
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
 _CONNECT_S: Final = 10.0
@@ -58,15 +56,12 @@ _NOTED_AT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSettings:
-    """Which brokers, of which network, and whose streams are listened to."""
+class DomainIdentity:
+    """The key, network and certificates of the domain."""
 
-    addresses: tuple[str, ...]
+    key: SigningKey = field(repr=False)
     network: NetworkName
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
-    hear: tuple[Principal, ...] = ()
-    carry_s: float = CARRY_S
-    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
 
 
 class StatementStream:
@@ -75,15 +70,16 @@ class StatementStream:
     def __init__(
         self,
         service: DomainService,
-        key: SigningKey,
-        settings: StreamSettings,
+        identity: DomainIdentity,
+        prepared: PreparedAccess,
         records: Records,
         *,
         listeners: tuple[Listener, ...] = (),
     ) -> None:
-        """Publish as `key`; nothing is dialled yet. Listeners run on every connection beside it."""
-        self._service, self._key, self._settings, self._records = service, key, settings, records
-        self._listeners = listeners
+        """Publish as the domain; nothing is dialled yet. Listeners run on every connection beside it."""
+        self._service, self._key, self._records = service, identity.key, records
+        self._identity, self._prepared, self._listeners = identity, prepared, listeners
+        self._carry_s = float(prepared.config.broker_carry_s)
         self._publisher: Publisher | None = None
         self._changed = asyncio.Condition()
         self._away_since = asyncio.get_running_loop().time()
@@ -103,7 +99,7 @@ class StatementStream:
                     publisher = self._publisher
                 assert publisher is not None  # noqa: S101 - it was waited for
                 await publisher.publish_many(_events(await self._with_current(statement)))
-                await publisher.flush(timeout_s=self._settings.carry_s)
+                await publisher.flush(timeout_s=self._carry_s)
         except TimeoutError:
             self._records.note("failed", {"why": "no broker takes a statement on"})
             self._is_broken.set()
@@ -129,16 +125,18 @@ class StatementStream:
     def _patience_s(self) -> float:
         """Return how long to wait: a broker that has been away for long keeps no further caller waiting."""
         if self._publisher is not None:
-            return self._settings.carry_s
+            return self._carry_s
         away_s = asyncio.get_running_loop().time() - self._away_since
-        return max(0.0, self._settings.carry_s - away_s)
+        return max(0.0, self._carry_s - away_s)
 
     # ------------------------------------------------------------ running
 
     def renew(self, credentials: tuple[SignedCertificate, ...], hear: tuple[Principal, ...]) -> None:
         """Listen to these issuers too; connect at once with these certificates, if they are others."""
-        before, self._settings = self._settings, replace(self._settings, credentials=credentials, hear=hear)
-        if {one.id for one in credentials} != {one.id for one in before.credentials}:
+        before = self._identity.credentials
+        self._identity = replace(self._identity, credentials=credentials)
+        self._prepared = replace(self._prepared, hear=hear)
+        if {one.id for one in credentials} != {one.id for one in before}:
             self._is_renewed.set()
             self._is_broken.set()
 
@@ -172,22 +170,19 @@ class StatementStream:
                     failures = 0
 
     async def _connect(self) -> None:
-        settings = self._settings
-        now = self._service.clock()
+        network, credentials = self._identity.network, self._identity.credentials
+        now, known = self._service.clock(), self._prepared.constitutions
         self._is_broken.clear()
         async with connect(
-            settings.addresses,
+            self._prepared.config.broker_addresses,
             key=self._key,
-            network=settings.network,
-            credentials=settings.credentials,
-            constitutions=settings.constitutions,
+            network=network,
+            credentials=credentials,
+            constitutions=known,
             clock=self._service.clock,
             timeout_s=_CONNECT_S,
         ) as client:
-            own = self._key.principal
-            chain = install_credentials(
-                own, settings.network, settings.credentials, now, settings.constitutions
-            )
+            chain = install_credentials(self._key.principal, network, credentials, now, known)
             definition = validity_definition(self._key, chain)
             await self._service.ask(lambda access: _set_stream(access, definition))
             publisher = await client.advertise(definition, timeout_s=_CONNECT_S)
@@ -245,7 +240,7 @@ class StatementStream:
         current = await self._service.ask(lambda access: access.current_statements(now))
         await publisher.publish_many(_events(current))
         with suppress(RowsRefused):  # what the broker has already it need not take again
-            await publisher.flush(timeout_s=self._settings.carry_s)
+            await publisher.flush(timeout_s=self._carry_s)
 
     async def _publish_to_new_links(self, client: Client, publisher: Publisher) -> None:
         """Publish everything again when the client has come back to a broker, or come to another."""
@@ -275,7 +270,7 @@ class StatementStream:
         followed: set[Principal] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                wanted = {*self._settings.hear, self._key.principal}
+                wanted = {*self._prepared.hear, self._key.principal}
                 with suppress(MaiaError):  # the store is not there now; those that are known go on
                     wanted |= await self._service.ask(
                         lambda access: access.issuers_followed(self._service.clock())

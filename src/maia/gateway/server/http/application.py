@@ -33,7 +33,8 @@ from maia.api.http_calls import (
     single_headers,
     unforeseen,
 )
-from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem
+from maia.api.openapi import Json, Schemas, content, document, header_parameter, query_parameters
+from maia.api.problems import SCHEME
 from maia.errors import MaiaError, Unavailable
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.http.callers import Callers
@@ -52,9 +53,6 @@ _CURLS_OWN: Final = "application/x-www-form-urlencoded"
 """What curl says of every body: nothing about it."""
 _Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 _Topic = Annotated[str, Meta(min_length=1, max_length=_TOPIC_MAX)]
-
-# Any in this file: JSON, as it will be written.
-_Json = dict[str, Any]
 
 
 class NoAnswer(Unavailable):
@@ -297,76 +295,30 @@ PAGES: Final = (
 # ------------------------------------------------------------ for programs
 
 
-def openapi_document() -> _Json:
+def openapi_document() -> Json:
     """Return the OpenAPI 3.1 document of the pages."""
-    kinds: list[type] = [ApiProblem, *dict.fromkeys(page.answer for page in PAGES)]
-    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    by_kind = dict(zip(kinds, schemas, strict=True))
-    paths: dict[str, _Json] = {}
-    for page in PAGES:
-        paths.setdefault(page.path, {})[page.method.lower()] = _operation(page, by_kind)
-    described = {
+    signed = "the call, signed by the client's own key for its account key, in base64"
+    security = {
         "token": {"type": "http", "scheme": "basic", "description": "an account's name and its token"},
         "key": {"type": "mutualTLS", "description": "the TLS certificate of the client's own key"},
-        "signed": {
-            "type": "http",
-            "scheme": SCHEME.lower(),
-            "description": "the call, signed by the client's own key for its account key, in base64",
-        },
+        "signed": {"type": "http", "scheme": SCHEME.lower(), "description": signed},
     }
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Maia gateway",
-            "version": "1",
-            "description": "Publish and read events as an account. Errors are problem details (RFC 9457).",
-        },
-        "paths": paths,
-        "components": {"schemas": components, "securitySchemes": described},
-        "security": [{name: []} for name in described],
-    }
+    description = "Publish and read events as an account."
+    return document("Maia gateway", description, PAGES, [page.answer for page in PAGES], _operation, security)
 
 
-def _operation(page: _Page, schemas: Mapping[type, _Json]) -> _Json:
-    problem = {"content": {PROBLEM_JSON: {"schema": schemas[ApiProblem]}}}
+def _operation(page: _Page, schemas: Schemas) -> Json:
     shown = "each event's `data`" if page.kind == _EVENT_STREAM else "the answer"
-    operation: _Json = {
+    resumed = header_parameter("Last-Event-ID", "the `id` of the last event that the caller has had")
+    queried = [] if page.query is None else query_parameters(page.query)
+    operation: Json = {
         "operationId": f"{page.handle.__name__}",
-        "summary": page.summary,
-        "parameters": _parameters(page),
-        "responses": {
-            "200": {"description": shown, "content": {page.kind: {"schema": schemas[page.answer]}}},
-            "4XX": {"description": "the caller can mend it, or is refused", **problem},
-            "5XX": {"description": "not available now", **problem},
-        },
+        "parameters": [*queried, *([resumed] if page.resumes else [])],
+        "responses": {"200": {"description": shown, **content(page.kind, schemas[page.answer])}},
     }
     if page.has_body:
         operation["requestBody"] = {
             "description": "the payload, in the form that the topic's row of the table says",
             "content": {"application/json": {}, "application/cbor": {}, "*/*": {}},
         }
-    if page.is_public:
-        operation["security"] = []
     return operation
-
-
-def _parameters(page: _Page) -> list[_Json]:
-    found: list[_Json] = []
-    if page.query is not None:
-        schema = msgspec.json.schema(page.query)["$defs"][page.query.__name__]
-        found = [
-            {"name": name, "in": "query", "required": name in schema.get("required", []), "schema": one}
-            for name, one in schema["properties"].items()
-        ]
-    if page.resumes:
-        said = "the `id` of the last event that the caller has had"
-        found.append(
-            {
-                "name": "Last-Event-ID",
-                "in": "header",
-                "required": False,
-                "description": said,
-                "schema": {"type": "string"},
-            }
-        )
-    return found
