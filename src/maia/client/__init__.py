@@ -1,7 +1,7 @@
 """The client as a value: its session with a broker, what it publishes and what it is subscribed to."""
 
 from maia.client.authors import PublishedBy
-from maia.client.batch import ROWS_PER_FRAME, FrameFiller
+from maia.client.batch import ROWS_PER_FRAME, Outbox
 from maia.client.entries import KnownVersion, histories, known_version
 from maia.client.errors import (
     BrokerNotTrusted,
@@ -48,11 +48,11 @@ __all__ = [
     "Connected",
     "Delivered",
     "Disconnected",
-    "FrameFiller",
     "Ended",
     "KnownVersion",
     "GapDetected",
     "NotConnected",
+    "Outbox",
     "Notice",
     "PublishedBy",
     "PutOff",

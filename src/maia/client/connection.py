@@ -4,7 +4,7 @@ It dials, shakes hands (`maia.sessions.session`), listens for as long as the
 broker gives signs of life, and begins again with the next address when a link
 ends. It shows its certificates only to a peer that has shown a right to
 connect to the network (A19), and only those for its own right to connect.
-What stood is asked for again after each welcome; what that is, the book knows.
+What stood is asked for again after each welcome (`requests.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from maia.back_off import doubled, jittered
+from maia.client.alarms import IDENTITY, SESSION, Alarms
 from maia.client.errors import (
     BrokerNotTrusted,
     ClientClosed,
@@ -24,8 +25,7 @@ from maia.client.errors import (
     told_by_broker,
 )
 from maia.client.notices import Connected, Disconnected
-from maia.client.registry import Book
-from maia.client.renewal import IDENTITY, SESSION, Alarms
+from maia.client.requests import Requests
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, certificate_from_bytes
@@ -96,13 +96,13 @@ class Connection(Endpoint[Session]):
         principal: Principal,
         settings: ClientSettings,
         wallet: Wallet,
-        book: Book,
+        requests: Requests,
         alarms: Alarms,
         random: Callable[[int], bytes],
     ) -> None:
         """Begin without a link."""
         super().__init__(settings.network, instance=random(16))
-        self._settings, self._wallet, self._book, self._alarms = settings, wallet, book, alarms
+        self._settings, self._wallet, self._requests, self._alarms = settings, wallet, requests, alarms
         self._redialling = Redialling(settings, random)
         self._connecting = Request(principal, Action.CONNECT, settings.network)
         self._session: Session | None = None
@@ -171,18 +171,18 @@ class Connection(Endpoint[Session]):
         """Have the application get answers about the client's own right to connect."""
         if message.ref != CONNECTION:
             return super().challenged(session, message)
-        self._book.challenged_to_connect(message, self._connecting, is_ready=self.is_ready)
+        self._requests.challenged_to_connect(message, self._connecting)
         return []
 
     def _ready(self, session: Session, now: Instant) -> list[Effect]:
         self._redialling.succeeded()
-        self._book.note(Connected(session.peer))
+        self._requests.notices.append(Connected(session.peer))
         is_another = self._last_broker not in {None, session.peer}
         self._last_broker = session.peer
-        asking = self._book.ask_for_everything(session.lease_s, now, is_another_broker=is_another)
+        asking = self._requests.ask_for_everything(session.lease_s, now, is_another_broker=is_another)
         if self._identity is not None and not self._is_identified:
             # First: what is asked for next may depend on it.
-            asking = [*self.hold_identity(self._identity, self._book.next_number()), *asking]
+            asking = [*self.hold_identity(self._identity, self._requests.next_number()), *asking]
         self._look_again(now)
         return [Note("connected", {"broker": str(session.peer)}), *self.sent(asking)]
 
@@ -191,7 +191,7 @@ class Connection(Endpoint[Session]):
     def hold_identity(self, identity: SignedIdentity, number: int) -> list[bytes]:
         """Show this statement from now on; return what shows it on the present link, if there is one."""
         self._identity, self._is_identified = identity, self.is_ready
-        return self._book.identify(number, pack_identity(identity), is_ready=self.is_ready)
+        return self._requests.show(Identify(number, pack_identity(identity)))
 
     def _hold_identity_of_broker(self, identity: VerifiedIdentity | None) -> None:
         assert self._session is not None  # noqa: S101 - it is about the peer of the present link
@@ -227,7 +227,7 @@ class Connection(Endpoint[Session]):
         try:
             effects, message = self.receive(self._session, data, now)
             if type(message) is Deliver or type(message) is Published:  # most are, and need no answer
-                self._book.told(message, now)
+                self._requests.told(message, now)
                 return effects
             return [*effects, *self._answered(self._session, message, now)]
         except MaiaError as problem:
@@ -247,13 +247,18 @@ class Connection(Endpoint[Session]):
                 return self.challenged(session, message)
             case Identify():
                 return self._identified(session, message, now)
-            case ServedElsewhere(id=ref, address=address) if self._book.was_accepted(
+            case ServedElsewhere(id=ref, address=address) if self._was_accepted(
                 ref
             ) and self._redialling.go_to(address):
                 # Its process was away, and the shared address led to another one: all of this link goes back.
                 return self._left(ElsewhereServed(address), now)
             case _:
-                return self.sent(self._book.told(message, now))
+                return self.sent(self._requests.told(message, now))
+
+    def _was_accepted(self, ref: int) -> bool:
+        """Say whether a broker has accepted an entry, on this link or on one before."""
+        entry = self._requests.find(ref)
+        return entry is not None and entry.was_accepted
 
     # -------------------------------------------------------- a link ends
 
@@ -262,10 +267,10 @@ class Connection(Endpoint[Session]):
         self._session, self.is_dialling = None, False
         self._alarms.forget(IDENTITY)
         is_final = isinstance(problem, Refusal | ProtocolViolation | BrokenCredential)
-        self._book.note(Disconnected(problem, is_final))
-        self._book.link_lost()
+        self._requests.notices.append(Disconnected(problem, is_final))
+        self._requests.link_lost()
         if problem.code == _REVOKED:
-            self._book.give_everything_up(problem)
+            self._requests.give_everything_up(problem)
         self._alarms.ask(SESSION, seconds_after(now, self._redialling.failed_s()))
         return [Note("disconnected", problem.as_record())]
 
@@ -295,10 +300,10 @@ class Connection(Endpoint[Session]):
 
     def _dismissed(self, told: MaiaError, now: Instant) -> list[Effect]:
         """Leave a broker that said goodbye; a client that is not vouched for has nothing to wait for."""
-        problem = self._book.why_unconnected(told)
+        problem = self._requests.why_unconnected(told)
         effects = self._left(problem, now)
         if told.code == NotVouchedFor.code and not is_passing(problem.code):
-            self._book.give_everything_up(problem)
+            self._requests.give_everything_up(problem)
         return effects
 
     # -------------------------------------------------------- time passes
@@ -317,7 +322,7 @@ class Connection(Endpoint[Session]):
         return pinged
 
     def _look_again(self, now: Instant) -> None:
-        self._alarms.ask(SESSION, seconds_after(now, self._book.lease_s / ROUNDS_IN_A_LEASE))
+        self._alarms.ask(SESSION, seconds_after(now, self._requests.lease_s / ROUNDS_IN_A_LEASE))
 
     def sent(self, messages: Iterable[bytes]) -> list[Effect]:
         """Return what sends messages to the broker, if there is a link."""

@@ -6,7 +6,7 @@
 It has no clock and no socket. It shows its credentials to nobody who has not
 first shown a right to connect to the network (A19), renews what stands before
 the lease ends, and asks for all of it again after a reconnection. How it comes
-to a broker is in `connection.py`, what it wants there in `registry.py`.
+to a broker is in `connection.py`, what it wants there in `requests.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
+from maia.client.alarms import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.connection import Connection
 from maia.client.entries import Advertised, KnownVersion, Numbering, RequestEntry, SeenFrames, Subscribed
 from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
 from maia.client.notices import Notice
-from maia.client.registry import Book
-from maia.client.renewal import IDENTITY, RENEWAL, SESSION, Alarms
+from maia.client.requests import Requests
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import (
@@ -56,6 +56,8 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Column as WireColumn
+from maia.wire.messages import Show, TypeQuery
+from maia.wire.names import type_to_bytes
 
 
 class ClientSession:
@@ -69,11 +71,13 @@ class ClientSession:
         self._wallet = Wallet(settings.credentials, settings.constitutions)
         self._wallet.add_statements(settings.statements)
         self._alarms = Alarms()
-        self._book = Book(key, settings, self._wallet, self._alarms, random)
-        self._notices = self._book.notices
-        self.has_room = self._book.has_room
+        self._requests = Requests(key, settings, self._wallet, self._alarms, random)
+        self._notices = self._requests.notices
+        self.has_room = self._requests.has_room
         """Says whether another frame of an advertisement may be under way; if not, the application waits."""
-        self._connection = Connection(key.principal, settings, self._wallet, self._book, self._alarms, random)
+        self._connection = Connection(
+            key.principal, settings, self._wallet, self._requests, self._alarms, random
+        )
 
     # -------------------------------------------------------- what the application asks for
 
@@ -119,7 +123,7 @@ class ClientSession:
         """
         frames = numbering or Numbering(self._random(16))
         entry = Advertised(
-            self._book.next_number(),
+            self._requests.next_number(),
             known,
             filter_,
             frames.stream,
@@ -128,9 +132,7 @@ class ClientSession:
             requires=requires,
             written=written,
         )
-        return entry, self._finished(
-            self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
-        )
+        return entry, self._said(self._requests.add(entry, now))
 
     def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
@@ -155,7 +157,7 @@ class ClientSession:
         if durable is not None and state:
             raise StateAndDurable("a durable subscription goes on where it was: it has no use for the state")
         seen = SeenFrames(self._settings.streams)
-        number, stream = self._book.next_number(), self._random(16)
+        number, stream = self._requests.next_number(), self._random(16)
         entry = Subscribed(
             number,
             known,
@@ -168,26 +170,22 @@ class ClientSession:
             requires=requires,
         )
         entry.shown_as = shown_as
-        return entry, self._finished(
-            self._connection.sent(self._book.add(entry, now, is_ready=self.is_ready))
-        )
+        return entry, self._said(self._requests.add(entry, now))
 
     def acknowledge(self, entry: Subscribed, position: bytes) -> list[Effect]:
         """Say that the application wants nothing up to a position again."""
-        return self._connection.sent(self._book.acknowledge(entry, position))
+        return self._said(self._requests.acknowledge(entry, position))
 
     def withdraw(self, entry: RequestEntry, now: Instant, *, forget: bool = False) -> list[Effect]:
         """Ask to take back what was asked for; `Withdrawn` follows. `forget` takes its cursor along."""
         del now
-        asking = self._book.withdraw(entry, is_ready=self.is_ready, forget=forget)
-        return self._finished(self._connection.sent(asking))
+        return self._said(self._requests.withdraw(entry, forget=forget))
 
     def ask_for_type(self, name: TypeName, now: Instant) -> tuple[int, list[Effect]]:
         """Ask the broker for the definitions of a type version; `TypeTold` follows."""
         del now
-        number = self._book.next_number()
-        asking = self._book.ask_for_type(number, name)
-        return number, self._finished(self._connection.sent(asking) if self.is_ready else [])
+        question = TypeQuery(self._requests.next_number(), type_to_bytes(name))
+        return question.id, self._said(self._requests.ask_for_type(question))
 
     def hidden_from(self, entry: Subscribed, now: Instant) -> frozenset[AttributeUid]:
         """Return the attributes that no right of this client shows, of what a subscription delivers."""
@@ -204,14 +202,10 @@ class ClientSession:
         certificates, statements = tuple(certificates), tuple(statements)
         self._wallet.add(certificates)
         self._wallet.add_statements(statements)
-        number = self._book.next_number()
-        asking = self._book.show(
-            number,
-            [certificate_to_bytes(signed) for signed in certificates],
-            [statement_to_bytes(signed) for signed in statements],
-            is_ready=self.is_ready,
-        )
-        return number, self._finished(self._connection.sent(asking))
+        shown = [certificate_to_bytes(signed) for signed in certificates]
+        said = [statement_to_bytes(signed) for signed in statements]
+        message = Show(self._requests.next_number(), shown, said)
+        return message.id, self._said(self._requests.show(message))
 
     @property
     def certificates(self) -> tuple[SignedCertificate, ...]:
@@ -220,19 +214,18 @@ class ClientSession:
 
     def identify(self, identity: SignedIdentity) -> tuple[int, list[Effect]]:
         """Show a renewed identity statement from now on, on this link too; `CredentialsAdded` follows."""
-        number = self._book.next_number()
-        asking = self._connection.hold_identity(identity, number)
-        return number, self._finished(self._connection.sent(asking))
+        number = self._requests.next_number()
+        return number, self._said(self._connection.hold_identity(identity, number))
 
     def vouch(
         self, number: int, answers: Iterable[SignedStatement], problem: MaiaError | None = None
     ) -> list[Effect]:
         """Bring the answers to a challenge; `problem` says why there are fewer than were asked for."""
-        return self._finished(self._connection.sent(self._book.vouch(number, answers, problem)))
+        return self._said(self._requests.vouch(number, answers, problem))
 
-    def label_of_next(self, entry: Advertised) -> bytes:
-        """Return what subscribers will recognise the next frame by."""
-        return frame_label(self.principal.key, entry.stream, entry.next_sequence)
+    def label_of(self, entry: Advertised, sequence: int) -> bytes:
+        """Return what subscribers recognise a frame by."""
+        return frame_label(self.principal.key, entry.stream, sequence)
 
     def publish(
         self,
@@ -246,7 +239,7 @@ class ClientSession:
 
         `requires` is what subscribers have to meet, in place of what the advertisement requires.
         """
-        data, link = self._book.publish(entry, rows, columns, now, requires), self._connection.link
+        data, link = self._requests.publish(entry, rows, columns, now, requires), self._connection.link
         return [] if data is None or link is None else [Send(link, data)]
 
     def close(self, now: Instant) -> list[Effect]:
@@ -292,9 +285,13 @@ class ClientSession:
             elif whose == IDENTITY:
                 effects += self._connection.broker_expired(now)
             elif self.is_ready:
-                asking = self._book.renew_everything(now) if whose == RENEWAL else self._book.look(whose, now)
+                requests = self._requests
+                asking = requests.renew_everything(now) if whose == RENEWAL else requests.look(whose, now)
                 effects += self._connection.sent(asking)
         return effects
+
+    def _said(self, asking: list[bytes]) -> list[Effect]:
+        return self._finished(self._connection.sent(asking))
 
     def _finished(self, effects: list[Effect]) -> list[Effect]:
         """Ask for the next moment, unless the runtime knows of it."""

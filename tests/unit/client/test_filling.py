@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maia.client import ROWS_PER_FRAME, FrameFiller, UnknownToClient, histories, known_version
+from maia.client import ROWS_PER_FRAME, Outbox, UnknownToClient, histories, known_version
 from maia.client.batch import FRAME_BYTES, rows_per_frame
 from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.types import Cover, Sealing, SealingLevel, sign_definition
@@ -15,31 +15,58 @@ from support.client_session import NOW, STORY
 
 
 @pytest.fixture
-def filler() -> FrameFiller:
-    return FrameFiller(known_version([STORY.definition], at=NOW).event_type)
+def outbox() -> Outbox:
+    return Outbox(known_version([STORY.definition], at=NOW).event_type)
 
 
-def test_events_come_out_as_they_went_in_and_absent_attributes_take_no_room(filler):
-    given = [{NUMBERPLATE: "AE05 XYZ"}, {NUMBERPLATE: "BD51 SMR", LOCATION: "Victoria"}]
-    for event in given:
-        filler.add(event)
-    rows, columns = filler.take()
-    assert [column.uid for column in columns] == [NUMBERPLATE, LOCATION]
-    assert list(columns_to_frame(columns, rows, NUMBERPLATE_KINDS).events()) == given
-    assert filler.rows == 0
+def give(outbox: Outbox, **event: object) -> None:
+    outbox.put(outbox.event(event))
 
 
-def test_a_frame_is_full_by_its_rows_or_by_its_bytes(filler):
+def give_run(outbox: Outbox, rows: int, **columns: list[object]) -> None:
+    for frame in outbox.frames(rows, columns):
+        outbox.put(frame)
+
+
+def test_events_come_out_as_they_went_in_and_absent_attributes_take_no_room(outbox):
+    give(outbox, numberplate="AE05 XYZ")
+    give(outbox, numberplate="BD51 SMR", location="Victoria")
+    frame = outbox.take()
+    assert [column.uid for column in frame.written] == [NUMBERPLATE, LOCATION]
+    assert list(columns_to_frame(frame.written, frame.rows, NUMBERPLATE_KINDS).events()) == [
+        {NUMBERPLATE: "AE05 XYZ"},
+        {NUMBERPLATE: "BD51 SMR", LOCATION: "Victoria"},
+    ]
+    assert outbox.rows == 0
+
+
+def test_one_event_given_as_a_run_is_the_event_given_alone(outbox):
+    give(outbox, numberplate="AE05 XYZ", location="Victoria")
+    give_run(outbox, 2, location=["Victoria"] * 2, numberplate=["AE05 XYZ"] * 2)
+    alone, run = outbox.take(), outbox.take()
+    assert [next(columns_to_frame(one.written, one.rows).events()) for one in (alone, run)] == [
+        {NUMBERPLATE: "AE05 XYZ", LOCATION: "Victoria"}
+    ] * 2
+
+
+def test_a_frame_is_full_by_its_rows_or_by_its_bytes(outbox):
     for _ in range(ROWS_PER_FRAME):
-        assert not filler.is_full
-        filler.add({NUMBERPLATE: "AE05 XYZ"})
-    assert filler.is_full
-    filler.take()
-    assert not filler.is_full
-    filler.add({NUMBERPLATE: "A" * (FRAME_BYTES - 1)})
-    assert not filler.is_full
-    filler.add({NUMBERPLATE: "A"})
-    assert filler.is_full
+        assert not outbox.is_full
+        give(outbox, numberplate="AE05 XYZ")
+    assert outbox.is_full
+    outbox.take()
+    assert not outbox.is_full
+    give(outbox, numberplate="A" * (FRAME_BYTES - 1))
+    assert not outbox.is_full
+    give(outbox, numberplate="A")
+    assert outbox.is_full
+
+
+def test_a_run_is_a_frame_of_its_own_and_long_events_of_it_leave_as_they_fit(outbox):
+    give_run(outbox, 2, numberplate=["A", "B"])
+    give_run(outbox, 2, numberplate=["C", "D"])
+    give_run(outbox, 3, numberplate=["E" * (FRAME_BYTES // 2)] * 3)
+    assert [outbox.take().rows for _ in range(4)] == [2, 2, 2, 1]
 
 
 def test_events_of_a_covered_type_leave_one_by_one():
@@ -48,9 +75,9 @@ def test_events_of_a_covered_type_leave_one_by_one():
     sealing = Sealing(SealingLevel.EVENT, pito.principal, blinded=True, cover=Cover(500, 1024))
     covered = sign_definition(replace(plain, sealing=sealing), pito)
     event_type = known_version([covered], at=NOW).event_type
-    filler = FrameFiller(event_type)
-    filler.add({NUMBERPLATE: "AE05 XYZ"})
-    assert filler.is_full
+    outbox = Outbox(event_type)
+    give(outbox, numberplate="AE05 XYZ")
+    assert outbox.is_full
     assert rows_per_frame(event_type) == 1
 
 

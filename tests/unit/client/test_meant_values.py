@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from maia.client.api.types import meant_value
+from maia.client.meant_values import meant_value
 from maia.events import Attribute, Instant, Kind
 from maia.types import ValueMismatch
 

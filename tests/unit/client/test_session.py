@@ -16,7 +16,7 @@ from maia.client import (
     TypeReceived,
     Withdrawn,
 )
-from maia.client.registry import Book
+from maia.client.requests import Requests
 from maia.client.wallet import Wallet
 from maia.events import Instant
 from maia.policy import PolicyRefusal
@@ -178,7 +178,7 @@ def test_frames_without_an_answer_go_out_again_under_their_numbers(played):
     assert [frame.sequence for frame in played.said(Publish)] == [1, 2, 3]
     played.broker_says(Published(entry.ref, 3, 2))
     assert entry.under_way == {}
-    assert played.session._book.bytes_under_way == 0
+    assert played.session._requests.bytes_under_way == 0
     assert Acknowledged(entry.ref, 3, 2) in played.notices()
 
 
@@ -428,9 +428,9 @@ def test_a_credential_that_expired_meanwhile_ends_what_it_spoke_for(played):
     played.link_closes()
     played.notices()
     played.now = Instant(played.now + 60 * 86_400_000_000)
-    # The client's own right to connect has ended too, so that it cannot even say hello; the book is asked.
-    book: Book = played.session._book
-    assert book.ask_for_everything(LEASE_S, played.now) == []
+    # The client's own right to connect has ended too, so that it cannot say hello; its requests are asked.
+    requests: Requests = played.session._requests
+    assert requests.ask_for_everything(LEASE_S, played.now) == []
     gone = next(notice for notice in played.notices() if isinstance(notice, Ended))
     assert (gone.ref, gone.problem.code) == (entry.ref, "POLICY-EXPIRED")
 

@@ -6,12 +6,13 @@ They are called when there is room for a frame, or when one has arrived. Applica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from maia.client import Delivered
 from maia.client.api.connected_client import Client
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import Subscription
+from maia.client.batch import Outbox
 from maia.wire.effects import LinkId
 
 
@@ -23,31 +24,24 @@ def link_of(client: Client) -> LinkId | None:
 # ------------------------------------------------------------ publishing
 
 
-def offer_columns(publisher: Publisher, rows: int, columns: Mapping[str, list[object]]) -> bool:
-    """Publish events of one frame at once; False if there is no room for it now (`call_on_room` says when).
-
-    The caller gives no more than a frame holds, and uses no other way to publish beside this one.
-    """
-    if publisher._problem is not None or not publisher._session.has_room(publisher._entry):
-        publisher._raise_if_stuck()
-        return False
-    publisher._send(rows, publisher._checked(rows, columns))
-    return True
+def take_over(publisher: Publisher, outbox: Outbox) -> None:
+    """Have a publisher send what waits in an outbox of the caller's own, and no other events."""
+    publisher._outbox = outbox
 
 
-def call_on_room(publisher: Publisher, call: Callable[[], None]) -> None:
-    """Have something called whenever `offer_columns` may succeed again."""
-    publisher._on_room = call
+def send(publisher: Publisher) -> None:
+    """Send what may leave now."""
+    publisher._pump()
+
+
+def label_of(publisher: Publisher, sequence: int) -> bytes:
+    """Return what subscribers recognise a frame by."""
+    return publisher._session.label_of(publisher._entry, sequence)
 
 
 def stream_of(publisher: Publisher) -> bytes:
     """Return the stream that every event of a publisher belongs to."""
     return publisher._entry.stream
-
-
-def next_label(publisher: Publisher) -> bytes:
-    """Return what subscribers recognise the next frame by."""
-    return publisher._session.label_of_next(publisher._entry)
 
 
 # ------------------------------------------------------------ receiving

@@ -115,13 +115,40 @@ ConnectElsewhere: TypeAlias = (
 )
 
 
-async def _live(
-    connecting: AbstractAsyncContextManager[Client], opened: asyncio.Future[Client], ends: asyncio.Event
-) -> None:
-    """Hold a connection until it is to end, in the task in which it began."""
-    async with connecting as client:
-        opened.set_result(client)
-        await ends.wait()
+class HeldOpen:
+    """The body of a `connect`, kept open in one task: what is entered there is left there."""
+
+    def __init__(self, connecting: AbstractAsyncContextManager[Client]) -> None:
+        """Connect to nothing yet."""
+        self._connecting, self._ends = connecting, asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> Client:
+        """Return the client once it is connected; raise why it cannot be."""
+        opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not opened.done():
+                opened.set_exception(task.exception() or ClientClosed("the client was closed"))
+
+        self._task = asyncio.create_task(self._live(opened))
+        self._task.add_done_callback(ended)
+        try:
+            return await opened
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+
+    async def end(self) -> None:
+        """Disconnect."""
+        self._ends.set()
+        if self._task is not None:
+            await self._task
+
+    async def _live(self, opened: asyncio.Future[Client]) -> None:
+        async with self._connecting as client:
+            opened.set_result(client)
+            await self._ends.wait()
 
 
 def _short(principal: Principal) -> str:
@@ -161,7 +188,7 @@ class Client:
         """How to connect to another process of the same broker; None for a client that was sent there."""
         self._elsewhere: dict[str, Client] = {}
         self._elsewhere_lock = asyncio.Lock()
-        self._lives: list[tuple[asyncio.Task[None], asyncio.Event]] = []
+        self._lives: list[HeldOpen] = []
         self._on_warning = on_warning
         self._hindered: set[int] = set()
         """The requests whose holders know that no broker serves them now: the next acceptance is news."""
@@ -374,22 +401,15 @@ class Client:
                 return self._elsewhere[address]
             if self._connect_elsewhere is None or len(self._elsewhere) >= _PROCESSES_MAX:
                 raise moved
-            opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-            ends = asyncio.Event()
             # What this client was shown to hold meanwhile goes along: the wallet is the session's own.
-            connecting = self._connect_elsewhere(address, self._session.certificates)
-            task = asyncio.create_task(_live(connecting, opened, ends))
+            held = HeldOpen(self._connect_elsewhere(address, self._session.certificates))
             try:
-                await asyncio.wait((task, opened), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-                if task.done():
-                    await task  # raises why it could not connect
-                if not opened.done():
-                    raise NotConnected(f"the process at `{address}` did not answer in {timeout_s:g} seconds")
-            except BaseException:
-                task.cancel()
-                raise
-            self._lives.append((task, ends))
-            there = self._elsewhere[address] = opened.result()
+                async with asyncio.timeout(timeout_s):
+                    there = self._elsewhere[address] = await held.begin()
+            except TimeoutError:
+                said = f"the process at `{address}` did not answer in {timeout_s:g} seconds"
+                raise NotConnected(said) from None
+            self._lives.append(held)
             there._types = self._types
             return there
 
@@ -572,9 +592,7 @@ class Client:
     async def _closed(self) -> None:
         """Say goodbye and end whatever is waited for; `connect` calls this once."""
         self._answers.is_closed = True
-        for _, ends in self._lives:
-            ends.set()
-        await asyncio.gather(*(task for task, _ in self._lives), return_exceptions=True)
+        await asyncio.gather(*(one.end() for one in self._lives), return_exceptions=True)
         await self._revalidator.stop()
         problem: Unavailable = ClientClosed("the client is closed")
         for ref in {*self._answers, *self._publishers, *self._subscriptions}:

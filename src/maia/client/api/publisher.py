@@ -13,19 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from maia.client import Acknowledged, ClientSession, FrameFiller, NotConnected, RowsRefused
-from maia.client.api.types import meant_event, meant_value, requirement_for
-from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, columns_of, rows_per_frame
+from maia.client import Acknowledged, ClientSession, NotConnected, RowsRefused
+from maia.client.api.types import requirement_for
+from maia.client.batch import Outbox, OutgoingFrame
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL, LOG_FULL
-from maia.credentials import BadName
 from maia.errors import MaiaError
-from maia.events import AttributeUid, BadValue, Instant, Value
+from maia.events import Instant
 from maia.predicates import Predicate
-from maia.types import UnknownName, ValueMismatch, VerifiedType, check_event
-from maia.types.definition import TOPIC, checked_topic, tree_root
+from maia.types import VerifiedType
 from maia.wire.effects import Effect
-from maia.wire.messages import Column as WireColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,22 +74,18 @@ class Publisher:
         """Publish under an advertisement that is accepted, or soon will be."""
         self._client, self._session = client, client._session
         self._entry = entry
-        self._filler, self._rows_max = FrameFiller(self.event_type), rows_per_frame(self.event_type)
-        self._names = tuple(one.name for one in self.event_type.attributes)
-        self._tree = tree_root(self.event_type.name.name)
+        self._outbox = Outbox(self.event_type)
         self._problem: MaiaError | None = None
         self._on_warning, self._on_answer = on_warning, on_answer
         self._moved = asyncio.Event()
         self._refused_unsaid = 0
-        self._unanswered: deque[tuple[int, int]] = deque()
+        self._unanswered: deque[tuple[int, OutgoingFrame]] = deque()
         self.refused_rows = 0
         """How many events the broker has refused so far."""
         self.published_rows = 0
         """How many events the broker has taken on so far."""
         self.warning: MaiaError | None = None
         """Why what is published cannot get far at this moment, if that is so."""
-        self._on_room: Callable[[], None] | None = None
-        """Called when there may be room for a frame again (`by_frame.py`)."""
 
     def __repr__(self) -> str:
         """Return what is published, how much of it, and why it has ended if it has."""
@@ -112,14 +105,10 @@ class Publisher:
 
         If there is no room because the broker cannot seal the type, its reason is raised.
         """
-        given = {**event, **values} if event else values
-        try:
-            checked = check_event(given, self.event_type)
-        except ValueMismatch:
-            checked = check_event(meant_event(given, self.event_type), self.event_type)
-        self._check_topics([checked.get(TOPIC.uid)])
-        await self._room_for_more()
-        self._filler.add(checked)
+        frame = self._outbox.event({**event, **values} if event else values)
+        if self._outbox.is_full or self._problem is not None:
+            await self._room_for(frame)
+        self._outbox.put(frame)
         self._pump()
 
     async def publish_to(
@@ -140,12 +129,10 @@ class Publisher:
         """
         required = None if requires is None else requirement_for(requires)
         remaining = iter(events)
-        names = self.event_type.vocabulary
-        while some := list(islice(remaining, self._rows_max)):
-            for strange in set().union(*some) - names.keys():
-                check_event({strange: None}, self.event_type)  # raises, and names what comes near
+        while some := list(islice(remaining, self._outbox.rows_max)):
+            names = set().union(*some)
             columns = {name: [one.get(name) for one in some] for name in names}
-            await self._send_columns(len(some), columns, required)
+            await self._put(self._outbox.frames(len(some), columns, required))
 
     async def publish_columns(self, columns: Mapping[str, list[object]]) -> None:
         """Publish events that are given by column, whose names are those of the type.
@@ -153,19 +140,15 @@ class Publisher:
         Up to `maia.client.batch.rows_per_frame` events, of at most `FRAME_BYTES` characters together, leave
         in one frame.
         """
-        rows = len(next(iter(columns.values()), ()))
-        for start in range(0, rows, self._rows_max):
-            end = min(rows, start + self._rows_max)
-            part = {name: values[start:end] for name, values in columns.items()}
-            await self._send_columns(end - start, part, None)
+        await self._put(self._outbox.frames(len(next(iter(columns.values()), ())), columns))
 
     async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
         import pyarrow as pa
 
         required = None if requires is None else requirement_for(requires)
-        for start in range(0, batch.num_rows, self._rows_max):
-            part = batch.slice(start, self._rows_max)
+        for start in range(0, batch.num_rows, self._outbox.rows_max):
+            part = batch.slice(start, self._outbox.rows_max)
             columns: dict[str, list[object]] = {}
             for name, column in zip(part.schema.names, part.columns, strict=True):
                 if pa.types.is_timestamp(column.type):
@@ -173,7 +156,7 @@ class Publisher:
                     columns[name] = [None if one is None else Instant(one) for one in moments]
                 else:
                     columns[name] = column.to_pylist()
-            await self._send_columns(part.num_rows, columns, required)
+            await self._put(self._outbox.frames(part.num_rows, columns, required))
 
     async def flush(self, *, timeout_s: float = FLUSH_S) -> None:
         """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all.
@@ -183,14 +166,12 @@ class Publisher:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while self._filler.rows or self._entry.under_way:
-                    self._raise_if_stuck()
-                    await self._until_moved()
+                await self._until(lambda: not self._outbox.rows and not self._entry.under_way)
         except TimeoutError:
             problem = self._entry.problem or self.warning
             if problem is not None:
                 raise problem from None
-            waiting = self._filler.rows + len(self._entry.under_way)
+            waiting = self._outbox.rows + len(self._entry.under_way)
             raise NotConnected(f"{waiting} frames or events still wait after {timeout_s:g} seconds") from None
         self._raise_if_ended()
         refused, self._refused_unsaid = self._refused_unsaid, 0
@@ -205,27 +186,37 @@ class Publisher:
 
     # -------------------------------------------------------- called by the client
 
-    def _pump(self) -> None:
-        """Send what may leave now: at once if nothing is under way, else whole frames only."""
-        has_room, filler = self._session.has_room, self._filler
-        while filler.rows and has_room(self._entry) and (filler.is_full or not self._entry.under_way):
-            rows, columns = filler.take()
-            self._send(rows, columns)
-        if has_room(self._entry):
+    def _pump(self, *, hurries: bool = False) -> bool:
+        """Send what may leave now, and with `hurries` what waits for company; say whether something left."""
+        entry, outbox, session, has_sent = self._entry, self._outbox, self._session, False
+        while (
+            outbox.rows and session.has_room(entry) and (hurries or not entry.under_way or not outbox.waits)
+        ):
+            frame, sequence = outbox.take(), entry.next_sequence
+            now, columns = self._client._now(), frame.written or []
+            effects = session.publish(entry, frame.rows, columns, now, frame.requires)
+            self._unanswered.append((sequence, frame))
+            outbox.sent(frame, sequence)
+            self._client._perform(effects)
+            has_sent = True
+        if session.has_room(entry):
             # A new link with nothing to answer for brings no answer that would wake a waiting call.
             self._moved.set()
-            if self._on_room is not None:
-                self._on_room()
+        elif outbox.rows and entry.problem is not None and entry.problem.code in CANNOT_SEAL:
+            outbox.stuck(entry.problem)
+        return has_sent
 
     def _take(self, taken: Acknowledged) -> None:
         """Take note of what the broker has taken on."""
-        answered = 0
+        frames: list[OutgoingFrame] = []
         while self._unanswered and self._unanswered[0][0] <= taken.sequence:
-            answered += self._unanswered.popleft()[1]
+            frames.append(self._unanswered.popleft()[1])
+        answered = sum([frame.rows for frame in frames])
         self.published_rows += answered - taken.refused_rows
         self.refused_rows += taken.refused_rows
         self._refused_unsaid += taken.refused_rows
         self._moved.set()
+        self._outbox.answered(frames, taken.refused_rows, None)
         if self._on_answer is not None:
             self._on_answer(answered, taken.refused_rows, None)
 
@@ -238,101 +229,45 @@ class Publisher:
     def _put_off(self) -> None:
         """Take note that the broker takes nothing on at this moment; its entry knows why."""
         self._moved.set()
-        if self._on_room is not None:
-            self._on_room()
+        self._pump()
 
     def _end(self, problem: MaiaError) -> None:
         """Take note that nothing more can be published."""
         self._problem = problem
         self._moved.set()
+        unanswered = [frame for _, frame in self._unanswered]
+        self._unanswered.clear()
+        self._outbox.answered(unanswered, 0, problem)
         if self._on_answer is not None:
             self._on_answer(0, 0, problem)
 
     # -------------------------------------------------------- inside
 
-    async def _send_columns(
-        self, rows: int, columns: Mapping[str, list[object]], requires: Predicate | None
-    ) -> None:
-        size = sum(len(one) for values in columns.values() for one in values if isinstance(one, str | bytes))
-        if size > FRAME_BYTES and requires is None:
-            for row in zip(*columns.values(), strict=True):  # long ones: as many in a frame as fit
-                await self.publish(dict(zip(columns, row, strict=True)))
-            return
-        if size > FRAME_BYTES and rows > 1:
-            for row in zip(*columns.values(), strict=True):
-                alone = {name: [value] for name, value in zip(columns, row, strict=True)}
-                await self._send_columns(1, alone, requires)
-            return
-        if size > EVENT_BYTES_MAX:
-            raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
-        checked = self._checked(rows, columns)
-        await self._room_for_more()
-        while self._filler.rows or not self._session.has_room(self._entry):
-            self._raise_if_stuck()  # events that were given one by one go first
-            if self._filler.rows and self._session.has_room(self._entry):
-                self._send(*self._filler.take())
-            else:
-                await self._until_moved()
+    async def _put(self, frames: Iterable[OutgoingFrame]) -> None:
+        """Publish frames, which were checked, in their order; of one with a mistake nothing is sent."""
+        for frame in frames:
+            await self._room_for(frame)
+            self._outbox.put(frame)
+            self._pump()
+            await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve other tasks
+
+    async def _room_for(self, frame: OutgoingFrame) -> None:
+        """Wait until a frame may wait with others, or leave at once: events given one by one go first."""
+        outbox, has_room = self._outbox, self._session.has_room
+        if frame.waits:
+            await self._until(lambda: not outbox.is_full)
+        else:
+            await self._until(lambda: not outbox.rows and has_room(self._entry), hurries=True)
+
+    async def _until(self, is_so: Callable[[], bool], *, hurries: bool = False) -> None:
+        """Send what may leave until something is so; raise why it cannot be."""
         self._raise_if_ended()
-        self._send(rows, checked, requires)
-        await asyncio.sleep(0)  # let answers in: a long loop of sends must not starve other tasks
-
-    def _checked(self, rows: int, columns: Mapping[str, list[object]]) -> list[WireColumn]:
-        """Return columns ready to travel; a value that does not fit is reported with its attribute."""
-        if rows == 1 and self._tree is None and tuple(columns) == self._names:
-            try:
-                return self._filler.alone.columns_of([value for (value,) in columns.values()])  # type: ignore[misc]
-            except (BadValue, ValueError):
-                pass  # looked at by name
-        vocabulary, kinds = self.event_type.vocabulary, self.event_type.kinds
-        by_uid: dict[AttributeUid, list[Value]] = {}
-        for name, values in columns.items():
-            attribute = vocabulary.get(name)
-            if attribute is None:
-                raise UnknownName(f"the type has no attribute `{name[:64]}`")
-            # What these objects are is checked, all of them, when the column is written.
-            by_uid[attribute.uid] = values  # type: ignore[assignment]
-        self._check_topics(by_uid.get(TOPIC.uid, (None,)))
-        try:
-            return columns_of(rows, by_uid, kinds)
-        except BadValue:
-            meant = {
-                vocabulary[name].uid: [meant_value(vocabulary[name], one) for one in values]
-                for name, values in columns.items()
-            }
-            for row in zip(*meant.values(), strict=True):
-                named = dict(zip(columns, row, strict=True))
-                check_event(named, self.event_type)
-            return columns_of(rows, meant, kinds)  # type: ignore[arg-type]  # checked, all of them
-
-    def _check_topics(self, topics: Iterable[Value]) -> None:
-        """Refuse an event on topics without a topic of this tree; the broker would, without a word."""
-        if self._tree is None:
-            return
-        seen: set[str] = set()
-        for topic in topics:
-            if not isinstance(topic, str):
-                raise BadName(f"each event needs a `{TOPIC.name}` such as `{self._tree}`")
-            if topic not in seen:
-                seen.add(checked_topic(topic, self._tree))
-
-    def _send(self, rows: int, columns: list[WireColumn], requires: Predicate | None = None) -> None:
-        sequence = self._entry.next_sequence
-        effects = self._session.publish(self._entry, rows, columns, self._client._now(), requires)
-        self._unanswered.append((sequence, rows))
-        self._client._perform(effects)
-
-    async def _room_for_more(self) -> None:
-        self._raise_if_ended()
-        while self._filler.is_full:
+        while not is_so():
             self._raise_if_stuck()
-            await self._until_moved()
-            self._raise_if_ended()
-
-    async def _until_moved(self) -> None:
-        self._pump()
-        self._moved.clear()
-        await self._moved.wait()
+            if not self._pump(hurries=hurries):
+                self._moved.clear()
+                await self._moved.wait()
+                self._raise_if_ended()
 
     def _raise_if_stuck(self) -> None:
         """Raise what ended the advertisement, or why the broker takes nothing on."""
@@ -340,7 +275,7 @@ class Publisher:
         problem = self._entry.problem
         if problem is not None and problem.code in CANNOT_SEAL:
             raise problem
-        if self.warning is not None and self.warning.code == LOG_FULL and self._filler.is_full:
+        if self.warning is not None and self.warning.code == LOG_FULL and self._outbox.is_full:
             raise self.warning
 
     def _raise_if_ended(self) -> None:

@@ -36,6 +36,8 @@ ROWS_WAITING_MAX: Final = 65_536
 """How many events may wait for the application before the client stops reading."""
 BYTES_WAITING_MAX: Final = 16 << 20
 """How many bytes of memory these may take; one frame, however long, may always wait."""
+EVENTS_TOGETHER: Final = 1024
+"""How many events that have arrived are handed out together, unless the application says otherwise."""
 _WITHDRAW_S: Final = 30.0
 _STATE_S: Final = 10.0
 _FRAMES_AT_A_TIME: Final = 8
@@ -209,7 +211,9 @@ class Subscription:
             self._rows.extend(_rows_of(await self._next_frame(), self))
         return self._rows.popleft()
 
-    async def some(self, most: int, *, timeout_s: float | None = None) -> list[ReceivedEvent]:
+    async def some(
+        self, most: int = EVENTS_TOGETHER, *, timeout_s: float | None = None
+    ) -> list[ReceivedEvent]:
         """Return events that have arrived, at most so many; wait for one, or for `timeout_s` and none.
 
         Without a timeout, nothing is returned only when the subscription or
@@ -259,11 +263,11 @@ class Subscription:
 
     async def to_pandas(self, rows: int | None = None, *, seconds: float | None = None) -> pd.DataFrame:
         """Return the next events as a pandas table, as `to_arrow` does."""
-        return to_pandas(await self.to_arrow(rows, seconds=seconds))
+        return await asyncio.to_thread(to_pandas, await self.to_arrow(rows, seconds=seconds))
 
     async def to_polars(self, rows: int | None = None, *, seconds: float | None = None) -> pl.DataFrame:
         """Return the next events as a polars table, as `to_arrow` does."""
-        return to_polars(await self.to_arrow(rows, seconds=seconds))
+        return await asyncio.to_thread(to_polars, await self.to_arrow(rows, seconds=seconds))
 
     async def state_known(self, *, timeout_s: float = _STATE_S) -> bool:
         """Wait until the present state has arrived; say whether every publisher's side has answered.

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -33,11 +31,11 @@ from maia.client import (
 from maia.clock import system_now
 from maia.credentials import SigningKey, TopicName, TypeName, VerifiedConstitution
 from maia.credentials.requirements import checked_requirement, parse_requirement
-from maia.events import Attribute, Instant, Kind, NotAnInstant
+from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
-from maia.types import SignedDefinition, TypeShape, ValueMismatch, check_predicate, definition_from_bytes
+from maia.types import SignedDefinition, check_predicate, definition_from_bytes
 from maia.types.definition import on_topics, tree_label, tree_name
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str
@@ -218,63 +216,3 @@ async def fetch_definitions(
         finally:
             await revalidator.stop()
             await runner.drain(session.close(system_now()))
-
-
-# Which value of an attribute does an application mean by what Python people write?
-#
-# A `datetime` with a time zone and ISO text are moments, an int is a float where
-# one is expected, if it is one exactly. What would lose something is refused with
-# the reason: a `Decimal`, a float for an int, a moment without a time zone.
-
-
-_EXACT_MAX: Final = 1 << 53
-"""Ints up to here are floats exactly."""
-
-
-def meant_event(values: Mapping[str, object], event_type: TypeShape) -> dict[str, object]:
-    """Return values by name as their attributes take them; names that the type does not have stay."""
-    vocabulary = event_type.vocabulary
-    return {
-        name: meant_value(vocabulary[name], given) if name in vocabulary else given
-        for name, given in values.items()
-    }
-
-
-def meant_value(attribute: Attribute, given: object) -> object:
-    """Return the value that is meant, where that is certain; everything else as it was given."""
-    match given:
-        case Decimal():
-            raise _misfit(
-                attribute,
-                "a Decimal is refused, because a float would round it: write int(…), float(…) or str(…)",
-            )
-        case datetime() if attribute.kind is Kind.TIMESTAMP:
-            if given.tzinfo is None:
-                raise _misfit(
-                    attribute,
-                    "a moment without a time zone is refused: write datetime.now(UTC), or give it a tzinfo",
-                )
-            return Instant.from_datetime(given)
-        case date() if attribute.kind is Kind.TIMESTAMP:
-            raise _misfit(attribute, "a date is no moment: write a datetime with a time zone")
-        case str() if attribute.kind is Kind.TIMESTAMP:
-            return _moment(attribute, given)
-        case bool():
-            return given
-        case int() if attribute.kind is Kind.FLOAT and not isinstance(given, Instant):
-            if abs(given) > _EXACT_MAX:
-                raise _misfit(attribute, "this int is no float exactly: write float(…) if that is meant")
-            return float(given)
-        case _:
-            return given
-
-
-def _moment(attribute: Attribute, text: str) -> Instant:
-    try:
-        return Instant.parse(text)
-    except NotAnInstant as problem:
-        raise _misfit(attribute, problem.message) from problem
-
-
-def _misfit(attribute: Attribute, problem: str) -> ValueMismatch:
-    return ValueMismatch(f"attribute `{attribute.name}`: {problem}")

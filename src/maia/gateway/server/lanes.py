@@ -7,20 +7,17 @@ loop: what arrived in one read leaves in one frame, and the broker's answer is h
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-import msgspec
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from maia.broker.rights.publisher_view import shaper_of
-from maia.client import RowsRefused
-from maia.client.api.by_frame import call_on_room, next_label, offer_columns
+from maia.client import Outbox, RowsRefused
+from maia.client.api.by_frame import label_of, send, take_over
 from maia.client.api.publisher import Publisher
-from maia.client.batch import EVENT_BYTES_MAX, FRAME_BYTES, EventTooLarge, rows_per_frame
+from maia.client.batch import OutgoingFrame
 from maia.credentials import Action, Principal, SignedCertificate, VerifiedConstitution
 from maia.errors import MaiaError
-from maia.events import Column, Frame, Instant, Kind
+from maia.events import Column, Frame, Instant
 from maia.gateway.topic_table import Columns, Row
 from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
 from maia.types import VerifiedType
@@ -36,132 +33,106 @@ _EVENTS_TOGETHER: Final = 256
 
 OnAnswers: TypeAlias = Callable[[list[tuple[int, int, MaiaError | None]]], None]
 """Called with what the broker has answered: of each handle so many more events, in order, and why not."""
+_Whose: TypeAlias = tuple[OnAnswers, int]
+"""Who is to be answered, and under which handle."""
 
 
-class _Outgoing(msgspec.Struct):
-    """A frame on its way to the broker, and whose events are in it, in order."""
-
-    columns: dict[str, list[object]]
-    rows: int = 0
-    size: int = 0
-    parts: list[tuple[OnAnswers, int, int]] = []
-    """Who is to be answered, under which handle, for how many events."""
-
-
-class Lane:
-    """The events of one row on their way to the broker, in order."""
+class Lane(Outbox):
+    """The events of one row on their way to the broker, in order, and who is to be answered for each."""
 
     def __init__(self, upstream: Upstream, row: Row) -> None:
+        super().__init__(row.event_type, _EVENTS_TOGETHER)
         self._upstream, self._row = upstream, row
-        self._rows_max = min(_EVENTS_TOGETHER, rows_per_frame(row.event_type))
-        self._names = [one.name for one in row.event_type.attributes]
-        self._long = [one.name for one in row.event_type.attributes if one.kind in (Kind.STRING, Kind.BYTES)]
-        self._queue: deque[_Outgoing] = deque()
-        self._sent: deque[_Outgoing] = deque()
+        self._unanswered = 0
+        self._mistakes: list[tuple[_Whose, int, MaiaError]] = []
         self._drained: asyncio.Event | None = None
         self._publisher: Publisher | None = None
         self.advertising: asyncio.Task[None] | None = None
 
-    def put(self, columns: Columns, rows: int, handle: int, answered: OnAnswers) -> None:
+    def give(self, columns: Columns, rows: int, handle: int, answered: OnAnswers) -> None:
         """Put events behind those that wait."""
-        if rows > self._rows_max:
-            for start in range(0, rows, self._rows_max):
-                end = min(rows, start + self._rows_max)
-                some = {name: values[start:end] for name, values in columns.items()}
-                self.put(some, end - start, handle, answered)
-            return
-        size = 0
-        for name in self._long:
-            for value in columns.get(name, ()):
-                size += len(value) if value else 0  # type: ignore[arg-type]  # texts and bytes
-        frame = self._queue[-1] if self._queue else None
-        if frame is not None and self._upstream.sent is not None and frame.parts[-1][0] != answered:
-            frame = None  # a frame is of one session
-        if frame is None or frame.rows + rows > self._rows_max or frame.size + size > FRAME_BYTES:
-            nulls = (None,) * rows
-            frame = _Outgoing({name: [*(columns.get(name) or nulls)] for name in self._names})
-            self._queue.append(frame)
-        else:
-            for name, values in frame.columns.items():
-                values.extend(columns.get(name) or (None,) * rows)
-        frame.rows += rows
-        frame.size += size
-        frame.parts.append((answered, handle, rows))
+        whose, done = (answered, handle), 0
+        try:
+            for frame in self.frames(rows, columns, joins=True):
+                frame.whose.append((whose, frame.rows))
+                self.put(frame)
+                done += frame.rows
+        except MaiaError as problem:  # answered for when the rest is sent
+            self._mistakes.append((whose, rows - done, problem))
 
     async def drained(self) -> None:
         """Return when the broker has answered for everything."""
-        while self._queue or self._sent:
+        while self.rows or self._unanswered:
             self._drained = asyncio.Event()
             await self._drained.wait()
 
     def send(self) -> None:
-        """Send frames while there is room for one."""
-        while self._queue:
-            if self._publisher is None:
-                if self.advertising is None:
-                    self.advertising = asyncio.create_task(self._advertise())
-                return
-            frame = self._queue.popleft()
-            self._sent.append(frame)  # an answer may come before the call returns
-            try:
-                if frame.size > EVENT_BYTES_MAX:
-                    raise EventTooLarge(
-                        f"an event of {frame.size} characters is longer than {EVENT_BYTES_MAX}"
-                    )
-                if self._upstream.sent is not None:
-                    self._upstream.sent.put(next_label(self._publisher), frame.parts[0][0])
-                if not offer_columns(self._publisher, frame.rows, frame.columns):
-                    self._queue.appendleft(self._sent.pop())
-                    return
-            except MaiaError as problem:
-                # Nothing of a frame with a mistake is sent. If the publisher has ended, all are answered.
-                if self._sent and self._sent[-1] is frame:
-                    self._settle([self._sent.pop()], 0, problem)
+        """Send frames while there is room for one; the rest follows by itself."""
+        mistakes, self._mistakes = self._mistakes, []
+        for (answered, handle), rows, problem in mistakes:
+            answered([(handle, rows, problem)])
+        if self._publisher is not None:
+            send(self._publisher)
+        elif self.rows and self.advertising is None:
+            self.advertising = asyncio.create_task(self._advertise())
 
     async def _advertise(self) -> None:
         try:
-            publisher = await self._upstream.advertise(self._row, self._answer)
+            self._publisher = await self._upstream.advertise(self._row)
         except MaiaError as problem:
-            waiting, self._queue = list(self._queue), deque()
             self.advertising = None
-            self._settle(waiting, 0, problem)
+            self.stuck(problem)
             return
-        call_on_room(publisher, self.send)
-        self._publisher, self.advertising = publisher, None
+        take_over(self._publisher, self)
+        self.advertising = None
         self.send()
 
-    def _answer(self, rows: int, refused: int, problem: MaiaError | None) -> None:
+    # -------------------------------------------------------- what the publisher tells
+
+    def go_together(self, last: OutgoingFrame, frame: OutgoingFrame) -> bool:
+        """Say no for frames of two sessions where each is to be recognised as of one."""
+        first, second = cast("tuple[_Whose, _Whose]", (last.whose[-1][0], frame.whose[0][0]))
+        return self._upstream.sent is None or first[0] == second[0]
+
+    def sent(self, frame: OutgoingFrame, sequence: int) -> None:
+        """Remember whose frame it is, where others publish with the same client."""
+        self._unanswered += frame.rows
+        if self._upstream.sent is not None and self._publisher is not None:
+            whose = cast("_Whose", frame.whose[0][0])
+            self._upstream.sent.put(label_of(self._publisher, sequence), whose[0])
+
+    def answered(self, frames: list[OutgoingFrame], refused: int, problem: MaiaError | None) -> None:
+        """Tell all whose events these are; with a `problem`, what waits is published anew."""
+        self._unanswered -= sum([frame.rows for frame in frames])
         if problem is not None:
             self._publisher = None
-            rows = sum(frame.rows for frame in self._sent)
-        answered: list[_Outgoing] = []
-        while rows > 0 and self._sent:
-            answered.append(self._sent.popleft())
-            rows -= answered[-1].rows
-        self._settle(answered, refused, problem)
+        self._settle(frames, refused, problem)
         if problem is not None:
             self.send()
 
-    def _settle(self, frames: list[_Outgoing], refused: int, problem: MaiaError | None) -> None:
+    def stuck(self, problem: MaiaError) -> None:
+        """Answer for everything that waits: nothing is gained by keeping it."""
+        waiting: list[OutgoingFrame] = []
+        while self.rows:
+            waiting.append(self.take())
+        self._settle(waiting, 0, problem)
+
+    def _settle(self, frames: list[OutgoingFrame], refused: int, problem: MaiaError | None) -> None:
         """Answer for frames: all of their events have this problem, or `refused` of them were refused."""
-        parts = frames[0].parts if len(frames) == 1 else [part for frame in frames for part in frame.parts]
+        parts = cast("list[tuple[_Whose, int]]", [part for frame in frames for part in frame.whose])
+        which: frozenset[int] | None = None
         if refused:
-            rows = sum(frame.rows for frame in frames)
-            columns = {
-                name: [value for frame in frames for value in frame.columns[name]]
-                for name in frames[0].columns
-            }
             problem = RowsRefused(refused)
-            which = self._upstream.refused_rows(rows, columns, refused, self._row)  # type: ignore[arg-type]
+            which = self._upstream.refused_rows(frames, refused, self._row)
             if which is not None:  # else none is acknowledged: it might be lost
-                parts = [(answered, handle, 1) for answered, handle, count in parts for _ in range(count)]
+                parts = [(whose, 1) for whose, count in parts for _ in range(count)]
         by_client: dict[OnAnswers, list[tuple[int, int, MaiaError | None]]] = {}
-        for number, (answered, handle, rows) in enumerate(parts):
-            is_good = refused and which is not None and number not in which
+        for number, ((answered, handle), rows) in enumerate(parts):
+            is_good = which is not None and number not in which
             by_client.setdefault(answered, []).append((handle, rows, None if is_good else problem))
         for answered, answers in by_client.items():
             answered(answers)
-        if self._drained is not None and not self._queue and not self._sent:
+        if self._drained is not None and not self.rows and not self._unanswered:
             self._drained.set()
 
 
@@ -172,9 +143,8 @@ class Lane:
 # explains, and permits nothing: where the numbers differ, there is none.
 
 
-def refused_rows(  # noqa: PLR0913, PLR0917 - what the broker knew
-    rows: int,
-    columns: Columns,
+def refused_rows(
+    frames: Sequence[OutgoingFrame],
     refused: int,
     event_type: VerifiedType,
     publisher: Principal,
@@ -183,14 +153,15 @@ def refused_rows(  # noqa: PLR0913, PLR0917 - what the broker knew
     now: Instant,
 ) -> frozenset[int] | None:
     """Return which events were refused; None if that cannot be told from the number."""
+    rows = sum([one.rows for one in frames])
     if refused == rows:
         return frozenset(range(rows))
     request = Request(publisher, Action.PUBLISH, event_type.name, event_type)
-    nulls = (None,) * rows
-    frame = Frame(
-        rows,
-        {one.uid: Column(one.kind, tuple(columns.get(one.name, nulls))) for one in event_type.attributes},
-    )
+    columns = {
+        uid: Column(kind, tuple([value for one in frames for value in one.column(uid)]))
+        for uid, kind in event_type.kinds.items()
+    }
+    frame = Frame(rows, columns)
     try:
         evidence = gather_evidence(
             request, tuple(certificates), at=now, constitutions=constitutions, standing=ASSUMED_GOOD

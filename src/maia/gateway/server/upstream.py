@@ -24,6 +24,7 @@ from maia.client.api.by_frame import call_on_arrival, call_on_waiting, is_full, 
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
+from maia.client.batch import OutgoingFrame
 from maia.client.errors import ClientClosed
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
@@ -276,27 +277,25 @@ class Upstream:
         lane = self._lanes.get(row)
         if lane is None:
             lane = self._lanes[row] = Lane(self, self._settings.table.rows[row])
-        lane.put(columns, rows, handle, answered)
+        lane.give(columns, rows, handle, answered)
 
     def send(self) -> None:
         """Send what waits, as far as there is room for it; the rest follows by itself."""
         for lane in self._lanes.values():
             lane.send()
 
-    async def advertise(self, row: Row, on_answer: Callable[[int, int, MaiaError | None], None]) -> Publisher:
+    async def advertise(self, row: Row) -> Publisher:
         """Ask for the right to publish on a row's type."""
         client = await self.opened()
-        publisher = await client.advertise(row.event_type.name, on_answer=on_answer)
+        publisher = await client.advertise(row.event_type.name)
         self.own_streams.add(stream_of(publisher))
         return publisher
 
-    def refused_rows(self, rows: int, columns: Columns, refused: int, row: Row) -> frozenset[int] | None:
+    def refused_rows(self, frames: Sequence[OutgoingFrame], refused: int, row: Row) -> frozenset[int] | None:
         """Return which of some events the broker has refused; None if that cannot be told."""
         constitutions = self._settings.constitutions
         principal, now = self._key.principal, system_now()
-        return refused_rows(
-            rows, columns, refused, row.event_type, principal, self._credentials, constitutions, now
-        )
+        return refused_rows(frames, refused, row.event_type, principal, self._credentials, constitutions, now)
 
     # -------------------------------------------------------- subscribe
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
-from maia.client.batch import FrameFiller
+from maia.client.batch import columns_of
 from maia.client.entries import Advertised, RequestEntry, Subscribed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.credentials.identity import SignedIdentity
@@ -118,10 +118,8 @@ class SimulatedClient:
         """Send events as one frame, if there is room; say whether there was."""
         if not self.session.has_room(entry):
             return False
-        filler = FrameFiller(entry.known.event_type)
-        for event in events:
-            filler.add({uid: value for uid, value in event.items() if value is not None})
-        rows, columns = filler.take()
+        rows, kinds = len(events), entry.known.event_type.kinds
+        columns = columns_of(rows, {uid: [one.get(uid) for one in events] for uid in kinds}, kinds)
         self._act(lambda now: self.session.publish(entry, rows, columns, now, requires))
         return True
 
