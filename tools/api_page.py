@@ -42,13 +42,16 @@ answer, as an OpenAPI 3.1 document at `/openapi.json`. This page is generated fr
   refused.
 - Bodies are at most 2 MiB (32 MiB for the rows of a fact), and requests of one principal are bounded.
 
-In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. The test suite runs this
-example against a server:
+In Python, `DomainClient` pins the key, signs, and raises what the domain refuses. `ask` makes one of the
+calls below by its entry in `maia.api.endpoints`, `every` fetches all pages of a long answer, and `call` takes
+any method and path. The test suite runs this example against a server:
 
 ```py
 from pathlib import Path
 
+from maia.api import endpoints
 from maia.api.client import DomainClient
+from maia.api.requests import FactBody, FactsQuestion, TypedArgument
 from maia.config.input_files import read_certificates, read_principal
 from maia.keystore.key_files import load_signing_key
 
@@ -58,10 +61,10 @@ with DomainClient(
     key=load_signing_key(Path("desk.key")),
     credentials=read_certificates([Path("desk-certs")]),
 ) as met:
-    smith = {"principal": str(read_principal("smith.pub"))}
-    met.call("POST", "/v1/facts", {"name": "detective", "arguments": [smith]}, answer=dict)
-    page = met.call("GET", "/v1/facts", answer=dict, query={"name": "detective", "limit": 100})
-    print(page["items"])
+    smith = TypedArgument(principal=str(read_principal("smith.pub")))
+    met.ask(endpoints.ASSERT_FACT, FactBody("detective", [smith]))
+    detectives = met.every(endpoints.FACTS, FactsQuestion(name="detective"))
+    print([who.principal for (who,) in detectives])
 ```
 
 """

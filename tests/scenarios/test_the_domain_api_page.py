@@ -36,4 +36,4 @@ def test_the_example_of_the_page_works(tmp_path: Path) -> None:
             check=False,
         )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip() == str([[{"principal": str(key_of("smith").principal)}]])
+    assert ran.stdout.strip() == str([str(key_of("smith").principal)])

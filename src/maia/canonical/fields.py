@@ -163,6 +163,8 @@ def fields(
     def read(items: Items) -> T:
         at, values = len(head), {}
         try:
+            if not isinstance(items, tuple):
+                raise Misplaced("a list")
             if items[:at] != head:
                 _check_version(items, error, version_of)
             for name, field in ordered:

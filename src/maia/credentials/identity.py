@@ -45,7 +45,6 @@ from maia.credentials.names import checked_label, text_from_atom
 from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, MaiaError
 from maia.events import AttributeUid, Instant, PresentValue, attribute_uid
-from maia.predicates import Predicate, admits
 
 IDENTITY_BYTES_MAX: Final = 1 << 14
 IDENTIFIER_BYTES_MAX: Final = 256
@@ -230,11 +229,6 @@ def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: I
     ends = min(not_after, statement.not_after)
     told = {uid: one for uid, one in statement.attributes.items() if uid not in RESERVED_ATTRIBUTES}
     return issue_identity(replace(statement, issuer=key.principal, attributes=told, not_after=ends), key)
-
-
-def meets_requirement(requirement: Predicate, statement: Identity) -> bool:
-    """True if the attributes satisfy the requirement; a missing attribute satisfies nothing."""
-    return admits(requirement, identity_values(statement))
 
 
 def identity_values(statement: Identity) -> dict[AttributeUid, PresentValue]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from maia.canonical import SExpression
+from maia.canonical.fields import Part, bare, each, fields, many, number, one, record, word_of
 from maia.events import AttributeUid, Kind, PresentValue, Vocabulary, attribute_uid
 from maia.expressions.encoding import BadExpressionEncoding, value_from_expression, value_to_expression
 from maia.expressions.language import BadExpressionText, format_expression, parse_expression, parse_rule
@@ -33,7 +34,6 @@ _ASSIGNED: Final = re.compile(
 )
 _STEP: Final = re.compile(r"(?P<value>.*),\s*(?P<step>[0-9][0-9.eE+-]*)\s*", re.DOTALL)
 _AGGREGATES: Final = {one.value: one for one in Aggregate}
-_DIGITS: Final = re.compile(rb"0|[1-9][0-9]{0,8}")
 
 
 # ------------------------------------------------------------ text
@@ -178,82 +178,58 @@ def format_summary(
 # ------------------------------------------------------------ bytes
 
 
+def _read_step(atom: SExpression) -> PresentValue:
+    if not isinstance(atom, bytes):
+        raise BadExpressionEncoding("the step of a mean is a number")
+    return literal_from_bytes(Kind.FLOAT, atom)
+
+
+_LISTED: Final = (BadExpressionEncoding, f"a summary has at most {RULES_MAX} keys and measures")
+_UID: Final[Part[AttributeUid]] = Part(
+    lambda uid: attribute_uid(uid).encode(),
+    lambda atom: attribute_uid(atom.decode("ascii", "replace") if isinstance(atom, bytes) else ""),
+)
+_VALUE: Final = Part(value_to_expression, value_from_expression)
+_WHOLE: Final = number(
+    0, 10**9 - 1, (BadExpressionEncoding, "a number of a summary is decimal, without leading zeros")
+)
+_KEY: Final = fields(
+    Key,
+    (BadExpressionEncoding, "a key of a summary is `(UID EXPRESSION)`"),
+    uid=bare(_UID),
+    value=bare(_VALUE),
+)
+_MEASURE_FORM: Final = (BadExpressionEncoding, "what is `of` a summary is `(UID AGGREGATE EXPRESSION)`")
+_MEASURE: Final = fields(
+    Measure,
+    _MEASURE_FORM,
+    uid=bare(_UID),
+    aggregate=bare(word_of(Aggregate, *_MEASURE_FORM)),
+    value=bare(_VALUE, left_out=None),
+    step=one(Part(literal_to_bytes, _read_step), left_out=None),
+)
+_SUMMARY: Final = record(
+    b"summary",
+    Summary,
+    (BadExpressionEncoding, "a summary has `every`, `at-least`, `late`, `per` and `of`, in this order"),
+    check=checked_summary,
+    every_s=one(_WHOLE, b"every"),
+    at_least=one(_WHOLE),
+    late_s=one(_WHOLE, b"late"),
+    keys=many(each(_KEY, RULES_MAX, _LISTED), b"per"),
+    measures=many(each(_MEASURE, RULES_MAX, _LISTED), b"of"),
+)
+
+
 def summary_to_expression(summary: Summary) -> SExpression:
     """Return the one form of a summary; refuse one that could not be read back."""
-    checked_summary(summary)
-    return (
-        b"summary",
-        (b"every", b"%d" % summary.every_s),
-        (b"at-least", b"%d" % summary.at_least),
-        (b"late", b"%d" % summary.late_s),
-        (
-            b"per",
-            *((attribute_uid(key.uid).encode(), value_to_expression(key.value)) for key in summary.keys),
-        ),
-        (b"of", *map(_measure, summary.measures)),
-    )
-
-
-def _measure(measure: Measure) -> SExpression:
-    value = () if measure.value is None else (value_to_expression(measure.value),)
-    step = () if measure.step is None else ((b"step", literal_to_bytes(measure.step)),)
-    return (attribute_uid(measure.uid).encode(), measure.aggregate.value.encode(), *value, *step)
+    written: SExpression = _SUMMARY.write(summary)
+    return written
 
 
 def summary_from_expression(expression: SExpression) -> Summary:
     """Read a summary strictly."""
-    match expression:
-        case (
-            b"summary",
-            (b"every", every),
-            (b"at-least", least),
-            (b"late", late),
-            (b"per", *keys),
-            (b"of", *measures),
-        ) if len(keys) + len(measures) <= RULES_MAX:
-            try:
-                return checked_summary(
-                    Summary(
-                        _read_number(every),
-                        tuple(map(_read_key, keys)),
-                        tuple(map(_read_measure, measures)),
-                        _read_number(least),
-                        _read_number(late),
-                    )
-                )
-            except BadExpression as problem:
-                raise BadExpressionEncoding(problem.message) from problem
-    raise BadExpressionEncoding("a summary has `every`, `at-least`, `late`, `per` and `of`, in this order")
-
-
-def _read_number(atom: SExpression) -> int:
-    if not isinstance(atom, bytes) or _DIGITS.fullmatch(atom) is None:
-        raise BadExpressionEncoding("a number of a summary is decimal, without leading zeros")
-    return int(atom)
-
-
-def _read_key(expression: SExpression) -> Key:
-    match expression:
-        case (bytes(uid), value):
-            return Key(_uid(uid), value_from_expression(value))
-    raise BadExpressionEncoding("a key of a summary is `(UID EXPRESSION)`")
-
-
-def _read_measure(expression: SExpression) -> Measure:
-    match expression:
-        case (bytes(uid), bytes(name), *rest) if name.decode("ascii", "replace") in _AGGREGATES:
-            aggregate = _AGGREGATES[name.decode()]
-            match rest:
-                case []:
-                    return Measure(_uid(uid), aggregate)
-                case [value]:
-                    return Measure(_uid(uid), aggregate, value_from_expression(value))
-                case [value, (b"step", bytes(octets))]:
-                    step = literal_from_bytes(Kind.FLOAT, octets)
-                    assert isinstance(step, float)  # noqa: S101 - of the kind that was asked for
-                    return Measure(_uid(uid), aggregate, value_from_expression(value), step)
-    raise BadExpressionEncoding("what is `of` a summary is `(UID AGGREGATE EXPRESSION)`")
-
-
-def _uid(octets: bytes) -> AttributeUid:
-    return attribute_uid(octets.decode("ascii", "replace"))
+    try:
+        return _SUMMARY.read(expression)
+    except BadExpression as problem:
+        raise BadExpressionEncoding(problem.message) from problem

@@ -26,6 +26,7 @@ from maia.ledger.records import DisclosedEvents, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
 from maia.sealing import EpochKeys
 from maia.sealing.frames import proof
+from maia.sealing.frames.ciphers import HeldCiphers
 from maia.sealing.frames.content import plaintexts_of
 from maia.sealing.frames.proof import BadFrameProof
 from maia.sealing.keys.key_ring import KeyRing
@@ -370,8 +371,8 @@ def test_a_sealed_event_that_cannot_be_sealed_goes_nowhere(what):
         elif what == "its size":
             lacking.enter_context(patch("maia.broker.streams.sealing.SEALED_BYTES_MAX", 20))
         else:
-            lacking.enter_context(patch.object(EpochKeys, "held", return_value=None))
-            lacking.enter_context(patch.object(EpochKeys, "cipher", return_value=None))
+            none = lambda _keys, uids, _instance: HeldCiphers(uids, [None] * len(uids))  # noqa: E731
+            lacking.enter_context(patch.object(EpochKeys, "looked_up", none))
         left = one_by_one(near, world.camera.link, data)
     assert not to(left, world.reader.link)
     assert not [

@@ -27,11 +27,11 @@ from maia.credentials.identity import (
     identity_to_bytes,
     identity_to_text,
     issue_identity,
-    meets_requirement,
     pack_identity,
     unpack_identity,
     verify_identity,
 )
+from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.predicates import parse_predicate
@@ -158,7 +158,7 @@ def test_a_domain_issues_no_guest_statement_for_its_own_subjects():
     ],
 )
 def test_a_missing_attribute_or_one_of_another_kind_satisfies_nothing(requirement, met):
-    assert meets_requirement(parse_predicate(requirement), identity()) is met
+    assert is_met(parse_predicate(requirement), attributes_of_identity(identity())) is met
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,24 @@ def test_the_past_survives_a_restart_and_old_epochs_are_not_pruned(net):
     assert [one.keys[PLATE].reveal() for one in after] == [one.keys[PLATE].reveal() for one in before]
 
 
+def test_a_manager_that_is_away_is_asked_when_it_is_back_and_the_link_may_be_lost_meanwhile(net):
+    reader = net.member("reader", grant(key_of("reader")))
+    net.run_to(at(2500))
+    net.kill_server()
+    away, lost = PastReading(net.type_id), PastReading(net.type_id)
+    net.ask(reader, reader.node.read_past(away, net.now))
+    assert not away.is_done
+    net.start_server()
+    net.run(61)
+    assert set(got(away)) == {1, 2}
+    net.weather = lambda message, _name, _up: 0 if isinstance(message, HistoryKeysReply) else 1
+    net.ask(reader, reader.node.read_past(lost, net.now))
+    net.weather = lambda _message, _name, _up: 1
+    net.restart_server()
+    net.run(61)
+    assert set(got(lost)) == {1, 2}
+
+
 def test_refusals(net):
     net.run_to(at(2500))
     reader = key_of("reader")

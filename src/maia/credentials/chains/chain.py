@@ -342,6 +342,18 @@ def verify_chain(  # noqa: PLR0913 - every one is named at the call
     return chain
 
 
+def verify_needed(
+    certificates: tuple[SignedCertificate, ...],
+    verify: Callable[[tuple[SignedCertificate, ...]], VerifiedChain],
+) -> VerifiedChain:
+    """Return the proof of some certificates, without those that turn out to play no part in it."""
+    while True:
+        try:
+            return verify(certificates)
+        except SuperfluousCertificate as extra:
+            certificates = tuple(one for one in certificates if one.id != extra.certificate)
+
+
 def root_terminal(root: Owner, constitutions: Iterable[VerifiedConstitution]) -> Terminal:
     """Return who acts for an owner: its key, or the members of its current constitution."""
     if isinstance(root, Principal):

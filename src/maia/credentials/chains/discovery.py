@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from maia.credentials.authority import Action, covers_request
@@ -32,6 +33,7 @@ from maia.credentials.chains.chain import (
     owner_chain,
     root_terminal,
     verify_chain,
+    verify_needed,
 )
 from maia.credentials.chains.flows import (
     DEFAULT_LIMITS,
@@ -39,9 +41,9 @@ from maia.credentials.chains.flows import (
     FlowLimits,
     FlowSearch,
     Rules,
-    at_least_as_good,
     certificates_of,
     flow_search,
+    needed,
 )
 from maia.credentials.chains.quorum import VerifiedConstitution, leaves
 from maia.credentials.chains.reduction import (
@@ -49,7 +51,6 @@ from maia.credentials.chains.reduction import (
     Budget,
     NoChain,
     SearchTooLarge,
-    SuperfluousCertificate,
     Terminal,
     UnknownQuorum,
     WrongRoot,
@@ -218,14 +219,9 @@ class _Quest:
             with budget.all_but(8) as part:
                 more, missing = self._found_by(search.again(self.limits, part), found)
             found = [*more, *found]
-        needed: list[Flow] = []
-        for flow in found:
-            if not any(at_least_as_good(one, flow) for one in needed):
-                needed = [one for one in needed if not at_least_as_good(flow, one)]
-                needed.append(flow)
-        needed.sort(key=_length_of)
-        left_out.count += missing + max(0, len(needed) - self.limits.chains_max)
-        return needed[: self.limits.chains_max]
+        best = sorted(needed(found), key=lambda flow: flow.length)
+        left_out.count += missing + max(0, len(best) - self.limits.chains_max)
+        return best[: self.limits.chains_max]
 
     def _found_by(self, search: FlowSearch, besides: Sequence[Flow] = ()) -> tuple[list[Flow], int]:
         """Return what reaches the owner, and how much more there is at least."""
@@ -242,20 +238,17 @@ class _Quest:
 
     def proved(self, certificates: tuple[SignedCertificate, ...]) -> VerifiedChain:
         """Return the proof; where thresholds met, leave out what turns out not to be needed."""
-        while True:
-            try:
-                return verify_chain(
-                    certificates,
-                    root=self.root,
-                    subject=self.subject,
-                    at=self.at,
-                    cache=self.cache,
-                    constitutions=self.constitutions,
-                    limits=self.limits,
-                    budget=self._budget(),
-                )
-            except SuperfluousCertificate as extra:
-                certificates = tuple(one for one in certificates if one.id != extra.certificate)
+        verify = partial(
+            verify_chain,
+            root=self.root,
+            subject=self.subject,
+            at=self.at,
+            cache=self.cache,
+            constitutions=self.constitutions,
+            limits=self.limits,
+            budget=self._budget(),
+        )
+        return verify_needed(certificates, verify)
 
     def nearest_miss(self) -> NoChain:
         """Return the refusal; it names the one rule that, bent, would have let a chain through."""
@@ -389,10 +382,6 @@ _BENT_ONE_BY_ONE: Final = (
 
 _BENT_FOR_REQUESTERS: Final = _BENT_ONE_BY_ONE[:1]
 """What is wrong in every other way is the business of the pool's owner, who can search for it itself."""
-
-
-def _length_of(flow: Flow) -> int:
-    return flow.length
 
 
 # Which of the certificates that a stranger shows do the owner's signatures lead to?

@@ -381,13 +381,9 @@ class FlowSearch:
         self, certificate: AuthorisationCertificate | None, used: Iterable[SignedCertificate]
     ) -> frozenset[object]:
         """Return what is asked of those who rely on these certificates, now or later."""
-        doubtful = self.rules.doubtful
-        hinges: list[object] = [one.id for one in used if one.id in doubtful] if doubtful else []
-        if certificate is not None and self.rules.weighs_authority:
-            authority = certificate.authority
-            hinges += terms_of(authority.restriction)
-            hinges += [(certificate.issuer, term) for term in terms_of(authority.condition)]
-        return frozenset(hinges)
+        doubtful = self.rules.doubtful.intersection(one.id for one in used) if self.rules.doubtful else ()
+        weighs = certificate is not None and self.rules.weighs_authority
+        return frozenset((*doubtful, *(hinges_of(certificate) if weighs and certificate else ())))
 
     def _through_threshold(self, threshold: Threshold, place: int, meaning: Meaning, flow: Flow) -> None:
         """Add the flows of a threshold in which the newly found share takes part."""
@@ -510,6 +506,23 @@ def at_least_as_good(one: Flow, other: Flow) -> bool:
     if one.authority is None:
         return True
     return other.authority is not None and includes(wide=one.authority, narrow=other.authority)
+
+
+def needed(flows: Iterable[Flow]) -> list[Flow]:
+    """Return the flows that no other one makes needless, in their order."""
+    kept: list[Flow] = []
+    for flow in flows:
+        if not any(at_least_as_good(one, flow) for one in kept):
+            kept = [one for one in kept if not at_least_as_good(flow, one)]
+            kept.append(flow)
+    return kept
+
+
+def hinges_of(certificate: AuthorisationCertificate) -> frozenset[object]:
+    """Return the terms of a certificate that may take an event, or the whole grant, away."""
+    terms = certificate.authority
+    conditions = ((certificate.issuer, one) for one in terms_of(terms.condition))
+    return frozenset((*terms_of(terms.restriction), *conditions))
 
 
 def _is_plain(one: Authority | None, other: Authority | None) -> bool:

@@ -22,10 +22,10 @@ from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.settings import BadJoin, DomainSettings, KeyServerFull, NotManagedHere
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.sealing.groups.manager import GroupManager
+from maia.sealing.groups.manager import Delivery, Distrusted, GroupManager, Outcome, ShutOut
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.groups.membership import Grounds
-from maia.sealing.groups.outcomes import Delivery, Distrusted, NewEpoch, Outcome, ShutOut
+from maia.sealing.groups.type_groups import NewEpoch
 from maia.sealing.keys.delivery import seal_to
 from maia.sealing.keys.epochs import epoch_to_bytes
 from maia.sealing.keys.parcels import pack, parcel_info

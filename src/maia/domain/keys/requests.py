@@ -29,9 +29,8 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import GrantsLeftOut
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.groups.manager import GroupManager
-from maia.sealing.groups.membership import Claim, demanded, keys_digest, requests_for, standing
-from maia.sealing.groups.outcomes import Delivery, NoGroupOpen, Outcome
+from maia.sealing.groups.manager import Delivery, GroupManager, Outcome
+from maia.sealing.groups.membership import Claim, NoGroupOpen, demanded, keys_digest, requests_for, standing
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
 from maia.sealing.keys.epochs import epoch_from_bytes, verify_epoch
 from maia.sealing.keys.parcels import pack_past, past_info

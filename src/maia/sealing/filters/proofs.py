@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import same_secret
@@ -23,7 +23,6 @@ from maia.sealing.filters.sealed_filters import (
     MARK_BYTES,
     SEALED_OVERHEAD,
     BadSealedFilter,
-    GroupKeys,
     SealedFilter,
     check_uids,
     framed,
@@ -32,6 +31,7 @@ from maia.sealing.filters.sealed_filters import (
     open_box,
     seal_box,
 )
+from maia.sealing.keys.key_ring import KeyRing
 
 _PROOF_BYTES_MAX: Final = 1 << 19
 _CERTIFICATES_MAX: Final = 256
@@ -39,8 +39,6 @@ _BLOCK: Final = 512
 SEALED_PROOF_BYTES_MAX: Final = _PROOF_BYTES_MAX + SEALED_OVERHEAD + _BLOCK
 _LIMITS: Final = Limits(size_max=_PROOF_BYTES_MAX, depth_max=3, atom_max=_PROOF_BYTES_MAX)
 _PROOF: Final = b"maia/1/sealed-proof"
-_OFFER: Final = b"maia/1/sealed-offer"
-_SHOWING: Final = b"maia/1/sealed-showing"
 
 
 class NotMadeByAMember(Refusal):
@@ -56,31 +54,30 @@ class ProofDoesNotOpen(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class SealedOffer:
+class _SealedNote:
+    type_id: bytes
+    epoch: int
+    id: bytes
+    _purpose: ClassVar[bytes]
+
+    @property
+    def digest(self) -> bytes:
+        """Return the hash of what its proof is bound to."""
+        return sha256(framed((self._purpose, self.type_id, b"%d" % self.epoch, self.id))).digest()
+
+
+class SealedOffer(_SealedNote):
     """That publications of a type may come from here; `id` is random and new for every sealing."""
 
-    type_id: bytes
-    epoch: int
-    id: bytes
-
-    @property
-    def digest(self) -> bytes:
-        """Return the hash of what the proof of an offer is bound to."""
-        return sha256(framed((_OFFER, self.type_id, b"%d" % self.epoch, self.id))).digest()
+    __slots__ = ()
+    _purpose = b"maia/1/sealed-offer"
 
 
-@dataclass(frozen=True, slots=True)
-class SealedShowing:
+class SealedShowing(_SealedNote):
     """That a member shows a neighbour what it may do with a type; `id` is new for every sealing."""
 
-    type_id: bytes
-    epoch: int
-    id: bytes
-
-    @property
-    def digest(self) -> bytes:
-        """Return the hash of what the certificates that are shown are bound to."""
-        return sha256(framed((_SHOWING, self.type_id, b"%d" % self.epoch, self.id))).digest()
+    __slots__ = ()
+    _purpose = b"maia/1/sealed-showing"
 
 
 SealedThing: TypeAlias = SealedFilter | SealedOffer | SealedShowing
@@ -116,7 +113,7 @@ def seal_proof(
     proof: OpenedProof | None,
     *,
     uids: frozenset[AttributeUid],
-    keys: GroupKeys,
+    keys: KeyRing,
     random: Callable[[int], bytes],
 ) -> SealedProof | None:
     """Seal the proof of an interest or offer for readers of `uids`; None if this broker is no member.
@@ -136,7 +133,7 @@ def seal_proof(
     return SealedProof(named, box, keyed_mark(own, _bound_to(sealed, named), box))
 
 
-def check_made_by_a_member(sealed: SealedThing, proof: SealedProof, keys: GroupKeys) -> bool:
+def check_made_by_a_member(sealed: SealedThing, proof: SealedProof, keys: KeyRing) -> bool:
     """Refuse what no member of the type's group made as it is; say whether that could be checked here."""
     own = joint_key(keys, sealed.type_id, (None,), sealed.epoch)
     if own is None:
@@ -146,7 +143,7 @@ def check_made_by_a_member(sealed: SealedThing, proof: SealedProof, keys: GroupK
     return True
 
 
-def open_proof(sealed: SealedThing, proof: SealedProof, keys: GroupKeys) -> OpenedProof | None:
+def open_proof(sealed: SealedThing, proof: SealedProof, keys: KeyRing) -> OpenedProof | None:
     """Return the proof; None where a key for it is missing. Refuse one that should open and does not."""
     key = joint_key(keys, sealed.type_id, (None, *proof.uids), sealed.epoch)
     if key is None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -42,6 +42,7 @@ from maia.predicates import (
 )
 from maia.predicates.covering.normal_form import conjuncts, is_true_formula
 from maia.sealing.groups.key_group import TYPE_ID_BYTES, GroupId
+from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 
 # Into which parts is a filter split, so that each can be opened by the readers of its attributes?
@@ -123,16 +124,8 @@ _TYPE: Final = b"*"
 """Stands for the type's own group; no attribute has this uid."""
 
 
-class GroupKeys(Protocol):
-    """What is needed of a key ring."""
-
-    def key(self, group: GroupId, epoch: int) -> Secret | None:
-        """Return the content key of a group in an epoch, if it is held."""
-        ...
-
-
 def joint_key(
-    keys: GroupKeys, type_id: bytes, uids: Sequence[AttributeUid | None], epoch: int
+    keys: KeyRing, type_id: bytes, uids: Sequence[AttributeUid | None], epoch: int
 ) -> Secret | None:
     """Return the key that exactly the members of all these groups have; None if one is missing here."""
     names = [_TYPE if uid is None else uid.encode() for uid in uids]
@@ -274,7 +267,7 @@ def seal_filter(
     type_id: bytes,
     epoch: int,
     by_attribute: bool,
-    keys: GroupKeys,
+    keys: KeyRing,
     random: Callable[[int], bytes],
 ) -> SealedFilter:
     """Seal a filter part by part, or as a whole under the type's own key.
@@ -303,7 +296,7 @@ def seal_filter(
     return SealedFilter(type_id, epoch, frame.id, parts)
 
 
-def open_filter(sealed: SealedFilter, keys: GroupKeys) -> OpenedFilter:
+def open_filter(sealed: SealedFilter, keys: KeyRing) -> OpenedFilter:
     """Open what the keys open; refuse a filter of which a part should open and does not."""
     bound_to = _frame_of(sealed)
     opened: list[Predicate] = []

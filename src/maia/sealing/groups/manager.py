@@ -4,7 +4,7 @@ The manager of a type calls its `GroupManager`: a member joins, leaves, is put
 out, or time passes, and what comes back is what members must be sent.
 A member's right is the policy kernel's answer to the certificates shown
 (`groups/membership.py`), and a new key is made when, and only when, a member would
-otherwise read what it has no right to (`groups/outcomes.py`). All groups of a type
+otherwise read what it has no right to (`groups/type_groups.py`). All groups of a type
 share one sequence of epochs, each signed and bound to the one before.
 
     manager.join(claim, head, now)   -> [NewEpoch(...), Delivery(...)]
@@ -14,12 +14,13 @@ share one sequence of epochs, each signed and bound to the one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
+from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
 from maia.predicates import Predicate, attributes_of
@@ -32,24 +33,15 @@ from maia.sealing.groups.membership import (
     Claim,
     Grounds,
     MembershipState,
+    NoGroupOpen,
     RightHistory,
     standing,
     writing_certificates,
 )
-from maia.sealing.groups.outcomes import (
-    Delivery,
-    Distrusted,
-    HistoryNotKept,
-    MembersFull,
-    NoGroupOpen,
-    Outcome,
-    Refresh,
-    ShutOut,
-)
-from maia.sealing.groups.type_groups import Due, TypeGroups
+from maia.sealing.groups.type_groups import Due, NewEpoch, Refresh, TypeGroups
 from maia.sealing.keys.epochs import SignedEpoch
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
-from maia.sealing.keys.parcels import PAGE_EPOCHS, PastEpoch
+from maia.sealing.keys.parcels import PAGE_EPOCHS, GroupWelcome, PastEpoch
 from maia.types import VerifiedType
 from maia.validity import Changed, VouchedFor
 
@@ -59,6 +51,64 @@ _POOL_MAX: Final = 256
 
 Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
 """Some epochs that are over, and where to go on."""
+
+
+class HistoryNotKept(Refusal):
+    """The keys of this type are destroyed when their time is over."""
+
+    code = "REFUSED-NO-HISTORY"
+
+
+class MembersFull(Unavailable):
+    """The key groups of the type have as many members as they may."""
+
+    code = "UNAVAILABLE-GROUP-MEMBERS"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Everything that one member may hold, for its eyes alone, and the signed epochs it needs."""
+
+    member: Principal
+    parcel: GroupWelcome
+    epochs: tuple[SignedEpoch, ...]
+    until: Instant | None
+    """The last moment of the right to it, as far as is known; None for ever."""
+    is_cut: bool = False
+    """Whether a limit kept some of its certificates from being counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutOut:
+    """A member has no right to these groups any more."""
+
+    member: Principal
+    groups: frozenset[GroupId]
+    is_evicted: bool
+    is_out: bool
+    """Whether no group is left to it."""
+
+
+Outcome: TypeAlias = Delivery | NewEpoch | ShutOut
+
+
+@dataclass(slots=True)
+class Distrusted:
+    """Whom and what the domain believes no more, whatever certificates say."""
+
+    evicted: set[Principal] = field(default_factory=set)
+    readmitted: dict[Principal, Instant] = field(default_factory=dict)
+    """Who was let in again, and since when: its right counts from that moment on."""
+    revoked: set[bytes] = field(default_factory=set)
+    """The ids of certificates."""
+
+    def readmit(self, principal: Principal, now: Instant) -> bool:
+        """Trust a principal again; return whether it was distrusted."""
+        was_evicted = principal in self.evicted
+        if was_evicted:
+            self.evicted.discard(principal)
+            self.readmitted[principal] = now
+        return was_evicted
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from maia.credentials import (
     VerifiedConstitution,
     steady_period,
 )
-from maia.errors import BadInput
+from maia.errors import BadInput, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.policy import (
     CHAINS_COUNTED,
@@ -78,6 +78,12 @@ class TooManyVersions(BadInput):
     """A member requests more versions of a type at once than a manager checks."""
 
     code = "INPUT-GROUP-VERSIONS"
+
+
+class NoGroupOpen(Refusal):
+    """No certificate lets the principal publish or subscribe to anything of this type at this moment."""
+
+    code = "REFUSED-NO-KEY-GROUP"
 
 
 @dataclass(frozen=True, slots=True)

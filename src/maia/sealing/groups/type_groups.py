@@ -16,22 +16,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from maia.credentials import Principal, SigningKey
-from maia.events import Instant
+from maia.errors import Unavailable
+from maia.events import SECOND, Instant, seconds_after
 from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId, KeyGroup
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
 from maia.sealing.groups.membership import RightHistory
-from maia.sealing.groups.outcomes import (
-    GroupsForked,
-    NewEpoch,
-    Refresh,
-    joining_calls_for_refresh,
-    periodic_at,
-)
 from maia.sealing.keys.epochs import EpochChain, EpochStatement, SignedEpoch, commitment, sign_epoch
 from maia.sealing.keys.key_ring import KeyTerms, content_key
 from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, PastEpoch, write_answers
@@ -39,6 +34,33 @@ from maia.sealing.keys.secrets import Secret
 
 EPOCHS_KEPT: Final = 256
 """Signed epochs that members may ask for; those of secrets in use are kept beside them."""
+
+
+class Refresh(Enum):
+    """Why a key was refreshed: for the log and the metrics."""
+
+    FIRST = "first"
+    JOIN = "join"
+    EXPIRY = "expiry"
+    EVICTION = "eviction"
+    TIMER = "timer"
+    ADOPTED = "adopted"
+
+
+class GroupsForked(Unavailable):
+    """A member holds an epoch that was signed with this manager's key, and not by this manager."""
+
+    code = "UNAVAILABLE-GROUPS-FORKED"
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """A new epoch, for every member that is here; a delivery to one member takes its place."""
+
+    epoch: SignedEpoch
+    parts: tuple[tuple[GroupId, bytes], ...]
+    why: Mapping[Refresh, int]
+    """How many groups were refreshed for which reason."""
 
 
 class EpochSpan(NamedTuple):
@@ -210,10 +232,11 @@ class TypeGroups:
             why = Refresh.TIMER if self._is_stale(group, history.at) else None
             if group.current is None:
                 why = Refresh.FIRST
-            elif joining_calls_for_refresh(
-                was_used=group.was_used,
-                holds_it=principal in group.holders,
-                held_right_since_refresh=history.held_since(group.id, group.current.since),
+            elif (
+                # One that no member had protects nothing yet, and a holder of it may come back.
+                group.was_used
+                and principal not in group.holders
+                and not history.held_since(group.id, group.current.since)
             ):
                 why = Refresh.JOIN
             group.admit(principal)
@@ -279,7 +302,13 @@ class TypeGroups:
         return group.current is None or self._periodic_at(group.current.since) <= now
 
     def _periodic_at(self, since: Instant) -> Instant:
-        return periodic_at(since, self.terms.refresh_s, together=self.together)
+        """Return when a key is refreshed even if no member joins or leaves.
+
+        Types that are refreshed together are so at moments that do not depend on when each was last.
+        """
+        refresh_s = self.terms.refresh_s
+        counted = Instant(since - since % (refresh_s * SECOND)) if self.together else since
+        return seconds_after(counted, refresh_s)
 
     def destroy(self, now: Instant) -> None:
         """Destroy the secrets with which nothing may be opened any more, or keep them for the past."""

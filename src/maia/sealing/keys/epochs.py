@@ -18,13 +18,13 @@ whatever does not follow from what it holds (A54).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from maia.canonical import Limits, SExpression
-from maia.canonical.fields import Part, number
+from maia.canonical.fields import Items, Part, many, number, octets, one, record
 from maia.credentials import Principal, SignedKind, same_secret, verify_signature
 from maia.credentials.documents import Document
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation
@@ -35,7 +35,6 @@ from maia.sealing.keys.secrets import Secret
 
 EPOCH_BYTES_MAX: Final = 1 << 18
 DIGEST_BYTES: Final = 32
-NUMBER_MAX: Final = 2**63 - 1
 CHAIN_MAX: Final = 1024
 """Epochs whose digest a chain remembers."""
 
@@ -119,75 +118,58 @@ def verify_epoch(signed: SignedEpoch, manager: Principal) -> EpochStatement:
     return EPOCH.said_by(signed.body)
 
 
-_NUMBER: Final = number(1, NUMBER_MAX, (BadEpoch, "the number of an epoch is a whole number from 1 on"))
+_WRONG: Final = (BadEpoch, "a field of the epoch is missing, unknown, repeated or out of order")
+
+
+_NUMBER: Final = number(1, 2**63 - 1, (BadEpoch, "the number of an epoch is a whole number from 1 on"))
 _MOMENT: Final = number(
     INSTANT_MIN, INSTANT_MAX, (BadEpoch, "an epoch begins at a number of microseconds in years 1 to 9999")
 )
 
 
-def _to_expression(statement: EpochStatement) -> SExpression:
-    groups = sorted(statement.refreshed.items(), key=lambda item: item[0].order)
-    refreshed = tuple(
-        (b"group", made) if group.uid is None else (b"group", group.uid.encode(), made)
-        for group, made in groups
-    )
-    previous = () if statement.previous is None else ((b"previous", statement.previous),)
-    return (
-        b"epoch",
-        (b"version", b"1"),
-        (b"type", statement.type_id),
-        (b"number", b"%d" % statement.number),
-        (b"since", b"%d" % statement.since),
-        (b"refreshed", *refreshed),
-        *previous,
-    )
+def _write_groups(refreshed: Mapping[GroupId, bytes]) -> Items:
+    ordered = sorted(refreshed.items(), key=lambda item: item[0].order)
+    return tuple((b"group", *([group.uid.encode()] if group.uid else []), made) for group, made in ordered)
 
 
-def _from_expression(expression: SExpression) -> EpochStatement:
-    match expression:
-        case (
-            b"epoch",
-            (b"version", b"1"),
-            (b"type", bytes(type_id)),
-            (b"number", digits),
-            (b"since", since),
-            (b"refreshed", *groups),
-            *previous,
-        ) if len(type_id) == TYPE_ID_BYTES and len(groups) <= ATTRIBUTES_MAX + 1:
-            refreshed = dict(_group(type_id, group) for group in groups)
-            return EpochStatement(
-                type_id, _NUMBER.read(digits), Instant(_MOMENT.read(since)), refreshed, _previous(previous)
-            )
-    raise BadEpoch("a field of the epoch is missing, unknown, repeated or out of order")
+def _read_groups(items: Items) -> dict[AttributeUid | None, bytes]:
+    if len(items) > ATTRIBUTES_MAX + 1:
+        raise BadEpoch(_WRONG[1])
+    return dict(map(_read_group, items))
 
 
-def _group(type_id: bytes, expression: SExpression) -> tuple[GroupId, bytes]:
+def _read_group(expression: SExpression) -> tuple[AttributeUid | None, bytes]:
     match expression:
         case (b"group", bytes(made)) if len(made) == DIGEST_BYTES:
-            return GroupId(type_id), made
-        case (b"group", bytes(uid), bytes(made)) if len(made) == DIGEST_BYTES:
-            return GroupId(type_id, _uid(uid)), made
+            return None, made
+        case (b"group", bytes(uid), bytes(made)) if len(made) == DIGEST_BYTES and uid.isascii():
+            return attribute_uid(uid.decode("ascii")), made
     raise BadEpoch("a group is written `(group UID? COMMITMENT)`")
 
 
-def _uid(uid: bytes) -> AttributeUid:
-    try:
-        return attribute_uid(uid.decode("ascii"))
-    except UnicodeDecodeError:
-        raise BadEpoch("an attribute uid is ASCII") from None
-
-
-def _previous(fields: Iterable[SExpression]) -> bytes | None:
-    match list(fields):
-        case []:
-            return None
-        case [(b"previous", bytes(digest))] if len(digest) == DIGEST_BYTES:
-            return digest
-    raise BadEpoch("the epoch before is named by its digest")
+# Any: the number and the digest, as they are declared below.
+def _stated(
+    type_id: bytes, since: int, refreshed: Mapping[AttributeUid | None, bytes], **others: Any
+) -> EpochStatement:
+    groups = {GroupId(type_id, uid): made for uid, made in refreshed.items()}
+    return EpochStatement(type_id=type_id, since=Instant(since), refreshed=groups, **others)
 
 
 EPOCH: Final = Document[EpochStatement, SignedEpoch](
-    Part(_to_expression, _from_expression),
+    record(
+        b"epoch",
+        _stated,
+        _WRONG,
+        version_of="epoch format",
+        type_id=one(octets(TYPE_ID_BYTES, TYPE_ID_BYTES, _WRONG), b"type"),
+        number=one(_NUMBER),
+        since=one(_MOMENT),
+        refreshed=many(Part(_write_groups, _read_groups)),
+        previous=one(
+            octets(DIGEST_BYTES, DIGEST_BYTES, (BadEpoch, "the epoch before is named by its digest")),
+            left_out=None,
+        ),
+    ),
     "epoch",
     BadEpoch,
     Limits(size_max=EPOCH_BYTES_MAX, depth_max=8, atom_max=256),

@@ -45,10 +45,10 @@ from maia.sealing.groups.membership import (
     Claim,
     Grounds,
     MembershipState,
+    NoGroupOpen,
     keys_digest,
     standing,
 )
-from maia.sealing.groups.outcomes import NoGroupOpen
 from maia.sealing.keys.epochs import EpochForked, epoch_to_bytes
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.parcels import parcel_info, past_info, unpack, unpack_past
@@ -226,12 +226,15 @@ class KeyMember(ManagerLinks):
         return self.read_past(PastReading(type_id, epoch=epoch, after=max(0, epoch - 1)), now)
 
     def read_past(self, reading: PastReading, now: Instant) -> list[Effect]:
-        """Ask for keys of the past, unless an answer about the type is awaited; `reading` gets them."""
+        """Ask for keys of the past, unless an answer about the type is awaited; `reading` gets them.
+
+        A manager that is away is asked when it is back.
+        """
         known, manager = self._types.get(reading.type_id), self.manager_of(reading.type_id)
-        if known is None or manager is None or not manager.is_ready or known.reading is not None:
+        if known is None or manager is None or known.reading is not None:
             return []
         known.reading = reading
-        return self._finished(self._ask_page(manager, known, reading), now)
+        return self._finished(self._ask_page(manager, known, reading) if manager.is_ready else [], now)
 
     def ask_writer(self, type_id: bytes, principal: Principal, now: Instant) -> list[Effect]:
         """Request a publisher's certificates from the manager; `WriterReceived` follows."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from maia.credentials.authority import (
@@ -27,7 +28,6 @@ from maia.credentials.authority import (
     AuthorityTooLarge,
     composed,
     covers_request,
-    terms_of,
 )
 from maia.credentials.certificate import (
     UNBOUNDED,
@@ -42,14 +42,16 @@ from maia.credentials.chains.chain import (
     owner_chain,
     root_terminal,
     verify_chain,
+    verify_needed,
 )
 from maia.credentials.chains.flows import (
     DEFAULT_LIMITS,
     Flow,
     Rules,
-    at_least_as_good,
     certificates_of,
     flow_search,
+    hinges_of,
+    needed,
 )
 from maia.credentials.chains.quorum import VerifiedConstitution, leaves
 from maia.credentials.chains.reduction import (
@@ -57,7 +59,6 @@ from maia.credentials.chains.reduction import (
     Meaning,
     NameBook,
     SearchTooLarge,
-    SuperfluousCertificate,
     UnknownQuorum,
     includes,
     name_book,
@@ -280,9 +281,7 @@ class Reach:
         if found is None:
             certificate = signed.certificate
             assert isinstance(certificate, AuthorisationCertificate)  # noqa: S101 - only those are filed
-            terms = certificate.authority
-            conditions = ((certificate.issuer, one) for one in terms_of(terms.condition))
-            found = self._hinges[signed.id] = frozenset((*terms_of(terms.restriction), *conditions))
+            found = self._hinges[signed.id] = hinges_of(certificate)
         return found
 
     def _keep(self, kept: list[_Path], path: _Path) -> bool:
@@ -348,7 +347,7 @@ class Reach:
             except SearchTooLarge:
                 self.left_out += 1
             self.left_out += search.left_out
-            for flow in _needed(one for one in found if not one.validity.is_empty):
+            for flow in needed(one for one in found if not one.validity.is_empty):
                 chain = self._proved(certificates_of(flow), principal, flow.validity)
                 if chain is not None:
                     yield from self._granted(principal, self._one(chain.authority), chain)
@@ -380,21 +379,20 @@ class Reach:
     ) -> VerifiedChain | None:
         """Return the proof of a chain; None where the verifier, which alone decides, refuses it."""
         moment = _moment_in(period.intersection(self._event_type.validity), self._at)
-        while moment is not None and certificates:
-            try:
-                return verify_chain(
-                    certificates,
-                    root=self._event_type.name.owner,
-                    subject=subject,
-                    at=moment,
-                    cache=self._cache,
-                    constitutions=self._constitutions,
-                )
-            except SuperfluousCertificate as extra:
-                certificates = tuple(one for one in certificates if one.id != extra.certificate)
-            except BrokenCredential:
-                break
-        return None
+        if moment is None:
+            return None
+        verify = partial(
+            verify_chain,
+            root=self._event_type.name.owner,
+            subject=subject,
+            at=moment,
+            cache=self._cache,
+            constitutions=self._constitutions,
+        )
+        try:
+            return verify_needed(certificates, verify)
+        except BrokenCredential:
+            return None
 
     def _granted(
         self, principal: Principal, authority: Authority | None, chain: VerifiedChain
@@ -433,15 +431,6 @@ class Reach:
             "; ".join(format_rule(one, self._names) for step in window.transformations for one in step.rules),
             "" if result is None else result.name,
         )
-
-
-def _needed(flows: Iterable[Flow]) -> list[Flow]:
-    needed: list[Flow] = []
-    for flow in flows:
-        if not any(at_least_as_good(one, flow) for one in needed):
-            needed = [one for one in needed if not at_least_as_good(flow, one)]
-            needed.append(flow)
-    return needed
 
 
 def _leaves_of(signed: SignedCertificate) -> Iterator[object]:
