@@ -66,7 +66,7 @@ class HeldRequest:
 
     def __init__(self, client: Home, on_warning: OnWarning | None) -> None:
         """Begin with a request that is served."""
-        self._client, self._session, self._on_warning = client, client._session, on_warning
+        self._client, self._on_warning = client, on_warning
         self._problem: MaiaError | None = None
         self.warning: MaiaError | None = None
         """Why nothing can arrive, or get far, at this moment, if the broker has said so."""
@@ -90,7 +90,7 @@ class Publisher(HeldRequest):
     ) -> None:
         """Publish under an advertisement that is accepted, or soon will be."""
         super().__init__(client, on_warning)
-        self._entry = entry
+        self._session, self._entry = client._session, entry
         self._outbox = Outbox(self.event_type)
         self._on_answer = on_answer
         self._moved = asyncio.Event()
