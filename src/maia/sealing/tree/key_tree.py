@@ -268,13 +268,18 @@ class KeyTree(_Side):
                 message.gone.append(node)
             return one if taken[left] else other
         # The side where most happened leads here by itself. Joiners come first, for they read no entry.
-        leads, follows, sides = (one, other, [right]) if one[0] >= other[0] else (other, one, [left])
+        leads, follows, side = (one, other, right) if one[0] >= other[0] else (other, one, left)
         state, path_secret = leads
+        top, unders = self._slots.top, []
         if state == _UNTOUCHED:
-            path_secret, sides = self._random(NODE_SECRET_BYTES), [left, right]
-        if follows[0] != _JOINING:
-            for under in sorted([self._slots.top(level - 1, side) for side in sides]):
-                message.add(node, under, secrets[under], path_secret)
+            path_secret, unders = (
+                self._random(NODE_SECRET_BYTES),
+                [top(level - 1, left), top(level - 1, right)],
+            )
+        elif follows[0] != _JOINING:
+            unders = [top(level - 1, side)]
+        for under in sorted(unders):
+            message.add(node, under, secrets[under], path_secret)
         secrets[node], following = node_secrets.step(path_secret)
         return follows[0] or _RENEWED, following
 
