@@ -398,7 +398,7 @@ def fetch(
 def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
     import asyncio
 
-    from maia.client.api.types import fetch_definitions
+    from maia.client.api.client import fetch_definitions
     from maia.config.type_folder import verified_lineage
     from maia.credentials import FIRST_VERSION, TypeName
 
