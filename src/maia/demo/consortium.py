@@ -87,7 +87,7 @@ def _a_broker_is_killed(stage: Stage) -> None:
 
 def _an_inspector_is_on_duty(stage: Stage) -> None:
     stage.maia(f"domain fact assert {_DUTY}")
-    stage.maia("login --as inspector")
+    stage.world.log_in("login --as inspector")
     stage.join(stage.story.readers[-1])
     stage.settle()
     stage.publish(*_events("Emma")[1])

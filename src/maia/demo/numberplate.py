@@ -144,10 +144,9 @@ network join {CARRIER}.invitation --org {CARRIER}
 
 def _detective_logs_in(stage: Stage) -> None:
     stage.maia(f"domain appoint {ORDER} -o order.appointment")
-    roles = stage.maia("login --as smith --show order.appointment")
+    stage.record["roles"] = stage.world.log_in("login --as smith --show order.appointment")["roles"]
     stage.join(stage.story.readers[-1])
     stage.settle()
-    stage.record["role"] = roles
     stage.say("with a court order, Detective Smith may follow one plate")
 
 

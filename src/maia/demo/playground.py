@@ -30,7 +30,7 @@ def play_until_interrupted(stage: Stage, showing: Showing, command: str) -> None
         if child.has_ended:
             stage.world.start(name).ready()
     stage.maia(f"domain appoint {ORDER} -o second.appointment")
-    stage.maia("login --as smith --show second.appointment")
+    stage.world.log_in("login --as smith --show second.appointment")
     order = stage.maia("domain appointments --as met")["appointments"][-1]["id"]
     folder = shlex.quote(str(stage.world.folder))
     showing.line("\nThe network keeps running, PITO's broker again too; Ctrl-C ends it.")

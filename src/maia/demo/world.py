@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ SECRETS: Final = "transformations.key"
 _SERVERS: Final = {"broker": ("broker",), "server": ("domain", "serve")}
 _FILES: Final = {"broker": "broker.toml", "server": "domain.toml"}
 _STORED: Final = "stored"
+_STALE, _HEARD_S = "CREDENTIAL-STALE", 60.0
 
 
 class CommandFailed(Unavailable):
@@ -182,7 +184,16 @@ class World:
         """Run commands, one a line; a line goes on after a backslash."""
         for line in lines.replace("\\\n", " ").splitlines():
             if line.strip():
-                self.maia(line)
+                (self.log_in if line.startswith("login") else self.maia)(line)
+
+    def log_in(self, line: str) -> dict[str, Any]:
+        """Log a member in, again while its domain waits for the first list of another one."""
+        deadline = time.monotonic() + _HEARD_S
+        found = self.maia(line)
+        while time.monotonic() < deadline and any(one["code"] == _STALE for one in found["withheld"]):
+            time.sleep(0.1)
+            found = self.maia(line)
+        return found
 
     def organisations(self) -> list[str]:
         """Return the folders of the organisations."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,8 @@ DETECTIVE = View(
 def sightings(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     """A thousand sightings in a Parquet file, where pruning and push-down show in the plan."""
     path = tmp_path_factory.mktemp("sightings") / "events.parquet"
-    pq.write_table(SIGHTINGS.rows(rows=1000, seed=7).rename_columns([PLATE, TIME, PLACE]), path)
+    made = SIGHTINGS.rows(rows=1000, seed=7).rename_columns([PLATE, TIME, PLACE])
+    pq.write_table(pa.Table.from_batches([made]), path)
     return spark.read.parquet(str(path))
 
 
