@@ -87,9 +87,11 @@ QUERIES = {"domain GET /v1/statements/history": "?limit=500"}
 def routes() -> dict[str, list[tuple[str, str]]]:
     """Return method and path of every page, as the listeners themselves route them."""
     # None of these is asked anything: what they route is known before they have been given anything to serve.
+    gateway = HttpDoor.__new__(HttpDoor)
+    gateway._records = QuietRecords()
     apps = {
         "domain": application(None, QuietRecords()),  # type: ignore[arg-type]
-        "http": HttpDoor.__new__(HttpDoor).application(),
+        "http": gateway.application(),
         "console": Console.__new__(Console).application(),
     }
     found = {

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from maia.broker import BrokerLimits
 from maia.client import ClientSettings
-from maia.client.api.types import fetch_definitions
+from maia.client.api.client import fetch_definitions
 from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
 from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES

@@ -19,9 +19,8 @@ import maia
 from maia.broker import BrokerSettings
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.client import ClientSettings
-from maia.client.api.client import Client
+from maia.client.api.client import Client, fetch_definitions
 from maia.client.api.subscription import Subscription
-from maia.client.api.types import fetch_definitions
 from maia.clock import system_now
 from maia.credentials import (
     Action,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
 import typer
 
+from maia.cli.command import opt
 from maia.cli.output import Answer, read_owner, read_principal, row
 from maia.clock import system_now
 from maia.config.input_files import (
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from maia.credentials import NetworkName, VerifiedConstitution
 
 __all__ = [
-    "At",
-    "AsJson",
+    "AT",
     "BadFile",
     "attribute_from_words",
+    "check_new",
     "command_group",
     "moment",
     "network_named",
@@ -48,13 +49,7 @@ __all__ = [
     "write_new",
 ]
 
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object, for programs.")]
-At: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--at", metavar="TIME", help="Judge as of this moment, such as 2026-11-15T08:30:00Z; default: now."
-    ),
-]
+AT = opt("Judge as of this moment, such as 2026-11-15T08:30:00Z; default: now.", "--at", metavar="TIME")
 
 
 def command_group(about: str) -> typer.Typer:
@@ -76,11 +71,17 @@ def network_named(owner: str, name: str) -> NetworkName:
     return NetworkName(read_owner(owner), name)
 
 
-def write_new(path: Path, text: str, *, overwrite: bool) -> None:
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """Refuse a file that is there, unless it is to be replaced, before anything is asked for."""
+    if path.exists() and not overwrite:
+        raise BadFile(f"`{path}` is already there; `--force` replaces it")
+
+
+def write_new(path: Path, content: str | bytes, *, overwrite: bool) -> None:
     """Write a file; an existing one is kept unless `force` is set."""
     try:
-        with path.open("w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(text)
+        with path.open("wb" if overwrite else "xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
     except FileExistsError as problem:
         raise BadFile(f"`{path}` is already there; `--force` replaces it") from problem
     except OSError as problem:

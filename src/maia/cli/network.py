@@ -15,18 +15,15 @@ import typer
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import ReasonText
 from maia.cli.inputs import command_group, read_principal
-from maia.cli.organisation import DRY_RUN, ORG, opened, revoked
+from maia.cli.organisation import CHECK, DRY_RUN, ORG, JoinOptions, opened, revoked
 from maia.cli.output import Answer, book, row, several, wants_json
 from maia.cli.trust.grants import right
-from maia.cli.trust.key import Force
+from maia.cli.trust.key import FORCE
 
 if TYPE_CHECKING:
     from maia.credentials import NetworkName
 
 app = command_group("Invite organisations into the network, join one, leave it, and show who is in it.")
-
-
-CHECK = flag("Try it and say what it would change; change nothing.", "--check", "--dry-run")
 
 
 _CHECKED: Final = "nothing was changed; this would be:"
@@ -41,7 +38,7 @@ def invite(
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     days: int = opt("How long it holds.", default=365, min=1, max=3650),
     org: Path | None = ORG,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Let an organisation connect and publish types of its own; it sees nothing of others by that.
 
@@ -58,38 +55,32 @@ def invite(
 
 
 @app.command()
-def join(
-    file: Path = arg("An invitation or a grant, made for this organisation."),
-    leave: bool = flag("Leave the network that the organisation is in, without a question."),
-    check: bool = CHECK,
-    name: str | None = opt("What you call the other organisation from now on."),
-    org: Path | None = ORG,
-) -> Answer:
+def join(asked: JoinOptions) -> Answer:
     """Use an invitation or a grant: join the network if need be, and keep certificates and types.
 
     Examples:
         maia network join rotterdam.invite
         maia network join customs.grant --check
     """
-    return joined(file, leave=leave, check=check, name=name, org=org)
+    return joined(asked)
 
 
-def joined(file: Path, *, leave: bool, check: bool, name: str | None, org: Path | None) -> Answer:
+def joined(asked: JoinOptions) -> Answer:
     """Join, after a question where a network is left and a person can answer it."""
     from maia.organisation.joining import WouldLeave
     from maia.organisation.losses import is_membership
 
-    ours = opened(org)
+    ours, file, check = opened(asked.org), asked.file, asked.check
     known = frozenset(book().keys)
     try:
-        done = ours.join(file, leave=leave or check, is_check=check, name=name)
+        done = ours.join(file, leave=asked.leave or check, is_check=check, name=asked.name)
     except WouldLeave as problem:
         if wants_json() or not sys.stdin.isatty():
             raise
         typer.echo(problem.message, err=True)
         if not typer.confirm("Leave it?"):
             raise
-        done = ours.join(file, leave=True, name=name)
+        done = ours.join(file, leave=True, name=asked.name)
     offer, left, by = done.offer, done.left, done.offer.grant.domain
     own = [one for one in offer.certificates if one.certificate.subject == offer.grant.subject]
     rights = [right(one) for one in own if not is_membership(one)]

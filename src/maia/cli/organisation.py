@@ -19,7 +19,7 @@ from maia.cli.inputs import command_group
 from maia.cli.output import Answer, named, plain, row, rows, several, show, use_folder, wants_json
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
 from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
-from maia.cli.trust.key import Force
+from maia.cli.trust.key import FORCE
 from maia.errors import MaiaError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ ORG = opt(
     "--org",
     envvar="MAIA_ORG",
 )
+CHECK = flag("Try it and say what it would change; change nothing.", "--check", "--dry-run")
 DRY_RUN = flag("Show who would lose what, and change nothing.", "--dry-run")
 
 
@@ -89,6 +90,17 @@ class RightOptions:
         }  # fmt: skip
 
 
+@options
+class JoinOptions:
+    """How an invitation or a grant is used."""
+
+    file: Path = arg("An invitation or a grant, made for this organisation.")
+    leave: bool = flag("Leave the network that the organisation is in, without a question.")
+    check: bool = CHECK
+    name: str | None = opt("What you call the other organisation from now on.")
+    org: Path | None = ORG
+
+
 def opened(folder: Path | None) -> Organisation:
     """Open the organisation that is meant."""
     from maia.organisation import find_organisation
@@ -127,13 +139,7 @@ def new(
 
 
 @org_app.command()
-def join(
-    file: Path = arg("An invitation or a grant, made for this organisation."),
-    leave: bool = flag("Leave the network that it is in, without a question."),
-    check: bool = flag("Try it and say what it would change.", "--check", "--dry-run"),
-    name: str | None = opt("What you call the other organisation from now on."),
-    org: Path | None = ORG,
-) -> Answer:
+def join(asked: JoinOptions) -> Answer:
     """Use an invitation or a grant, as `maia network join` does.
 
     Examples:
@@ -142,7 +148,7 @@ def join(
     """
     from maia.cli.network import joined
 
-    return joined(file, leave=leave, check=check, name=name, org=org)
+    return joined(asked)
 
 
 @org_app.command("show")
@@ -249,7 +255,7 @@ def grant(
     rights: RightOptions,
     delegable: bool = flag("It may pass the rights on, to its members and its broker."),
     org: Path | None = ORG,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Grant rights to another organisation: certificates, types and addresses in one file; no secrets.
 

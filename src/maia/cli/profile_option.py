@@ -142,16 +142,8 @@ def how_to_get(profile: Profile | None, action: str, type_name: str) -> str | No
 
     if profile is None or not (org := profile.path.absolute().parent / ORGANISATION_FILE).is_file():
         return None
-    words = [
-        "maia",
-        "member",
-        "add",
-        profile.name,
-        "--org",
-        org.parent.name,
-        "--may",
-        f"{action}:{type_name}",
-    ]
+    added = ["maia", "member", "add", profile.name, "--org", org.parent.name]
+    words = [*added, "--may", f"{action}:{type_name}"]
     return f"`{shlex.join(words)}` gives it, if `{org.parent.name}` has it; else the owner grants it first"
 
 

@@ -9,11 +9,11 @@ the client was given go along (RFC 2693: the requester brings the evidence).
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+from maia.bounded_map import BoundedMap
 from maia.credentials import (
     Action,
     Principal,
@@ -39,20 +39,14 @@ _STATEMENTS_MAX: Final = 1024
 _SHOWN_MAX: Final = 64
 _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 """What the search for chains depends on; a filter is not part of it."""
+_Shown: TypeAlias = tuple[list[bytes], Reason | None]
+_Answer = TypeVar("_Answer")
 
 
 class Wallet:
     """A client's certificates, and those it has found good."""
 
-    __slots__ = (
-        "_answers",
-        "_cache",
-        "_certificates",
-        "_constitutions",
-        "_given",
-        "_monitor",
-        "_views",
-    )
+    __slots__ = ("_answers", "_cache", "_certificates", "_constitutions", "_given", "_monitor", "_views")
 
     def __init__(
         self, certificates: Iterable[SignedCertificate], constitutions: tuple[VerifiedConstitution, ...] = ()
@@ -61,8 +55,8 @@ class Wallet:
         self._certificates = tuple(certificates)
         self._constitutions = constitutions
         self._cache = VerificationCache()
-        self._answers: OrderedDict[_Asked, tuple[Validity, list[bytes], Reason | None]] = OrderedDict()
-        self._views: OrderedDict[_Asked, tuple[Validity, tuple[Window, ...]]] = OrderedDict()
+        self._answers: BoundedMap[_Asked, tuple[Validity, _Shown]] = BoundedMap(_ANSWERS_MAX)
+        self._views: BoundedMap[_Asked, tuple[Validity, tuple[Window, ...]]] = BoundedMap(_ANSWERS_MAX)
         self._monitor = Monitor()
         self._given: list[SignedStatement] = []
 
@@ -107,41 +101,45 @@ class Wallet:
 
     def needed_for(self, request: Request, now: Instant) -> list[bytes]:
         """Return what to show with a request; raise the kernel's refusal if nothing here speaks for it."""
-        asked = (request.principal, request.action, request.resource)
-        known = self._answers.get(asked)
-        if known is None or not known[0].contains(now):
-            shown, limit = self._found(request, now)
-            steady = steady_period((signed.certificate.validity for signed in self._certificates), now)
-            known = self._answers[asked] = (steady, shown, limit)
-            if len(self._answers) > _ANSWERS_MAX:
-                self._answers.popitem(last=False)
-        self._answers.move_to_end(asked)
-        return list(known[1])
+        return list(self._known(self._answers, request, now, self._found)[0])
 
     def shown_by(self, request: Request, now: Instant) -> tuple[Window, ...]:
         """Return what the rights here show of a type; nothing where facts decide, which the broker knows."""
-        asked = (request.principal, request.action, request.resource)
-        known = self._views.get(asked)
-        if known is None or not known[0].contains(now):
+
+        def find(request: Request, now: Instant) -> tuple[Window, ...]:
             evidence = self._evidence(request, self._certificates, now, ASSUMED_GOOD)
             decision = decide(request, replace(evidence, bounds=()), NO_FACTS, now)
+            return () if isinstance(decision, Denial) else decision.view.windows
+
+        return self._known(self._views, request, now, find)
+
+    def _known(
+        self,
+        known: BoundedMap[_Asked, tuple[Validity, _Answer]],
+        request: Request,
+        now: Instant,
+        find: Callable[[Request, Instant], _Answer],
+    ) -> _Answer:
+        """Return what was found for such a request, until a certificate begins or ends; else find it."""
+        asked = (request.principal, request.action, request.resource)
+        found = known.use(asked)
+        if found is None or not found[0].contains(now):
+            answer = find(request, now)
             steady = steady_period((signed.certificate.validity for signed in self._certificates), now)
-            known = (steady, () if isinstance(decision, Denial) else decision.view.windows)
-            self._views[asked] = known
-            if len(self._views) > _ANSWERS_MAX:
-                self._views.popitem(last=False)
-        return known[1]
+            found = (steady, answer)
+            known.put(asked, found)
+        return found[1]
 
     def limit_of(self, request: Request) -> GrantsLeftOut | None:
         """Say that there was no room to show all that speaks for a request, if that was so the last time."""
         known = self._answers.get((request.principal, request.action, request.resource))
-        return None if known is None or known[2] is None else GrantsLeftOut((known[2],))
+        return None if known is None or known[1][1] is None else GrantsLeftOut((known[1][1],))
 
     def steady_since(self, now: Instant) -> Instant | None:
         """Return when a certificate last began or ended, so that other ones may be shown; None for never."""
         return steady_period((signed.certificate.validity for signed in self._certificates), now).not_before
 
-    def _found(self, request: Request, now: Instant) -> tuple[list[bytes], Reason | None]:
+    def _found(self, request: Request, now: Instant) -> _Shown:
         # Whether a certificate passes its tests is for the broker to decide: it has the statements, and knows
         # of bounds. So whatever might serve in place of another one is shown beside it, if there is room.
         every = [signed.id for signed in self._certificates]

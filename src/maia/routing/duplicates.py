@@ -20,11 +20,9 @@ many bytes, the streams that have been silent for longest keep the run that
 grew last; when there are too many streams, they are forgotten. What was
 forgotten counts as new if it comes again.
 
-Which rows of a publisher's frame are meant?
-
-The memory of publications asks, for frames that arrive cut to some of their
-rows. A set of rows is an integer whose bit `n` is row `n`, so that
-joining and comparing sets of many thousand rows are single steps.
+A set of rows, of frames that arrive cut to some of them, is an integer whose
+bit `n` is row `n`, so that joining and comparing sets of many thousand rows are
+single steps.
 """
 
 from __future__ import annotations

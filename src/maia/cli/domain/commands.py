@@ -15,7 +15,7 @@ from maia.cli.command import opt
 from maia.cli.domain import audit, identity, people, policy, rights
 from maia.cli.inputs import command_group
 from maia.cli.output import Answer, row, rows
-from maia.cli.servers.server_command import CheckOnly, NetworkFlags, checked, prepared_shown, run_server
+from maia.cli.servers.server_command import CHECK_ONLY, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def serve(
     history: list[str] | None = opt("A *.type file of a type whose old keys are kept. May be repeated."),
     refresh_s: str | None = opt("Seconds between periodic refreshes."),
     drift_s: str | None = opt("Seconds for which old keys still open."),
-    check: CheckOnly = False,
+    check: bool = CHECK_ONLY,
 ) -> Answer | None:
     """Run a domain's server until Ctrl-C or SIGTERM; one line says when it is ready.
 

@@ -27,7 +27,7 @@ from maia.cli.domain.calls import (
 )
 from maia.cli.inputs import BadFile, command_group, moment, read_principal, read_text, write_new
 from maia.cli.output import Answer, plain, row, several, show
-from maia.cli.trust.key import Force
+from maia.cli.trust.key import FORCE
 from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import SECOND
 
@@ -310,7 +310,7 @@ def identity(
     guest: Path | None = opt("Your home domain's statement: ask for a guest's.", metavar="FILE"),
     home_out: Path | None = opt("With --guest: where to write what is said of your home provider."),
     watch: bool = flag("Stay, and replace the file before the statement expires."),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> None:
     """Ask for an identity statement about yourself: at home, or as a guest.
 

@@ -34,7 +34,7 @@ from maia.cli.domain.calls import (
 from maia.cli.inputs import BadFile, command_group, read_appointments, read_principal, read_text, write_new
 from maia.cli.output import Answer, plain, row, several
 from maia.cli.trust.cert import PeriodOptions
-from maia.cli.trust.key import Force
+from maia.cli.trust.key import FORCE
 
 if TYPE_CHECKING:
     from maia.api.responses import AppointmentAnswer
@@ -53,7 +53,7 @@ def appoint(
     out: Path = need("The file to write the certificate to.", "--out", "-o"),
     parameters: Words = None,
     period: PeriodOptions,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Appoint a principal: the domain signs a certificate that policies can require.
 

@@ -14,7 +14,7 @@ from maia.cli.command import opt
 from maia.cli.domain.calls import EntitledCaller, published
 from maia.cli.inputs import BadFile, command_group, moment, read_certificates, read_principal, read_text
 from maia.cli.output import Answer, plain, row
-from maia.cli.pipeline.source import CredentialsOf, KeyOf, LogOptions, RecordOf, TypeOf
+from maia.cli.pipeline.source import CREDENTIALS_OF, KEY_OF, RECORD_OF, TYPE_OF, LogOptions
 
 if TYPE_CHECKING:
     from maia.api.responses import PolicyAnswer
@@ -47,11 +47,11 @@ def check(
     pool: list[Path] | None = opt(
         "With --against: certificates by which the domain has its rights. May be repeated."
     ),
-    definition: TypeOf = None,
-    key: KeyOf = None,
-    credentials: CredentialsOf = None,
+    definition: list[Path] | None = TYPE_OF,
+    key: Path | None = KEY_OF,
+    credentials: list[Path] | None = CREDENTIALS_OF,
     examples: int = opt("With --against: of each principal.", default=3, min=0, max=100),
-    record: RecordOf = None,
+    record: Path | None = RECORD_OF,
 ) -> Iterator[Answer]:
     """Check a policy on this machine: every error, with its line and its rule.
 

@@ -25,9 +25,9 @@ from maia.cli.domain.calls import (
     certificate_bytes,
     shown_call,
 )
-from maia.cli.inputs import At, command_group, read_definition, read_principal
+from maia.cli.inputs import AT, command_group, read_definition, read_principal
 from maia.cli.output import Answer, plain, row, several
-from maia.cli.trust.grants import right_lines
+from maia.cli.trust.grants import right as right_of
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def who_can(
     attribute: str | None = opt("Who can read, or write, this attribute."),
     owner: str | None = opt("The type's owner, where names are shared."),
     version: str | None = opt("The type's version; default: the newest."),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """List the principals that can act on an event type, by which certificates, until when.
 
@@ -204,6 +204,6 @@ def _entry(one: EntryAnswer) -> Answer:
     return Answer(
         row("", one.id, **plain(one)),
         row(f"  {one.kind:<10}", f"{one.rule or '-'} to {one.subject}"),
-        row("", [f"  {line}" for line in right_lines(certificate)]),
+        row("", [f"  {line}" for line in right_of(certificate).lines]),
         row("  valid", f"{one.valid.not_before} to {one.valid.not_after}{ended}"),
     )

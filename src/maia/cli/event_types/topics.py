@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import typer
-
 from maia.cli.command import arg, opt
-from maia.cli.event_types.types import CREDENTIALS, SealingOptions, kept, save_definition
+from maia.cli.event_types.types import OWNER, SigningOptions
 from maia.cli.inputs import (
     attribute_from_words,
     command_group,
@@ -16,9 +13,8 @@ from maia.cli.inputs import (
     read_definition,
     read_owner,
 )
-from maia.cli.organisation import ORG, opened
+from maia.cli.organisation import opened
 from maia.cli.output import Answer
-from maia.cli.trust.key import Force, open_key
 from maia.errors import BadInput
 
 app = command_group("Declare topics; `maia publish --topic` and `maia subscribe --topic` use them.")
@@ -39,18 +35,13 @@ def topics() -> None:
 def declare(
     *,
     root: str = arg("The root of the tree, such as /news."),
-    key: Path | None = opt("The signing key; without it, your organisation's.", "--key", "-k"),
-    out: Path | None = opt("With --key: the file to write the declaration to.", "--out", "-o"),
     text: list[str] | None = opt("A text beside the payload of plain topics."),
     attributes: list[str] | None = opt(
         "name:kind or name:kind:uid, of typed topics; repeatable.", "--attribute", "-a"
     ),
     like: Path | None = opt("Typed topics with the attributes of this definition."),
-    owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
-    credentials: list[Path] | None = CREDENTIALS,
-    sealing: SealingOptions,
-    org: Path | None = ORG,
-    force: Force = False,
+    owner: str | None = OWNER,
+    signing: SigningOptions,
 ) -> Answer:
     """Declare the topics below ROOT and sign that: plain (a payload), or typed (--attribute, --like).
 
@@ -69,25 +60,22 @@ def declare(
         raise BadDeclaration("say --text for plain topics, or --attribute or --like for typed ones")
     if len(parse_path_pattern(root).levels) > 1:
         raise BadDeclaration(f"`{root}` is no root: one declaration is for all topics below `/…`")
-    if (key is None) != (out is None):
-        raise typer.BadParameter("--key and --out go together; without them, it is your organisation's")
+    exact = signing.exact(owner)
     if like is not None:
         shape = topic_attributes(read_definition(like).definition.attributes)
     elif attributes:
         shape = topic_attributes(attribute_from_words(words) for words in attributes)
     else:
         shape = plain_attributes(attribute_from_words(f"{name}:string") for name in text or ())
-    if key is None or out is None:
-        if owner or credentials or replace(sealing, sealing=None) != SealingOptions():
-            raise typer.BadParameter("this option needs the exact form, with --key and --out")
-        ours = opened(org)
-        level = sealing.sealing
+    if exact is None:
+        ours, level = opened(signing.org), signing.sealing
         name = tree_name(ours.principal, root).name
-        signed = ours.define_shape(name, shape, sealed=level is not None, level=level or "attribute")
-        return kept(signed, ours.folder / "types")
-    signing_key = open_key(key)
+        return signing.kept(
+            ours.define_shape(name, shape, sealed=level is not None, level=level or "attribute")
+        )
+    signing_key = exact[0]
     whose = signing_key.principal if owner is None else read_owner(owner)
-    embedded = tuple(read_certificates(credentials or ()))
-    sealed = sealing.chosen(before=None, signer=signing_key.principal)
+    embedded = tuple(read_certificates(signing.credentials or ()))
+    sealed = signing.chosen(before=None, signer=signing_key.principal)
     definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
-    return save_definition(sign_definition(definition, signing_key), out, force=force)
+    return signing.kept(sign_definition(definition, signing_key))

@@ -10,7 +10,7 @@ import typer
 
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.inputs import (
-    At,
+    AT,
     attribute_from_words,
     command_group,
     moment,
@@ -25,11 +25,11 @@ from maia.cli.inputs import (
 from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row, rows, several
 from maia.cli.participate.membership import WAIT_S, Membership, Participant
-from maia.cli.trust.key import Force, open_key
+from maia.cli.trust.key import FORCE, open_key
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.credentials import Owner, Principal
+    from maia.credentials import Owner, Principal, SigningKey
     from maia.events import Attribute
     from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
@@ -59,6 +59,7 @@ class NoSuchAttribute(BadInput):
     code = "INPUT-NO-SUCH-ATTRIBUTE"
 
 
+OWNER = opt("The owner, if not the signing key; then embed the chain.", "--owner")
 LEDGER = flag("Demand that brokers put every delivery on record, or deliver nothing.", "--ledger")
 
 
@@ -117,34 +118,60 @@ class SealingOptions:
         return Sealing(level, manager, addresses)
 
 
+@options
+class SigningOptions(SealingOptions):
+    """Who signs a definition, and where it is kept: by files, or in the folder of an organisation."""
+
+    key: Path | None = opt(
+        "The signing key: a file of `maia key new`; else your organisation's.", "--key", "-k"
+    )
+    out: Path | None = opt("With --key: the file to write the signed definition to.", "--out", "-o")
+    credentials: list[Path] | None = CREDENTIALS
+    org: Path | None = ORG
+    force: bool = FORCE
+
+    def exact(self, *others: object) -> tuple[SigningKey, Path] | None:
+        """Return the key and the file; None for an organisation, which takes no exact options."""
+        if (self.key is None) != (self.out is None):
+            raise typer.BadParameter("--key and --out go together; without them, it is your organisation's")
+        if self.key is not None and self.out is not None:
+            return open_key(self.key), self.out
+        if any((*others, self.credentials, self.keys, self.keys_at, self.blinded, self.cover)):
+            raise typer.BadParameter("this option needs the exact form, with --key and --out")
+        return None
+
+    def kept(self, signed: SignedDefinition, about: Answer | None = None) -> Answer:
+        """Answer with what a signed definition says, where it comes from, and where it was written to."""
+        from maia.types import definition_to_text
+
+        if self.out is not None:
+            write_new(self.out, definition_to_text(signed), overwrite=self.force)
+        out = opened(self.org).folder / "types" if self.out is None else self.out
+        written = row("written to", out, file=out, id=signed.id)
+        return Answer(_described(signed.definition), about or Answer(), written)
+
+
 @app.command()
 def define(
     *,
     words: list[str] | None = arg(
         "A type of your organisation, with attributes as name:kind; instead of -k, --name, -a, -o.",
-        default=None,
-        metavar="NAME ATTRIBUTE",
+        default=None, metavar="NAME ATTRIBUTE",
     ),
-    key: Path | None = opt("The signing key: a file made by `maia key new`.", "--key", "-k"),
     name: str | None = opt("The readable name, such as uk.gov.pito.Numberplate."),
-    out: Path | None = opt("The file to write the signed definition to.", "--out", "-o"),
     attributes: list[str] | None = opt("name:kind or name:kind:uid; may be repeated.", "--attribute", "-a"),
     source: Path | None = opt(
         "Take attributes from a JSON Schema, an Avro schema, or a sample of CSV or JSON.",
-        "--from",
-        metavar="FILE",
+        "--from", metavar="FILE",
     ),
     skip: list[str] | None = opt("Leave an attribute of --from out; may be repeated.", metavar="PATH"),
     dry_run: bool = flag("Show what --from would define, and define nothing."),
     extends: list[Path] | None = EXTENDS,
-    owner: str | None = opt("The owner, if not the signing key; then embed the chain."),
-    credentials: list[Path] | None = CREDENTIALS,
-    sealing: SealingOptions,
+    owner: str | None = OWNER,
+    signing: SigningOptions,
     ledger: bool = LEDGER,
     is_sealed: bool = flag("A type of your organisation whose attributes travel sealed.", "--sealed"),
-    org: Path | None = ORG,
-    force: Force = False,
-) -> Answer:
+) -> Answer:  # fmt: skip
     """Define version 0 of an event type and sign it.
 
     Examples:
@@ -173,39 +200,32 @@ def define(
             attributes = [*found, *(attributes or ())]
     elif skip or dry_run:
         raise typer.BadParameter("--skip and --dry-run go with --from FILE")
-    if words:
-        if key is not None or name is not None or out is not None:
-            raise typer.BadParameter("give NAME ATTRIBUTE... for an organisation, or -k, --name, -a and -o")
-        level = sealing.sealing or ("attribute" if is_sealed else None)
-        unsealed = replace(sealing, sealing=None)
-        _check_exact(attributes, extends, owner, credentials, unsealed != SealingOptions(), ledger)
-        ours = opened(org)
-        made = ours.define(words[0], *words[1:], sealed=level is not None, level=level or "attribute")
-        return kept(made, ours.folder / "types", about)
-    if key is None or name is None or out is None:
+    if words and (signing.key is not None or name is not None or signing.out is not None):
+        raise typer.BadParameter("give NAME ATTRIBUTE... for an organisation, or -k, --name, -a and -o")
+    if not words and (signing.key is None or name is None or signing.out is None):
         raise typer.BadParameter(
             "say NAME ATTRIBUTE..., such as `LabResult patient:string value:int`, in the folder of an "
             "organisation; or --key, --name, --attribute and --out"
         )
-    signing_key = open_key(key)
-    whose = signing_key.principal if owner is None else read_owner(owner)
+    exact = signing.exact(attributes, extends, owner, ledger)
+    if exact is None:
+        level, (called, *shown) = signing.sealing or ("attribute" if is_sealed else None), words or [""]
+        made = opened(signing.org).define(
+            called, *shown, sealed=level is not None, level=level or "attribute"
+        )
+        return signing.kept(made, about)
+    signing_key = exact[0]
     above = tuple(read_definition(path) for path in extends or ())
     inherited = above[-1].definition.attributes if above else ()
     if not attributes and not above:
         raise typer.BadParameter("a type has attributes: say --attribute name:kind, or --extends FILE")
     shape = (*inherited, *(attribute_from_words(words) for words in attributes or ()))
-    embedded = tuple(read_certificates(credentials or ()))
+    embedded = tuple(read_certificates(signing.credentials or ()))
     least = above[-1].definition.sealing if above else None
-    sealed = sealing.chosen(before=None, signer=signing_key.principal, least=least)
-    type_name = TypeName(whose, name, FIRST_VERSION)
+    sealed = signing.chosen(before=None, signer=signing_key.principal, least=least)
+    type_name = TypeName(read_owner(owner) if owner else signing_key.principal, str(name), FIRST_VERSION)
     definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
-    return save_definition(sign_definition(definition, signing_key), out, about, force=force)
-
-
-def _check_exact(*given: object) -> None:
-    """Refuse options that would be left aside for a type of an organisation."""
-    if any(given):
-        raise typer.BadParameter("this option needs the exact form, with --key and --out")
+    return signing.kept(sign_definition(definition, signing_key), about)
 
 
 def _not_defined(name: str, words: list[str], about: Answer) -> Answer:
@@ -225,18 +245,13 @@ def _not_defined(name: str, words: list[str], about: Answer) -> Answer:
 def change(
     *,
     base: Path = arg("The version to start from; without -k, a type of your organisation by name."),
-    key: Path | None = opt("The signing key: a file made by `maia key new`.", "--key", "-k"),
-    out: Path | None = opt("The file to write the signed definition to.", "--out", "-o"),
     add: list[str] | None = opt("name:kind[:uid]"),
     remove: list[str] | None = opt("name"),
     rename: list[str] | None = opt("old=new"),
     retype: list[str] | None = opt("name:kind[:uid]; the attribute gets a new uid"),
     extends: list[Path] | None = EXTENDS,
-    credentials: list[Path] | None = CREDENTIALS,
-    sealing: SealingOptions,
+    signing: SigningOptions,
     ledger: bool = LEDGER,
-    org: Path | None = ORG,
-    force: Force = False,
 ) -> Answer:
     """Make the next version of a type and sign it.
 
@@ -248,29 +263,25 @@ def change(
 
     from maia.types import Added, Removed, Renamed, Retyped, next_version, sign_definition
 
-    if (key is None) != (out is None):
-        raise typer.BadParameter(
-            "--key and --out go together; without them, name a type of your organisation"
-        )
-    old = read_definition(base).definition if key else opened(org).event_type(str(base)).definition
+    exact = signing.exact(extends, signing.sealing, ledger)
+    old = read_definition(base).definition if exact else opened(signing.org).event_type(str(base)).definition
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
     for before, _, after in (words.partition("=") for words in rename or ()):
         changes.append(Renamed(_attribute(old, before), after))
     for one in map(attribute_from_words, retype or ()):
         changes.append(Retyped(_attribute(old, one.name), one))
     changes += [Added(attribute_from_words(words)) for words in add or ()]
-    if key is None or out is None:
-        _check_exact(extends, credentials, sealing != SealingOptions(), ledger)
-        signed = opened(org).change(old, changes)
+    if exact is None:
+        signed = opened(signing.org).change(old, changes)
         return Answer(_described(signed.definition), row(id=signed.id))
-    signing_key = open_key(key)
-    embedded = tuple(read_certificates(credentials or ()))
-    sealed = sealing.chosen(before=old.sealing, signer=signing_key.principal)
+    signing_key = exact[0]
+    embedded = tuple(read_certificates(signing.credentials or ()))
+    sealed = signing.chosen(before=old.sealing, signer=signing_key.principal)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
     new = next_version(
         old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
     )
-    return save_definition(sign_definition(new, signing_key), out, force=force)
+    return signing.kept(sign_definition(new, signing_key))
 
 
 @app.command()
@@ -282,7 +293,7 @@ def verify(
     constitutions: list[Path] | None = opt(
         "Constitutions of quorums that own the type or the network.", "--constitution"
     ),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """Check the signature, the signer's right to make these changes, and the right to install.
 
@@ -356,7 +367,7 @@ def fetch(
     network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
     coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
     wait_s: float = WAIT_S,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Fetch a definition, and verify it against the owner's key, whatever its source.
 
@@ -387,7 +398,7 @@ def fetch(
 def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
     import asyncio
 
-    from maia.client.api.types import fetch_definitions
+    from maia.client.api.client import fetch_definitions
     from maia.config.type_folder import verified_lineage
     from maia.credentials import FIRST_VERSION, TypeName
 
@@ -412,22 +423,6 @@ def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool) 
         row("made from", before, previous_files=before),
         row("written to", out, file=out),
     )
-
-
-def save_definition(
-    signed: SignedDefinition, out: Path, about: Answer | None = None, *, force: bool
-) -> Answer:
-    """Write a signed definition to a file, and answer with what it says."""
-    from maia.types import definition_to_text
-
-    write_new(out, definition_to_text(signed), overwrite=force)
-    return kept(signed, out, about)
-
-
-def kept(signed: SignedDefinition, out: Path, about: Answer | None = None) -> Answer:
-    """Answer with what a signed definition says, where it comes from, and where it was written to."""
-    written = row("written to", out, file=out, id=signed.id)
-    return Answer(_described(signed.definition), about or Answer(), written)
 
 
 def _sealing_words(sealing: Sealing | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from maia.cli.command import need, opt
-from maia.cli.inputs import At, moment, network_named, read_certificates, read_constitutions, read_principal
+from maia.cli.inputs import AT, moment, network_named, read_certificates, read_constitutions, read_principal
 from maia.cli.output import Answer, row
 from maia.cli.participate.membership import TypeOptions, verified
 from maia.cli.participate.subscribe import on_topics_text
@@ -54,7 +54,7 @@ def explain(
     bounds: list[Path] | None = opt("Bounds that the broker sets: files as its `bounds` names."),
     requires: str = opt("What the other side requires of the principal: 'clearance >= 3'.", default="true"),
     identity: Path | None = opt("The principal's identity statement, for --requires."),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """Decide whether a principal may do something, and name the certificate, field and attribute.
 

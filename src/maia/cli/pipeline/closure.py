@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from maia.cli.command import arg, flag, need, opt
-from maia.cli.inputs import At, command_group, moment, read_certificates, read_constitutions
+from maia.cli.inputs import AT, command_group, moment, read_certificates, read_constitutions
 from maia.cli.output import Answer, row, rows
 from maia.cli.pipeline.source import LogOptions, found_rows, shown_values, spark_for, spark_steps
 from maia.cli.progress import counted
@@ -47,7 +47,7 @@ def build(
     add: list[Path] | None = opt("With --since: certificates that came. May be repeated."),
     remove: list[Path] | None = opt("With --since: certificates that went. May be repeated."),
     with_revoked: bool = flag("Keep revoked certificates: who could ever see what?"),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """Compute the closure of a pool: a Parquet table of principals, types, attributes and periods.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.cli.command import arg, opt
-from maia.cli.inputs import At, moment, read_constitutions
+from maia.cli.inputs import AT, moment, read_constitutions
 from maia.cli.output import Answer, read_principal, row, several
 from maia.cli.pipeline import closure
 from maia.cli.pipeline.source import CORES, FROM, MEMORY_MIB, LogOptions, spark_for, spark_steps
@@ -58,7 +58,7 @@ def match(
     pool: list[Path] | None = closure.POOLS,
     out: Path | None = opt("Keep every match in this new folder, as Parquet."),
     most: int = opt("How many subscriptions to list.", default=10, min=0, max=1000),
-    at: At = None,
+    at: str | None = AT,
     cores: int = CORES,
     memory_mib: int = MEMORY_MIB,
 ) -> Answer:
@@ -145,9 +145,6 @@ def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
     if not any(one.name in columns for one in found.attributes):
         raise BadSource(f"`{source}` has no column that is called like an attribute of `{found.name.name}`")
     return found
-
-
-# Who subscribes, and with which View?
 
 
 def _decided(
@@ -247,9 +244,6 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
                 principals[one.principal] = read_principal(one.principal)
             found[one.subscription] = (one.subscription, principals[one.principal], one.filter)
     return list(found.values())
-
-
-# Which events?
 
 
 @contextmanager

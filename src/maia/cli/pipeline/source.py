@@ -16,9 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from maia.cli.command import opt, options
 from maia.cli.inputs import moment, network_named, read_certificates, read_constitutions
@@ -38,29 +36,14 @@ if TYPE_CHECKING:
 
 
 FROM = opt("Events: a folder of Parquet files, or one of them.", "--from", metavar="PATH")
-TypeOf: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--definition", "-d", help="With --log: the type, after those it was made from; or its name."
-    ),
-]
-KeyOf: TypeAlias = Annotated[
-    Path | None, typer.Option("--key", "-k", help="With --log: the reader's signing key.")
-]
-CredentialsOf: TypeAlias = Annotated[
-    list[Path] | None, typer.Option("--credentials", "-c", help="With --log: the reader's certificates.")
-]
-
-
-RecordOf: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--record",
-        envvar="MAIA_READ_LEDGER",
-        help="With --log: the folder of a ledger of your own, in which all that is read is put on record; "
-        "the owner of a type may demand it.",
-    ),
-]
+TYPE_OF = opt("With --log: the type, after those it was made from; or its name.", "--definition", "-d")
+KEY_OF = opt("With --log: the reader's signing key.", "--key", "-k")
+CREDENTIALS_OF = opt("With --log: the reader's certificates.", "--credentials", "-c")
+RECORD_OF = opt(
+    "With --log: the folder of a ledger of your own, in which all that is read is put on record; "
+    "the owner of a type may demand it.",
+    "--record", envvar="MAIA_READ_LEDGER",
+)  # fmt: skip
 
 
 @options
@@ -68,9 +51,9 @@ class LogOptions:
     """The options about a log, and the rights under which it is read."""
 
     log: Path | None = opt("Events: a recording broker's log, read under the rights of --key.")
-    definition: TypeOf = None
-    key: KeyOf = None
-    credentials: CredentialsOf = None
+    definition: list[Path] | None = TYPE_OF
+    key: Path | None = KEY_OF
+    credentials: list[Path] | None = CREDENTIALS_OF
     signers: list[Path] | None = opt(
         "With --log of a sealed type: certificates of brokers that sealed it, beside those that the "
         "key server knows."
@@ -88,7 +71,7 @@ class LogOptions:
         "With --log: validity statements about certificates, files or folders, beside those in "
         "the wallets that --credentials names."
     )
-    record: RecordOf = None
+    record: Path | None = RECORD_OF
 
     def check_log(self) -> None:
         """Refuse to read a log without rights."""

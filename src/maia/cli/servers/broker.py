@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from maia.cli.command import opt
 from maia.cli.output import Answer, row
-from maia.cli.servers.server_command import CheckOnly, NetworkFlags, checked, prepared_shown, run_server
+from maia.cli.servers.server_command import CHECK_ONLY, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
 from maia.clock import system_now
 
@@ -38,7 +38,7 @@ def broker(
     log_folder: str | None = opt("Record events in this folder; needs --data, too."),
     log_types: list[str] | None = opt("A type to record: name, id, or '*' for all. May be repeated."),
     log_durable: str | None = opt("true: publishers are answered when events are on disk; or false."),
-    check: CheckOnly = False,
+    check: bool = CHECK_ONLY,
 ) -> Answer | None:
     """Run a broker until Ctrl-C or SIGTERM; one line says when it is ready.
 

@@ -13,7 +13,7 @@ from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import BadFile, command_group, read_principal
 from maia.cli.organisation import RightOptions, opened
 from maia.cli.output import Answer, row, rows
-from maia.cli.servers.server_command import LOG_FORMAT, LOG_LEVEL, CheckOnly, checked, run_server
+from maia.cli.servers.server_command import CHECK_ONLY, LOG_FORMAT, LOG_LEVEL, checked, run_server
 from maia.cli.trust.grants import right
 from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
@@ -85,7 +85,7 @@ def mqtt(
     listen: str | None = opt("Where MQTT clients connect: HOST:PORT."),
     log_format: str | None = LOG_FORMAT,
     log_level: str | None = LOG_LEVEL,
-    check: CheckOnly = False,
+    check: bool = CHECK_ONLY,
 ) -> Answer | None:
     """Run an MQTT gateway until Ctrl-C or SIGTERM, and an HTTP one beside it if `http.listen` is set.
 
@@ -103,7 +103,7 @@ def http(
     listen: str | None = opt("Where HTTP clients connect: HOST:PORT."),
     log_format: str | None = LOG_FORMAT,
     log_level: str | None = LOG_LEVEL,
-    check: CheckOnly = False,
+    check: bool = CHECK_ONLY,
 ) -> Answer | None:
     """Run an HTTP gateway alone until Ctrl-C or SIGTERM; one line says when it is ready.
 

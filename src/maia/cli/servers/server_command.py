@@ -9,11 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import typer
-
-from maia.cli.command import opt, options
+from maia.cli.command import flag, opt, options
 from maia.cli.output import Answer, row, show
 
 if TYPE_CHECKING:
@@ -24,9 +22,7 @@ if TYPE_CHECKING:
 
 LOG_FORMAT = opt("auto, json or text.")
 LOG_LEVEL = opt("debug, info, warning or error.")
-CheckOnly: TypeAlias = Annotated[
-    bool, typer.Option("--check", help="Check the configuration and everything it names, then stop.")
-]
+CHECK_ONLY = flag("Check the configuration and everything it names, then stop.", "--check")
 
 
 @options

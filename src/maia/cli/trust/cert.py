@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, revoked_shown
 from maia.cli.inputs import (
-    At,
+    AT,
     BadFile,
     command_group,
     moment,
@@ -28,7 +28,7 @@ from maia.cli.trust.grants import (
     period_shown,
     revocable,
 )
-from maia.cli.trust.key import KEY_FILE, Force, open_key
+from maia.cli.trust.key import FORCE, KEY_FILE, open_key
 from maia.config.grant_terms import BadGrant
 from maia.events import SECOND, Instant
 
@@ -121,7 +121,7 @@ def issue(
     period: PeriodOptions,
     tests: OnlineOptions,
     comment: str = opt("A line for people.", default=""),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Issue an authorisation certificate.
 
@@ -160,7 +160,7 @@ def name(
     out: Path = OUT,
     period: PeriodOptions,
     tests: OnlineOptions,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Issue a name certificate: in your namespace, a name means this subject.
 
@@ -214,7 +214,7 @@ def hand_over(
     network: str | None = opt("Hand over this network of yours alone."),
     type_name: str | None = opt("Hand over this type of yours alone.", "--type"),
     for_good: bool = flag("Yes: it can never be revoked, not by you either."),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Hand over for good what you own: the subject may do and grant whatever you may.
 
@@ -254,7 +254,7 @@ def show(files: list[Path] = FILES) -> Answer:
 
 
 @app.command()
-def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: At = None) -> Answer:
+def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: str | None = AT) -> Answer:
     """Verify a chain from the owner of a resource to a principal, and say what it grants.
 
     Examples:
@@ -270,7 +270,7 @@ def verify(files: list[Path] = FILES, root: str = ROOT, subject: str = TO, at: A
 
 
 @app.command()
-def reduce(files: list[Path] = FILES, at: At = None) -> Answer:
+def reduce(files: list[Path] = FILES, at: str | None = AT) -> Answer:
     """Reduce a chain to one 5-tuple; root and subject are read from its ends.
 
     Examples:
@@ -299,7 +299,7 @@ def find(
     network: str | None = opt("The name of the network it is done to."),
     type_name: str | None = opt("The name of the type it is done to.", "--type"),
     version: str = opt("The version of the type.", default="0"),
-    at: At = None,
+    at: str | None = AT,
 ) -> Answer:
     """Find a chain in a pool of certificates that lets a principal do something.
 

@@ -275,11 +275,6 @@ def right(signed: SignedCertificate, *, by: bool = False) -> Answer:
     return made
 
 
-def right_lines(signed: SignedCertificate) -> list[str]:
-    """Return what a certificate grants, in lines."""
-    return right(signed).lines
-
-
 def narrowing(signed: SignedCertificate) -> list[str]:
     """Return what narrows or changes what a certificate grants, in few words."""
     record = right_record(signed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -23,7 +23,7 @@ PASSPHRASE_VARIABLE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a var
 app = command_group("Make keys and show whose they are.")
 
 KEY_FILE = need("The signing key: a file made by `maia key new`.", "--key", "-k")
-Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")]
+FORCE = flag("Replace the output file if it is there.", "--force")
 
 
 @app.command()
@@ -94,7 +94,7 @@ def show(file: str = arg("A key file, a .pub file, or a name that you know.")) -
 def remember(
     principal: str = arg("A key or a .pub file.", metavar="KEY"),
     name: str | None = opt("What you call it; default: the name of the .pub file."),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Keep a key in your own book of names, by which every command shows it and takes it from then on.
 

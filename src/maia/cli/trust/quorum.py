@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from maia.cli.command import arg, need
 from maia.cli.inputs import BadFile, command_group, read_principal, read_text, write_new
 from maia.cli.output import Answer, row, rows
-from maia.cli.trust.key import KEY_FILE, Force, open_key
+from maia.cli.trust.key import FORCE, KEY_FILE, open_key
 
 if TYPE_CHECKING:
     from maia.credentials import QuorumEvidence, SigningKey, Threshold
@@ -26,9 +26,7 @@ OUT = need("The file to write; it ends in .quorum.", "--out", "-o")
 
 
 @app.command()
-def found(
-    needed: int = NEEDED, members: list[str] = MEMBERS, out: Path = OUT, force: Force = False
-) -> Answer:
+def found(needed: int = NEEDED, members: list[str] = MEMBERS, out: Path = OUT, force: bool = FORCE) -> Answer:
     """Found a quorum: its name, which never changes, is the digest of this constitution.
 
     Examples:
@@ -48,7 +46,7 @@ def change(
     members: list[str] = MEMBERS,
     key: Path = KEY_FILE,
     out: Path = OUT,
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Propose other members, and sign it; it counts when enough of the present members have signed.
 

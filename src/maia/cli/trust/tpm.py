@@ -15,9 +15,9 @@ from maia.api import endpoints as api
 from maia.api.requests import ActivationBody, ApprovedBody, EnrolBody, QuoteBody
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import Caller, EntitledCaller, repeat
-from maia.cli.inputs import BadFile, command_group, moment, read_text, write_new
+from maia.cli.inputs import BadFile, check_new, command_group, moment, read_text, write_new
 from maia.cli.output import Answer, plain, row, rows, show
-from maia.cli.trust.key import Force
+from maia.cli.trust.key import FORCE
 from maia.errors import Refusal
 from maia.events import SECOND, Instant
 
@@ -148,7 +148,7 @@ def enrol(
     intermediate: list[Path] | None = INTERMEDIATES,
     out: Path | None = opt("Where to write the credential for the TPM to open.", "--out", "-o"),
     secret: Path | None = opt("What the TPM found in the credential: ends the enrolment."),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Enrol a router's TPM, in two steps: fetch a credential, and show that the TPM has opened it.
 
@@ -165,16 +165,12 @@ def enrol(
         return row("enrolled", "the TPM has opened its credential", enrolled=True)
     if endorsement is None or attestation_key is None or out is None:
         raise typer.BadParameter("say --endorsement, --attestation-key and --out; or --secret, afterwards")
-    if out.exists() and not force:
-        raise BadFile(f"`{out}` is already there; `--force` replaces it")
+    check_new(out, overwrite=force)
     body = EnrolBody(
         _bytes(endorsement), _bytes(attestation_key), [_bytes(one) for one in intermediate or ()]
     )
     found = caller.ask(api.ENROL_TPM, body)
-    try:
-        out.write_bytes(found.credential)
-    except OSError as problem:
-        raise BadFile(f"`{out}` cannot be written: {problem.strerror}") from None
+    write_new(out, found.credential, overwrite=force)
     then = row("next", "tpm2_activatecredential, then `maia tpm enrol --secret`", enrolled=False)
     return Answer(row("written", out, file=out), then)
 
@@ -186,7 +182,7 @@ def quote(
     quoted: Path | None = opt("What `tpm2_quote -m` wrote."),
     signature: Path | None = opt("What `tpm2_quote -s` wrote."),
     log: Path | None = opt("The event log of the boot."),
-    force: Force = False,
+    force: bool = FORCE,
 ) -> Answer:
     """Prove a router's boot, in two steps: fetch a nonce, and show the quote for it.
 
@@ -197,8 +193,7 @@ def quote(
           ak.ctx -l sha256:0,4,7 -q $(cat nonce) -m q.msg -s q.sig)
     """
     if nonce_out is not None:
-        if nonce_out.exists() and not force:
-            raise BadFile(f"`{nonce_out}` is already there; `--force` replaces it")
+        check_new(nonce_out, overwrite=force)
         given = caller.ask(api.TPM_NONCE)
         write_new(nonce_out, f"{given.nonce}\n", overwrite=force)
         registers = row("registers", f"sha256:{','.join(map(str, given.pcrs))}", pcrs=given.pcrs)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from maia.api.revalidation import AskingTesters, Revalidate
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.publisher import OnWarning
-from maia.client.api.types import EventType
+from maia.client.api.types import EventType, whole_lineage
 from maia.client.api.wallet_watch import IdentitySource, bringing_statements, renewing_identity
 from maia.clock import system_now
 from maia.credentials import (
@@ -31,6 +32,7 @@ from maia.credentials import (
     SignedCertificate,
     SignedStatement,
     SigningKey,
+    TypeName,
     VerifiedConstitution,
 )
 from maia.errors import MaiaError
@@ -44,7 +46,7 @@ from maia.types import SignedDefinition
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
 
-__all__ = ["ANSWER_S", "Client", "EventType", "connect"]
+__all__ = ["ANSWER_S", "Client", "EventType", "connect", "fetch_definitions"]
 
 
 @asynccontextmanager
@@ -139,3 +141,24 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
                 yield client
         finally:
             await client._closed()
+
+
+async def fetch_definitions(
+    key: SigningKey, settings: ClientSettings, name: TypeName, *, timeout_s: float
+) -> tuple[SignedDefinition, ...]:
+    """Ask a broker for a version and those it was made from; nothing of the answer is verified.
+
+    The broker hands definitions out and vouches for none of them: the caller verifies what it receives
+    (`type_folder.verified_lineage`).
+    """
+    async with connect(
+        settings.addresses,
+        key=key,
+        network=settings.network,
+        credentials=settings.credentials,
+        statements=settings.statements,
+        brokers=settings.brokers,
+        constitutions=settings.constitutions,
+        timeout_s=timeout_s,
+    ) as client:
+        return await whole_lineage(name, partial(client._definitions_of, timeout_s=timeout_s))

@@ -8,10 +8,11 @@ made by `connect` (`api/client.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial, wraps
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from maia.api.revalidation import Revalidate, Revalidator
 from maia.client import (
@@ -57,6 +58,8 @@ from maia.wire.effects import Effect
 # ------------------------------------------------------------ calls that wait for an answer
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _PROCESSES_MAX: Final = 64
 ANSWER_S: Final = 30.0
 """How long an application waits for an answer unless it says otherwise."""
@@ -93,19 +96,6 @@ class Answers:
         answer = self._awaited.pop(number, None)
         if answer is not None and not answer.done():
             answer.set_exception(problem)
-
-
-async def in_time(
-    answer: asyncio.Future[Notice], timeout_s: float, entry: RequestEntry | None = None
-) -> Notice:
-    """Wait for an answer; raise if none comes, with what is known of the reason."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await answer
-    except TimeoutError:
-        if entry is not None and entry.problem is not None:
-            raise entry.problem from None  # an answer came, and it was to ask again later
-        raise NotConnected(f"no answer came within {timeout_s:g} seconds") from None
 
 
 # ------------------------------------------------------------ the client
@@ -149,6 +139,36 @@ class HeldOpen:
         async with self._connecting as client:
             opened.set_result(client)
             await self._ends.wait()
+
+
+# Any: what a coroutine takes and yields is the business of its event loop.
+def _follows(
+    ask: Callable[Concatenate[Client, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[Client, _P], Coroutine[Any, Any, _T]]:
+    """Have the same asked of the process of the broker that serves a type, if another one does."""
+
+    @wraps(ask)
+    async def following(self: Client, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        try:
+            return await ask(self, *args, **named)
+        except ElsewhereServed as moved:
+            timeout_s = named.get("timeout_s", ANSWER_S)
+            assert isinstance(timeout_s, int | float)  # noqa: S101 - all that follow take one
+            return await ask(await self._connected_to(moved, timeout_s), *args, **named)
+
+    return following
+
+
+def _when_awaited(
+    ask: Callable[Concatenate[Client, _P], Coroutine[Any, Any, Subscription]],
+) -> Callable[Concatenate[Client, _P], AskedSubscription]:
+    """Ask for nothing before the answer is awaited, or a loop over its events begins."""
+
+    @wraps(ask)
+    def asking(self: Client, /, *args: _P.args, **named: _P.kwargs) -> AskedSubscription:
+        return AskedSubscription(lambda: ask(self, *args, **named))
+
+    return asking
 
 
 def _short(principal: Principal) -> str:
@@ -210,6 +230,7 @@ class Client:
         """Verify a type version after those it was made from; it can be named from now on."""
         self._types.learn(history)
 
+    @_follows
     async def advertise(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
@@ -243,14 +264,7 @@ class Client:
         )
         publisher = Publisher(self, entry, on_warning or self._on_warning, on_answer)
         self._publishers[entry.ref] = publisher
-        try:
-            await self._standing(entry, effects, timeout_s)
-        except ElsewhereServed as moved:
-            there = await self._connected_to(moved, timeout_s)
-            return await there.advertise(
-                event_type, filter, requires=requires, numbering=numbering, signs=signs,
-                written_as=written_as, on_warning=on_warning, on_answer=on_answer, timeout_s=timeout_s,
-            )  # fmt: skip
+        await self._standing(entry, effects, timeout_s)
         return publisher
 
     async def publish(
@@ -283,7 +297,9 @@ class Client:
         await publisher.publish({**(event or {}), **values, **on_topic})
         await publisher.flush(timeout_s=timeout_s)
 
-    def subscribe(  # noqa: PLR0913 - most are named at the call
+    @_when_awaited
+    @_follows
+    async def subscribe(  # noqa: PLR0913 - most are named at the call
         self,
         event_type: EventType,
         filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
@@ -295,7 +311,7 @@ class Client:
         shown_as: EventType | None = None,
         on_warning: OnWarning | None = None,
         timeout_s: float = ANSWER_S,
-    ) -> AskedSubscription:
+    ) -> Subscription:
         """Ask for the events of a type that a filter admits; raise the refusal if that is denied.
 
         `await` it for a subscription, or write `async for event in client.subscribe(…)` right away.
@@ -313,26 +329,6 @@ class Client:
         `on_warning` is called with the reason why nothing can arrive at this moment, as when the
         broker has no keys of a sealed type, and None when events can again.
         """
-        return AskedSubscription(
-            lambda: self._subscribe(
-                event_type, filter, requires=requires, durable=durable, after=after, state=state,
-                shown_as=shown_as, on_warning=on_warning, timeout_s=timeout_s,
-            )
-        )  # fmt: skip
-
-    async def _subscribe(  # noqa: PLR0913 - every one is named at the call
-        self,
-        event_type: EventType,
-        filter: str | Predicate,  # noqa: A002 - the field's name for it
-        *,
-        requires: str | Predicate,
-        durable: str | None,
-        after: bytes | None,
-        state: bool,
-        shown_as: EventType | None,
-        on_warning: OnWarning | None,
-        timeout_s: float,
-    ) -> Subscription:
         known = await self._meant(event_type, timeout_s)
         result = None if shown_as is None else await self._meant(shown_as, timeout_s)
         wanted = predicate_for(filter, result or known, topic_pattern(event_type))
@@ -348,14 +344,7 @@ class Client:
         )
         subscription = Subscription(self, entry, on_warning or self._on_warning)
         self._subscriptions[entry.ref] = subscription
-        try:
-            await self._standing(entry, effects, timeout_s)
-        except ElsewhereServed as moved:
-            there = await self._connected_to(moved, timeout_s)
-            return await there.subscribe(
-                event_type, filter, requires=requires, durable=durable, after=after, state=state,
-                shown_as=shown_as, on_warning=on_warning, timeout_s=timeout_s,
-            )  # fmt: skip
+        await self._standing(entry, effects, timeout_s)
         return subscription
 
     async def show(
@@ -371,13 +360,9 @@ class Client:
         They are remembered for what is asked for later, here or after a reconnection.
         """
         certificates, statements = tuple(certificates), tuple(statements)
-        number, effects = self._session.show(certificates, statements)
-        answer = self._answers.awaited(number)
-        self._perform(effects)
-        self._take_notices()
+        await self._answer_to(*self._session.show(certificates, statements), timeout_s)
         for there in self._elsewhere.values():
             await there.show(certificates, statements, timeout_s=timeout_s)
-        await in_time(answer, timeout_s)
 
     async def identify(self, identity: SignedIdentity, *, timeout_s: float = ANSWER_S) -> None:
         """Show the broker a renewed identity statement within this connection; its attributes act at once.
@@ -385,11 +370,7 @@ class Client:
         It is shown on every later connection too. If the broker refuses it, the one before counts until
         it expires.
         """
-        number, effects = self._session.identify(identity)
-        answer = self._answers.awaited(number)
-        self._perform(effects)
-        self._take_notices()
-        await in_time(answer, timeout_s)
+        await self._answer_to(*self._session.identify(identity), timeout_s)
 
     # -------------------------------------------------------- other processes of the broker
 
@@ -439,23 +420,18 @@ class Client:
         if self._answers.is_closed:
             return
         self._check_room()  # events that were left in it are dropped, and the answer has to be read
-        answer = self._answers.awaited(entry.ref)
-        self._perform(self._session.withdraw(entry, self._clock(), forget=forget))
-        await in_time(answer, timeout_s)
+        effects = self._session.withdraw(entry, self._clock(), forget=forget)
+        await self._answer_to(entry.ref, effects, timeout_s)
 
     # -------------------------------------------------------- what is asked of the session
 
     async def _meant(self, event_type: EventType, timeout_s: float) -> KnownVersion:
-        return await self._types.meant(event_type, lambda name: self._definitions_of(name, timeout_s))
+        ask = partial(self._definitions_of, timeout_s=timeout_s)
+        return await self._types.meant(event_type, ask)
 
-    async def _definitions_of(self, name: TypeName, timeout_s: float) -> TypeReceived:
-        number, effects = self._session.ask_for_type(name, self._clock())
-        answer = self._answers.awaited(number)
-        self._perform(effects)
-        try:
-            told = await in_time(answer, timeout_s)
-        except ElsewhereServed as moved:
-            return await (await self._connected_to(moved, timeout_s))._definitions_of(name, timeout_s)
+    @_follows
+    async def _definitions_of(self, name: TypeName, *, timeout_s: float) -> TypeReceived:
+        told = await self._answer_to(*self._session.ask_for_type(name, self._clock()), timeout_s)
         assert isinstance(told, TypeReceived)  # noqa: S101 - nothing else answers this number
         return told
 
@@ -466,15 +442,28 @@ class Client:
             self._perform(self._session.vouch(challenged.id, answers, problem))
 
     async def _standing(self, entry: RequestEntry, effects: Iterable[Effect], timeout_s: float) -> None:
-        answer = self._answers.awaited(entry.ref)
-        self._perform(effects)
         try:
-            await in_time(answer, timeout_s, entry)
+            await self._answer_to(entry.ref, effects, timeout_s, entry)
         except (MaiaError, asyncio.CancelledError):
             self._publishers.pop(entry.ref, None)
             self._subscriptions.pop(entry.ref, None)
             self._perform(self._session.withdraw(entry, self._clock()))
             raise
+
+    async def _answer_to(
+        self, number: int, effects: Iterable[Effect], timeout_s: float, entry: RequestEntry | None = None
+    ) -> Notice:
+        """Ask, and wait for the answer; raise if none comes, with what is known of the reason."""
+        answer = self._answers.awaited(number)
+        self._perform(effects)
+        self._take_notices()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            if entry is not None and entry.problem is not None:
+                raise entry.problem from None  # an answer came, and it was to ask again later
+            raise NotConnected(f"no answer came within {timeout_s:g} seconds") from None
 
     # -------------------------------------------------------- notices of the session
 

@@ -61,7 +61,24 @@ class Home(Protocol):
         """Withdraw the request."""
 
 
-class Publisher:
+class HeldRequest:
+    """An accepted request as its application holds it: what the broker has said of it."""
+
+    def __init__(self, client: Home, on_warning: OnWarning | None) -> None:
+        """Begin with a request that is served."""
+        self._client, self._on_warning = client, on_warning
+        self._problem: MaiaError | None = None
+        self.warning: MaiaError | None = None
+        """Why nothing can arrive, or get far, at this moment, if the broker has said so."""
+
+    def _warn(self, problem: MaiaError | None) -> None:
+        """Take note of why the request cannot be served at this moment, or that it can again."""
+        self.warning = problem
+        if self._on_warning is not None:
+            self._on_warning(problem)
+
+
+class Publisher(HeldRequest):
     """One stream of events of one type. Made by `client.advertise`."""
 
     def __init__(
@@ -72,11 +89,10 @@ class Publisher:
         on_answer: OnAnswer | None = None,
     ) -> None:
         """Publish under an advertisement that is accepted, or soon will be."""
-        self._client, self._session = client, client._session
-        self._entry = entry
+        super().__init__(client, on_warning)
+        self._session, self._entry = client._session, entry
         self._outbox = Outbox(self.event_type)
-        self._problem: MaiaError | None = None
-        self._on_warning, self._on_answer = on_warning, on_answer
+        self._on_answer = on_answer
         self._moved = asyncio.Event()
         self._refused_unsaid = 0
         self._unanswered: deque[tuple[int, OutgoingFrame]] = deque()
@@ -84,8 +100,6 @@ class Publisher:
         """How many events the broker has refused so far."""
         self.published_rows = 0
         """How many events the broker has taken on so far."""
-        self.warning: MaiaError | None = None
-        """Why what is published cannot get far at this moment, if that is so."""
 
     def __repr__(self) -> str:
         """Return what is published, how much of it, and why it has ended if it has."""
@@ -219,12 +233,6 @@ class Publisher:
         self._outbox.answered(frames, taken.refused_rows, None)
         if self._on_answer is not None:
             self._on_answer(answered, taken.refused_rows, None)
-
-    def _warn(self, problem: MaiaError | None) -> None:
-        """Take note of why what is published cannot get far, or that it can again."""
-        self.warning = problem
-        if self._on_warning is not None:
-            self._on_warning(problem)
 
     def _put_off(self) -> None:
         """Take note that the broker takes nothing on at this moment; its entry knows why."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from maia.client import Changed, ClientClosed, Delivered, GapDetected, StateKnown
 from maia.client.api.data_frames import brought, to_pandas, to_polars
-from maia.client.api.publisher import Home, OnWarning
+from maia.client.api.publisher import HeldRequest, Home, OnWarning
 from maia.client.authors import PublishedBy
 from maia.client.entries import Subscribed
 from maia.errors import MaiaError
@@ -133,28 +133,24 @@ class AskedSubscription(Coroutine[Any, Any, "Subscription"]):
                 await subscription.unsubscribe()
 
 
-class Subscription:
+class Subscription(HeldRequest):
     """The events of one type that a filter admits. Made by `client.subscribe`."""
 
     def __init__(self, client: Home, entry: Subscribed, on_warning: OnWarning | None = None) -> None:
         """Receive under a subscription that is accepted, or soon will be."""
-        self._client = client
+        super().__init__(client, on_warning)
         self._entry = entry
         self._frames: deque[Delivered] = deque()
         self._rows: deque[ReceivedEvent] = deque()
         self._waiting = self._bytes = 0
         self._taken = 0
         self._arrived = asyncio.Event()
-        self._problem: MaiaError | None = None
         self._is_withdrawn = False
         self._handed_out: bytes | None = None
         self._unacknowledged = 0
         self._missed: deque[GapDetected] = deque(maxlen=_MISSED_MAX)
         self._state_told = asyncio.Event()
         self._is_whole = False
-        self._on_warning = on_warning
-        self.warning: MaiaError | None = None
-        """Why nothing can arrive at this moment, if the broker has said so."""
         self.changed: MaiaError | None = None
         """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
@@ -332,12 +328,6 @@ class Subscription:
             case StateKnown(is_whole=is_whole):
                 self._is_whole = is_whole
                 self._state_told.set()
-
-    def _warn(self, problem: MaiaError | None) -> None:
-        """Take note of why nothing can arrive at this moment, or that it can again."""
-        self.warning = problem
-        if self._on_warning is not None:
-            self._on_warning(problem)
 
     def _end(self, problem: MaiaError) -> None:
         """Take note that nothing more will arrive."""

@@ -7,32 +7,15 @@ not know, the broker is asked. Whatever it is, the client verifies it itself.
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from maia.api.revalidation import AskingTesters, Revalidator
-from maia.client import (
-    Challenged,
-    ClientSession,
-    ClientSettings,
-    Connected,
-    Disconnected,
-    Ended,
-    KnownVersion,
-    NotConnected,
-    TypeReceived,
-    UnknownToClient,
-    known_version,
-)
-from maia.clock import system_now
-from maia.credentials import SigningKey, TopicName, TypeName, VerifiedConstitution
+from maia.client import KnownVersion, TypeReceived, UnknownToClient, known_version
+from maia.credentials import TopicName, TypeName, VerifiedConstitution
 from maia.credentials.requirements import checked_requirement, parse_requirement
 from maia.events import Instant
-from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import SignedDefinition, check_predicate, definition_from_bytes
@@ -160,59 +143,3 @@ def predicate_for(
 def requirement_for(requires: str | Predicate) -> Predicate:
     """Return what the other side has to meet; raise with the column if it cannot be read."""
     return parse_requirement(requires) if isinstance(requires, str) else checked_requirement(requires)
-
-
-# ------------------------------------------------------------ from a broker
-
-# The broker hands definitions out and vouches for none of them: the client verifies what it receives
-# (`type_folder.verified_lineage`).
-
-
-async def fetch_definitions(
-    key: SigningKey, settings: ClientSettings, name: TypeName, *, timeout_s: float
-) -> tuple[SignedDefinition, ...]:
-    """Ask a broker for a version and those it was made from; nothing of the answer is verified."""
-    session = ClientSession(key, settings, random=os.urandom)
-    loop = asyncio.get_running_loop()
-    connected: asyncio.Future[None] = loop.create_future()
-    told: asyncio.Future[TypeReceived] = loop.create_future()
-
-    def take_notices() -> None:
-        for notice in session.take_notices():
-            match notice:
-                case Connected() if not connected.done():
-                    connected.set_result(None)
-                case Challenged():
-                    revalidator.take(notice)
-                case TypeReceived() if not told.done():
-                    told.set_result(notice)
-                case Ended(problem=problem) if not told.done():
-                    told.set_exception(problem)
-                case Disconnected(problem=problem, is_final=True):
-                    waits = told if connected.done() else connected
-                    if not waits.done():
-                        waits.set_exception(problem)
-
-    async def ask(wanted: TypeName) -> TypeReceived:
-        nonlocal told
-        told = loop.create_future()
-        runner.perform(session.ask_for_type(wanted, system_now())[1])
-        return await told
-
-    runner = NodeRunner(session, key, after_inputs=take_notices)
-    revalidator = Revalidator(
-        AskingTesters(key),
-        lambda asked, answers, problem: runner.perform(session.vouch(asked.id, answers, problem)),
-    )
-    async with runner.running():
-        runner.perform(session.start(system_now()))
-        try:
-            async with asyncio.timeout(timeout_s):
-                await connected
-                return await whole_lineage(name, ask)
-        except TimeoutError:
-            where = "`, `".join(settings.addresses)
-            raise NotConnected(f"no broker at `{where}` answered in {timeout_s:g} seconds") from None
-        finally:
-            await revalidator.stop()
-            await runner.drain(session.close(system_now()))

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from maia.credentials.authority import Action, covers_request
 from maia.credentials.certificate import (
@@ -75,33 +75,12 @@ class LeftOut:
     count: int = 0
 
 
-def find_chain(  # noqa: PLR0913 - every one is named at the call
-    pool: Iterable[SignedCertificate],
-    *,
-    root: Owner,
-    subject: Principal,
-    action: Action,
-    resource: ResourceName,
-    at: Instant,
-    cache: VerificationCache | None = None,
-    constitutions: Iterable[VerifiedConstitution] = (),
-    limits: FlowLimits = DEFAULT_LIMITS,
-    budget: Budget | None = None,
+# Any: what is asked is what `find_chains` is asked, and it says which arguments these are.
+def find_chain(
+    pool: Iterable[SignedCertificate], *, limits: FlowLimits = DEFAULT_LIMITS, **asked: Any
 ) -> VerifiedChain:
     """Return a shortest chain for the request; refuse with the nearest miss if there is none."""
-    chains = find_chains(
-        pool,
-        root=root,
-        subject=subject,
-        action=action,
-        resource=resource,
-        at=at,
-        cache=cache,
-        constitutions=constitutions,
-        limits=replace(limits, chains_max=1),
-        budget=budget,
-    )
-    return chains[0]
+    return find_chains(pool, limits=replace(limits, chains_max=1), **asked)[0]
 
 
 def find_chains(  # noqa: PLR0913 - every one is named at the call

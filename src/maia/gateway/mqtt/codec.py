@@ -9,7 +9,7 @@ reason. Nothing is kept of a packet that is longer than the limit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -45,68 +45,35 @@ _FILTERS_MAX: Final = 64
 _USER_PROPERTIES_MAX: Final = 32
 
 _BYTE, _TWO, _FOUR, _VARINT, _TEXT, _BINARY, _PAIR = range(7)
-_FORMS: Final = {
-    Property.PAYLOAD_FORMAT: _BYTE,
-    Property.MESSAGE_EXPIRY: _FOUR,
-    Property.CONTENT_TYPE: _TEXT,
-    Property.RESPONSE_TOPIC: _TEXT,
-    Property.CORRELATION_DATA: _BINARY,
-    Property.SUBSCRIPTION_ID: _VARINT,
-    Property.SESSION_EXPIRY: _FOUR,
-    Property.ASSIGNED_CLIENT_ID: _TEXT,
-    Property.SERVER_KEEP_ALIVE: _TWO,
-    Property.AUTHENTICATION_METHOD: _TEXT,
-    Property.AUTHENTICATION_DATA: _BINARY,
-    Property.REQUEST_PROBLEM_INFORMATION: _BYTE,
-    Property.WILL_DELAY: _FOUR,
-    Property.REQUEST_RESPONSE_INFORMATION: _BYTE,
-    Property.RESPONSE_INFORMATION: _TEXT,
-    Property.SERVER_REFERENCE: _TEXT,
-    Property.REASON_STRING: _TEXT,
-    Property.RECEIVE_MAXIMUM: _TWO,
-    Property.TOPIC_ALIAS_MAXIMUM: _TWO,
-    Property.TOPIC_ALIAS: _TWO,
-    Property.MAXIMUM_QOS: _BYTE,
-    Property.RETAIN_AVAILABLE: _BYTE,
-    Property.USER_PROPERTY: _PAIR,
-    Property.MAXIMUM_PACKET_SIZE: _FOUR,
-    Property.WILDCARD_AVAILABLE: _BYTE,
-    Property.SUBSCRIPTION_ID_AVAILABLE: _BYTE,
-    Property.SHARED_AVAILABLE: _BYTE,
+_PROPERTIES: Final = {
+    Property.PAYLOAD_FORMAT: (_BYTE, "message will"),
+    Property.MESSAGE_EXPIRY: (_FOUR, "message will"),
+    Property.CONTENT_TYPE: (_TEXT, "message will"),
+    Property.RESPONSE_TOPIC: (_TEXT, "message will"),
+    Property.CORRELATION_DATA: (_BINARY, "message will"),
+    Property.SUBSCRIPTION_ID: (_VARINT, "subscribe"),
+    Property.SESSION_EXPIRY: (_FOUR, "connect disconnect"),
+    Property.ASSIGNED_CLIENT_ID: (_TEXT, ""),
+    Property.AUTHENTICATION_METHOD: (_TEXT, "connect"),
+    Property.AUTHENTICATION_DATA: (_BINARY, "connect"),
+    Property.REQUEST_PROBLEM_INFORMATION: (_BYTE, "connect"),
+    Property.WILL_DELAY: (_FOUR, "will"),
+    Property.REQUEST_RESPONSE_INFORMATION: (_BYTE, "connect"),
+    Property.REASON_STRING: (_TEXT, "ack disconnect"),
+    Property.RECEIVE_MAXIMUM: (_TWO, "connect"),
+    Property.TOPIC_ALIAS_MAXIMUM: (_TWO, "connect"),
+    Property.TOPIC_ALIAS: (_TWO, "message"),
+    Property.USER_PROPERTY: (_PAIR, "connect message will subscribe unsubscribe ack disconnect"),
+    Property.MAXIMUM_PACKET_SIZE: (_FOUR, "connect"),
+}
+"""How each property is written, and in which packets of a client it may be."""
+_ALLOWED: Final = {
+    where: frozenset({name for name, (_, places) in _PROPERTIES.items() if where in places.split()})
+    for where in ("connect", "message", "will", "subscribe", "unsubscribe", "ack", "disconnect")
 }
 _NOT_ZERO: Final = frozenset(
     {Property.RECEIVE_MAXIMUM, Property.MAXIMUM_PACKET_SIZE, Property.SUBSCRIPTION_ID, Property.TOPIC_ALIAS}
 )
-_IN_CONNECT: Final = frozenset(
-    {
-        Property.SESSION_EXPIRY,
-        Property.AUTHENTICATION_METHOD,
-        Property.AUTHENTICATION_DATA,
-        Property.REQUEST_PROBLEM_INFORMATION,
-        Property.REQUEST_RESPONSE_INFORMATION,
-        Property.RECEIVE_MAXIMUM,
-        Property.TOPIC_ALIAS_MAXIMUM,
-        Property.USER_PROPERTY,
-        Property.MAXIMUM_PACKET_SIZE,
-    }
-)
-_OF_MESSAGES: Final = frozenset(
-    {
-        Property.PAYLOAD_FORMAT,
-        Property.MESSAGE_EXPIRY,
-        Property.CONTENT_TYPE,
-        Property.RESPONSE_TOPIC,
-        Property.CORRELATION_DATA,
-        Property.USER_PROPERTY,
-    }
-)
-_IN_WILL: Final = _OF_MESSAGES | {Property.WILL_DELAY}
-_IN_PUBLISH: Final = _OF_MESSAGES | {Property.TOPIC_ALIAS}
-_IN_ACK: Final = frozenset({Property.REASON_STRING, Property.USER_PROPERTY})
-_IN_SUBSCRIBE: Final = frozenset({Property.SUBSCRIPTION_ID, Property.USER_PROPERTY})
-_IN_UNSUBSCRIBE: Final = frozenset({Property.USER_PROPERTY})
-_IN_DISCONNECT: Final = _IN_ACK | {Property.SESSION_EXPIRY}
-
 _PACKET_NAMES: Final = ((V3, b"MQTT"), (V5, b"MQTT"))
 
 
@@ -122,11 +89,6 @@ class Splitter:
         """Hold nothing yet; `most` is the longest packet, its first bytes included."""
         self._buffer = bytearray()
         self._most = most
-
-    @property
-    def is_inside(self) -> bool:
-        """Say whether a packet has begun and not ended."""
-        return bool(self._buffer)
 
     def take_rest(self) -> bytes:
         """Return what has arrived and was not cut off, and hold it no more."""
@@ -239,7 +201,7 @@ class _Reader:
     def rest(self) -> bytes:
         return self.take(len(self.data) - self.at)
 
-    def properties(self, allowed: Collection[int]) -> Properties:  # noqa: PLR0912 - one a form
+    def properties(self, where: str) -> Properties:  # noqa: PLR0912 - one a form
         length = self.varint()
         if length == 0:
             return NO_PROPERTIES
@@ -248,9 +210,9 @@ class _Reader:
         pairs: list[tuple[str, str]] = []
         while not inside.is_done():
             name = inside.varint()
-            if name not in allowed:
+            if name not in _ALLOWED[where]:
                 raise MqttViolation(f"the property 0x{name:02x} does not belong in this packet")
-            form = _FORMS[Property(name)]
+            form = _PROPERTIES[Property(name)][0]
             if form == _PAIR:
                 pairs.append((inside.text(), inside.text()))
                 if len(pairs) > _USER_PROPERTIES_MAX:
@@ -321,7 +283,7 @@ def _publish(flags: int, body: bytes, version: int) -> Publish:
     reader = _Reader(body)
     topic = read_topic(reader.binary())
     packet_id = reader.packet_id() if qos else None
-    properties = reader.properties(_IN_PUBLISH) if version == V5 else NO_PROPERTIES
+    properties = reader.properties("message") if version == V5 else NO_PROPERTIES
     return Publish(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
 
 
@@ -330,7 +292,7 @@ def _ack(kind: Type, reader: _Reader, version: int) -> Ack:
     if version != V5 or reader.is_done():
         return Ack(kind, packet_id)
     reason = reader.number(1)
-    return Ack(kind, packet_id, reason, NO_PROPERTIES if reader.is_done() else reader.properties(_IN_ACK))
+    return Ack(kind, packet_id, reason, NO_PROPERTIES if reader.is_done() else reader.properties("ack"))
 
 
 def _connect(reader: _Reader) -> Connect:
@@ -344,10 +306,10 @@ def _connect(reader: _Reader) -> Connect:
         raise MqttViolation("the flags of a CONNECT do not fit together")
     if version == V3 and flags & 0x40 and not flags & 0x80:
         raise MqttViolation("a CONNECT has a password without a user name")
-    properties = reader.properties(_IN_CONNECT) if version == V5 else NO_PROPERTIES
+    properties = reader.properties("connect") if version == V5 else NO_PROPERTIES
     client_id, will = reader.text(), None
     if has_will:
-        said = reader.properties(_IN_WILL) if version == V5 else NO_PROPERTIES
+        said = reader.properties("will") if version == V5 else NO_PROPERTIES
         will = Will(reader.text(), reader.binary(), will_qos, bool(flags & 0x20), said)
     user_name = reader.text() if flags & 0x80 else None
     password = reader.binary() if flags & 0x40 else None
@@ -356,7 +318,7 @@ def _connect(reader: _Reader) -> Connect:
 
 def _subscribe(reader: _Reader, version: int) -> Subscribe:
     packet_id = reader.packet_id()
-    properties = reader.properties(_IN_SUBSCRIBE) if version == V5 else NO_PROPERTIES
+    properties = reader.properties("subscribe") if version == V5 else NO_PROPERTIES
     filters: list[tuple[str, SubscribeOptions]] = []
     while not reader.is_done():
         text, options = reader.text(), reader.number(1)
@@ -375,7 +337,7 @@ def _subscribe(reader: _Reader, version: int) -> Subscribe:
 def _unsubscribe(reader: _Reader, version: int) -> Unsubscribe:
     packet_id = reader.packet_id()
     if version == V5:
-        reader.properties(_IN_UNSUBSCRIBE)
+        reader.properties("unsubscribe")
     filters: list[str] = []
     while not reader.is_done():
         filters.append(reader.text())
@@ -394,7 +356,7 @@ def _disconnect(reader: _Reader, version: int) -> Disconnect:
     if version != V5 or reader.is_done():
         return Disconnect()
     reason = reader.number(1)
-    return Disconnect(reason, NO_PROPERTIES if reader.is_done() else reader.properties(_IN_DISCONNECT))
+    return Disconnect(reason, NO_PROPERTIES if reader.is_done() else reader.properties("disconnect"))
 
 
 # ------------------------------------------------------------ packets into bytes
@@ -475,7 +437,7 @@ def _properties(properties: Properties) -> bytes:
         return b"\x00"
     written = bytearray()
     for name, value in properties.items():
-        form = _FORMS[Property(name)]
+        form = _PROPERTIES[Property(name)][0]
         several = value if isinstance(value, tuple) else (value,)
         for one in several:
             written.append(name)

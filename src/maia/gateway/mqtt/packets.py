@@ -43,8 +43,6 @@ class Reason(IntEnum):
     """The reason codes of MQTT 5.0 that this gateway sends or understands."""
 
     SUCCESS = 0x00
-    DISCONNECT_WITH_WILL = 0x04
-    NO_MATCHING_SUBSCRIBERS = 0x10
     NO_SUBSCRIPTION = 0x11
     UNSPECIFIED = 0x80
     MALFORMED = 0x81
@@ -62,18 +60,16 @@ class Reason(IntEnum):
     SESSION_TAKEN_OVER = 0x8E
     BAD_TOPIC_FILTER = 0x8F
     BAD_TOPIC_NAME = 0x90
-    PACKET_ID_IN_USE = 0x91
     PACKET_ID_NOT_FOUND = 0x92
     RECEIVE_MAXIMUM_EXCEEDED = 0x93
     BAD_TOPIC_ALIAS = 0x94
     PACKET_TOO_LARGE = 0x95
     QUOTA_EXCEEDED = 0x97
     PAYLOAD_FORMAT = 0x99
-    SHARED_NOT_SUPPORTED = 0x9E
 
 
 class Property(IntEnum):
-    """The properties of MQTT 5.0."""
+    """The properties of MQTT 5.0 that a client may send, or this gateway sends."""
 
     PAYLOAD_FORMAT = 0x01
     MESSAGE_EXPIRY = 0x02
@@ -83,25 +79,17 @@ class Property(IntEnum):
     SUBSCRIPTION_ID = 0x0B
     SESSION_EXPIRY = 0x11
     ASSIGNED_CLIENT_ID = 0x12
-    SERVER_KEEP_ALIVE = 0x13
     AUTHENTICATION_METHOD = 0x15
     AUTHENTICATION_DATA = 0x16
     REQUEST_PROBLEM_INFORMATION = 0x17
     WILL_DELAY = 0x18
     REQUEST_RESPONSE_INFORMATION = 0x19
-    RESPONSE_INFORMATION = 0x1A
-    SERVER_REFERENCE = 0x1C
     REASON_STRING = 0x1F
     RECEIVE_MAXIMUM = 0x21
     TOPIC_ALIAS_MAXIMUM = 0x22
     TOPIC_ALIAS = 0x23
-    MAXIMUM_QOS = 0x24
-    RETAIN_AVAILABLE = 0x25
     USER_PROPERTY = 0x26
     MAXIMUM_PACKET_SIZE = 0x27
-    WILDCARD_AVAILABLE = 0x28
-    SUBSCRIPTION_ID_AVAILABLE = 0x29
-    SHARED_AVAILABLE = 0x2A
 
 
 PropertyValue: TypeAlias = int | str | bytes | tuple[tuple[str, str], ...] | tuple[int, ...]

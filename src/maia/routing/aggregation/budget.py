@@ -18,13 +18,6 @@ paper), so their sum has one least point. This file finds it by measuring:
 
 Whatever is measured, or feigned by a neighbour, the budget stays between a
 least and a most (S11).
-
-How does the spill of merged filters depend on their size, for these filters and these events?
-
-An operator asks, to see what a budget would cost (`maia filter curve`), and so
-does the benchmark behind the figure. The paper expects about k / size (formula 5);
-here each point is measured: filters are merged within a budget, and the events that
-only the merged ones admit are counted.
 """
 
 from __future__ import annotations
@@ -190,9 +183,8 @@ def _judged(learned: Budget) -> Budget:
         return replace(learned, level=learned.home)  # nothing costs less than nothing
     if learned.level == learned.home and (target := _by_formula(learned)) is not None:
         return replace(learned, level=target)
-    promising = _promising(learned, at_home)
-    if promising:
-        return replace(learned, level=promising[0])
+    if (promising := _promising(learned, at_home)) is not None:
+        return replace(learned, level=promising)
     if learned.level == learned.home and learned.period - learned.since >= _TRY_AFTER:
         beside = (learned.home - 1, learned.home + 1)
         costs = {one: cost for one in beside if (cost := cost_of(learned, one)) is not None}
@@ -244,28 +236,31 @@ def _by_formula(budget: Budget) -> int | None:
     return target
 
 
-def _promising(budget: Budget, at_home: float) -> list[int]:
-    """Return the next level below home and the next above that are not known and may cost less.
+def _promising(budget: Budget, at_home: float) -> int | None:
+    """Return the next level below home, or else above, that is not known and may cost less.
 
     A smaller budget spills no less, so below a level whose spill alone costs as much as home
     there is nothing to find; nor above one whose announcements do, or that merges nothing.
     """
-    found: list[int] = []
     for level in range(budget.home - 1, -1, -1):
-        known = None if cost_of(budget, level) is None else budget.known[level]
-        if known is None:
-            found.append(level)
-        if known is None or known.spill * (budget.wanted or 1.0) >= at_home:
+        if cost_of(budget, level) is None:
+            return level
+        if budget.known[level].spill * (budget.wanted or 1.0) >= at_home:
             break
     for level in range(budget.home + 1, budget.range.levels):
         below = budget.known.get(level - 1)
         if below is not None and (below.is_exact or below.sent >= at_home):
             break
         if cost_of(budget, level) is None:
-            found.append(level)
-            break
-    return found
+            return level
+    return None
 
+
+# ------------------------------------------------------------ the curve of spill
+#
+# An operator asks how the spill of merged filters depends on their size (`maia filter curve`), and so does
+# the benchmark behind the figure. The paper expects about k / size (formula 5); here each point is measured:
+# filters are merged within a budget, and the events that only the merged ones admit are counted.
 
 _WIDTH: Final = 48
 

@@ -5,12 +5,10 @@ its place; all that can still happen to it is that filters leave. It asks the
 pages first, then the words of the pages that are left, then whatever bits
 could not say. Rows that lie in the same cells are answered together.
 
-How are filters ordered, so that those for similar events share a page?
-
-A block asks once, when it is built. Filters are split into halves again and
-again, each time by the attribute that tells them apart best, until a page is
-full. The order changes how many pages an event meets and never which filters
-it matches.
+Filters are ordered so that those for similar events share a page: when a block
+is built they are split into halves again and again, each time by the attribute
+that tells them apart best, until a page is full. The order changes how many
+pages an event meets and never which filters it matches.
 """
 
 from __future__ import annotations
@@ -91,8 +89,7 @@ def _middles_and_widths(count: int, spans: RankSpans, ranks: int) -> tuple[_Orde
     return middles, widths
 
 
-# What does a block of filters hold, apart from the bitmaps made of it?
-
+# ------------------------------------------------------------ the filters of a block
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -32,14 +32,14 @@ Hop: TypeAlias = Hashable
 """A neighbour broker, or `LOCAL`; compared and hashed, never looked into."""
 
 TypeId: TypeAlias = bytes
-"""What the book keeps apart. Sealed publications of a type are another thing than plain ones."""
+"""What the table keeps apart. Sealed publications of a type are another thing than plain ones."""
 
 _SEALED: Final = b"/sealed"
 _TYPE_ID_BYTES: Final = 32
 
 
 def book_key_of_sealed(type_id: bytes) -> TypeId:
-    """Return the name under which the book knows sealed publications of a type.
+    """Return the name under which the table knows sealed publications of a type.
 
     What is said of them and what is said of plain ones never meet, so that a
     plain interest can neither cover a sealed one nor receive its frames.
@@ -48,12 +48,12 @@ def book_key_of_sealed(type_id: bytes) -> TypeId:
 
 
 def is_of_sealed(key: TypeId) -> bool:
-    """Say whether a name of the book is that of sealed publications."""
+    """Say whether a name of the table is that of sealed publications."""
     return len(key) > _TYPE_ID_BYTES
 
 
 def type_of_book_key(key: TypeId) -> bytes:
-    """Return the id of the type that a name of the book is about."""
+    """Return the id of the type that a name of the table is about."""
     return key[:_TYPE_ID_BYTES]
 
 
