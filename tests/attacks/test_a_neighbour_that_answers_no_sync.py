@@ -32,8 +32,8 @@ def test_a_neighbour_that_never_answers_and_asks_without_end_costs_seconds_and_l
 
     liar = network.broker(city.brokers[1])._parts
     (link,) = [one.id for one in liar.links.values() if one.role.value == "broker"]
-    (asker,) = [one.id for one in victim.links.values() if one.peer == liar.principal]
-    key, chance = liar.principal.key, network.chance("liar")
+    (asker,) = [one.id for one in victim.links.values() if one.peer == liar.own.principal]
+    key, chance = liar.own.principal.key, network.chance("liar")
     asked = [SyncRoutes(chance.randbytes(16), [bytes(32)], False, key, 1 << 60) for _ in range(ROUNDS)]
     made_up = [RoutesSynced(chance.randbytes(16)) for _ in range(ROUNDS)]
     network.act(city.brokers[1], lambda _now: [Send(link, encode(one)) for one in (*asked, *made_up)])

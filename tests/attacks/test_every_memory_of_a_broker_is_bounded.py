@@ -231,7 +231,7 @@ def doubted_interests(**limits: int) -> Sizes:
             for entry in message.add
         ]
         rogue.say(SealedDoubted(net.type_id, told[-1:]))
-        yield len(state_of(third).sealed.doubted)
+        yield len(state_of(third).key_events.rekeying.sealed.doubted)
 
 
 # ------------------------------------------------------------ the claim

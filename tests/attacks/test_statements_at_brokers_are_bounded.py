@@ -158,14 +158,14 @@ def test_who_never_answers_keeps_no_peer_waiting_and_the_answer_says_that_it_may
     _, billing, _ = asked_rogue(net)
     net.advance(5)
     assert [one.is_whole for one in billing.all_heard(StateTold)] == [False]
-    assert not state_of(net.brokers[CCS]).questions
+    assert not state_of(net.brokers[CCS]).revocation.state_answers.questions
 
 
 def test_a_question_is_forgotten_with_who_asked(net: Net) -> None:
     """A74: clients that ask and hang up leave nothing behind."""
     rogue, billing, question = asked_rogue(net)
     billing.hang_up()
-    assert not state_of(net.brokers[CCS]).questions
+    assert not state_of(net.brokers[CCS]).revocation.state_answers.questions
     rogue.say(StateFrame(question, said(net, "late", sequence=9)))
     assert not rogue.closed
 
@@ -211,7 +211,7 @@ def strangers(count: int) -> list[Statements]:
 def test_statements_that_wait_for_a_reason_to_be_received_are_few(net: Net) -> None:
     """A74: any peer can sign statements, and show them without end."""
     client, running = net.client(BILLING), net.brokers[CCS]
-    limit = state_of(running).settings.limits.statements_shown
+    limit = state_of(running).own.settings.limits.statements_shown
     for number in range(6):
         lists = [statement_to_bytes(one.list_now()) for one in strangers(limit // 2)]
         client.say(Show(900 + number, [], lists))

@@ -173,7 +173,7 @@ def test_an_answer_counts_only_from_a_peer_that_was_asked(net: Net) -> None:
     ref = billing.subscribe()
     net.brokers["Met broker"].alive = False  # it takes its time
     billing.say(AskState(99, ref))
-    (question,) = state_of(net.brokers["CCS broker"]).questions
+    (question,) = state_of(net.brokers["CCS broker"]).revocation.state_answers.questions
     rogue.say(StateFrame(question, a_frame(net, "forged")))
     rogue.say(StateDone(question, is_whole=True))
     assert billing.events() == []

@@ -247,10 +247,14 @@ class KeyTree(_Side):
         for slot in placed:
             self._secrets[slot], following = node_secrets.step(self._random(NODE_SECRET_BYTES))
             touched[slot] = _JOINING, following
-        for level in range(1, self._slots.height + 1):
+        level = 0
+        while len(touched) > 1:
+            level += 1
             above = sorted({index >> 1 for index in touched})
             touched = {index: self._renewed(level, index, touched, message) for index in above}
-        state, path_secret = touched.get(0, _SAME)
+        state, path_secret = _SAME
+        for index, below in touched.items():
+            state, path_secret = self._climbed(level, index, below, message)
         if state == _UNTOUCHED:
             path_secret = self._random(NODE_SECRET_BYTES)
             if len(self._slots):
@@ -282,6 +286,26 @@ class KeyTree(_Side):
             message.add(node, under, secrets[under], path_secret)
         secrets[node], following = node_secrets.step(path_secret)
         return follows[0] or _RENEWED, following
+
+    def _climbed(self, level: int, index: int, below: _Below, message: RekeyWriter) -> _Below:
+        """Renew the places above the only one with changes. Most changes are this loop alone."""
+        slots, secrets, (state, path_secret) = self._slots, self._secrets, below
+        for lower, taken in enumerate(slots.counts[level:-1], level):
+            own, beside = index, index ^ 1
+            index >>= 1
+            node = lower + 1 << 24 | index
+            if not (taken[own] and taken[beside]):
+                if secrets.pop(node, None) is not None:
+                    message.gone.append(node)
+                continue
+            unders = [slots.top(lower, beside)]
+            if state == _UNTOUCHED:
+                path_secret, state = self._random(NODE_SECRET_BYTES), _RENEWED
+                unders = sorted([*unders, slots.top(lower, own)])
+            for under in unders:
+                message.add(node, under, secrets[under], path_secret)
+            secrets[node], path_secret = node_secrets.step(path_secret)
+        return state, path_secret
 
     def _held_at(self, slot: int) -> tuple[tuple[int, bytes], ...]:
         """Return the secrets that the member in `slot` holds, from its leaf up."""
