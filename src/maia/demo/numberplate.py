@@ -10,9 +10,10 @@ others has to find everything, or it would prove nothing.
 
 from __future__ import annotations
 
-import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from maia.events import SECOND, Instant
 from maia.organisation import Organisation
 
 if TYPE_CHECKING:
+    from maia.credentials import Principal
     from maia.routing.overlay.table import NodeId
     from maia.wire.messages import Sealed
 
@@ -37,6 +39,7 @@ _ROWS: Final = 2_000
 _SEED: Final = 2003
 _SUSPECT_EVERY: Final = 150
 _EXCERPT: Final = 12
+_MANY: Final = 200
 _CARRIED: Final = "Highways broker"
 
 _SETUP: Final = """\
@@ -100,6 +103,7 @@ _AT_VICTORIA: Final = _sightings(
 )
 
 
+@cache
 def city_traffic(rows: int = _ROWS) -> list[Happening]:
     """Return what the other cameras see in three days; the suspect drives a lot."""
     from maia.spark.generators import SIGHTINGS
@@ -117,24 +121,24 @@ def city_traffic(rows: int = _ROWS) -> list[Happening]:
 
 def _add_carrier(world: World) -> None:
     """Invite the Highways, and choose its broker's key so that it is the rendezvous of the type."""
-    from maia.keystore.key_files import public_half
+    from maia.keystore.key_files import create_key_file, new_signing_key, public_half
     from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 
-    kind = Organisation("pito").event_type(KIND)
-    point = node_id_of_type(kind.type_id)
+    point = node_id_of_type(Organisation("pito").event_type(KIND).type_id)
 
-    def distance(organisation: str) -> tuple[int, NodeId]:
-        return closeness(node_id_of_key(public_half(Path(organisation, "broker.key")).key), point)
+    def distance(broker: Principal) -> tuple[int, NodeId]:
+        return closeness(node_id_of_key(broker.key), point)
 
-    nearest = min(map(distance, world.organisations()))
+    nearest = min(distance(public_half(Path(one, "broker.key"))) for one in world.organisations())
+    while distance((key := new_signing_key()).principal) >= nearest:
+        pass
     world.maia(f"org new {CARRIER}")
-    while distance(CARRIER) >= nearest:
-        shutil.rmtree(CARRIER)
-        world.maia(f"org new {CARRIER}")
-    world.type_all(f"""\
-network invite {CARRIER}/{CARRIER}.pub --org pito -o {CARRIER}.invitation
-network join {CARRIER}.invitation --org {CARRIER}
-""")
+    for file in ("broker.key", "broker.pub", "broker-certs/connect.cert"):  # joining issues the last one anew
+        Path(CARRIER, file).unlink()
+    create_key_file(Path(CARRIER, "broker.key"), key)
+    Path(CARRIER, "broker.pub").write_text(f"{key.principal}\n", encoding="utf-8")
+    world.maia(f"network invite {CARRIER}/{CARRIER}.pub --org pito -o {CARRIER}.invitation")
+    world.maia(f"network join {CARRIER}.invitation --org {CARRIER}")
     # The statistics office has a second broker for when the first is gone, and reads that one's log.
     first, second = (Organisation(one).addresses["broker"] for one in ("pito", "ccs"))
     profile = Path("pito/statistics.maia/profile.toml")
@@ -218,10 +222,20 @@ def words_to_look_for(stage: Stage) -> dict[str, tuple[bytes, ...]]:
 def found_in(files: Iterable[Path], words: Mapping[str, Iterable[bytes]]) -> tuple[set[str], int]:
     """Return which words are in some files, and how many bytes were searched."""
     found, searched = set[str](), 0
+    alike = Counter(len(way) for ways in words.values() for way in ways)
     for path in (path for path in files if path.is_file()):
-        data = path.read_bytes()
+        data, windows = path.read_bytes(), dict[int, set[bytes]]()
+
+        def has(way: bytes, data: bytes = data, windows: dict[int, set[bytes]] = windows) -> bool:
+            size = len(way)
+            if alike[size] < _MANY:
+                return way in data
+            if size not in windows:  # of so many words of one length, each is looked up and not searched for
+                windows[size] = {data[at : at + size] for at in range(len(data) - size + 1)}
+            return way in windows[size]
+
         searched += len(data)
-        found |= {word for word in words.keys() - found if any(way in data for way in words[word])}
+        found |= {word for word in words.keys() - found if any(map(has, words[word]))}
     return found, searched
 
 
