@@ -39,6 +39,7 @@ EVERYWHERE = {
 }  # fmt: skip
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples)/[^`\s]*)`")
+NAMED_FILE = re.compile(r"\b[a-z_]+(?:/[a-z_]+)*\.py\b|\bdocs/[\w/-]+\.md\b")
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 
 
@@ -174,6 +175,18 @@ def decisions_have_their_four_parts() -> Iterator[str]:
         yield f"{named(decision_index.PAGE)} is out of date; run: make docs"
 
 
+def docstrings_name_files_that_exist() -> Iterator[str]:
+    """A file that a docstring or a comment of the code names is there."""
+    code = [path for path in tracked() if path.suffix == ".py" and path.is_relative_to(ROOT / "src")]
+    known = {f"/{path.relative_to(ROOT / 'src' / 'maia').as_posix()}" for path in code}
+    for path in code:
+        for found in NAMED_FILE.finditer(text_of(path)):
+            file = found[0]
+            is_there = (ROOT / file).exists() or any(one.endswith(f"/{file}") for one in known)
+            if not is_there:
+                yield f"{named(path)}:{line_of(text_of(path), found.start())} names `{file}`: not there"
+
+
 def documents() -> Iterator[Path]:
     """Return the pages that people read."""
     for path in tracked():
@@ -196,6 +209,7 @@ CHECKS = (
     links_lead_somewhere,
     papers_rows_name_files_that_exist,
     decisions_have_their_four_parts,
+    docstrings_name_files_that_exist,
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from maia.credentials import statement_to_bytes
 from maia.credentials.statements import RevocationList
-from maia.domain.server.statement_stream import StatementStream, StreamSettings
+from maia.domain.server.statement_stream import DomainIdentity, StatementStream
 from support.access_control import MET, SMITH, Station, court, met, order, told
 from support.domain_server import RecordedNotes
 
@@ -42,7 +42,8 @@ def heard_by(station: Station, said: Said) -> RecordedNotes:
 
     async def hear() -> RecordedNotes:
         notes, service = RecordedNotes(), SimpleNamespace(clock=lambda: station.now, ask=ask)
-        stream = StatementStream(service, MET, StreamSettings((), None, ()), notes)  # type: ignore[arg-type]
+        prepared = SimpleNamespace(config=SimpleNamespace(broker_carry_s=10))
+        stream = StatementStream(service, DomainIdentity(MET, None, ()), prepared, notes)  # type: ignore[arg-type]
         await stream._receive_own_stream(SimpleNamespace(subscribe=subscribe))  # type: ignore[arg-type]
         return notes
 

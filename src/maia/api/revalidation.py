@@ -4,7 +4,7 @@
     async with maia.connect(..., revalidate=ask_the_domain) as client: ...
 
 Without a function of its own, an application's client asks the testers that
-its certificates name, where the certificates say (`fetch.py`). Each
+its certificates name, where the certificates say (`testers.py`). Each
 challenge is answered in a task of its own, within the time that the broker
 gives; what a tester refuses is final, and where one cannot be reached, it is
 tried again for what has stood before.

@@ -8,7 +8,7 @@ own alone, and the request waits meanwhile: so many of one principal and so
 many in all, each for a while. An answer is accepted on the link that the
 question went to, once, and for the one request that it was asked for (A30).
 What it permits stands for one lease, at every verifier
-(docs/decisions/one-time-at-brokers.md). Nothing here survives a restart: the
+(docs/decisions/one-time-tests.md). Nothing here survives a restart: the
 verifier asks anew.
 """
 

@@ -189,7 +189,7 @@ def to_python_test(predicate: Predicate) -> Test:
 
 
 def _bound(text: str, constants: list[object]) -> object:
-    # What `exec` reads is made of fixed words and numbers only; see python_source.py. It finds
+    # What `exec` reads is made of fixed words and numbers only. It finds
     # no builtins, and is handed the few names it needs.
     names: dict[str, Any] = {"__builtins__": {}}  # Any: `exec` has no types
     exec(compile(text, "<view>", "exec"), names)  # noqa: S102 - the text is ours, see above

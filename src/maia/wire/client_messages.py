@@ -230,7 +230,7 @@ class Published(AnyMessage, tag=21, frozen=True, gc=False):
 class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
     """A frame for one or more subscriptions of this client, as they may see it.
 
-    `stream` and `label` tell streams and frames apart, and count nothing (`stream_numbers.py`).
+    `stream` and `label` tell streams and frames apart, and count nothing (`columns.py`).
     `author` is what the client's broker has verified about the publisher.
     """
 

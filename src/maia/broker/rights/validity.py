@@ -257,7 +257,7 @@ class ValidityTracker:
         """Say whether something speaks against a certificate, where others have decided upon it.
 
         Of an issuer that has stated nothing here, nothing is missed: the edge has its statements. One-time
-        answers are for the edge that asked, which has had them (docs/decisions/one-time-at-brokers.md).
+        answers are for the edge that asked, which has had them (docs/decisions/one-time-tests.md).
         """
         problem = self.monitor.check(signed, now, once=one_time_tests(signed))
         if not isinstance(problem, CertificateStale):

@@ -6,7 +6,7 @@ the last such certificate (dissertation 6.3). A statement is accepted before the
 frame that carries it goes anywhere, and so before its publisher is answered: an
 issuer that was answered can rely on the revocation. Where an issuer has no stream,
 the broker's process may fetch statements at addresses that its operator named
-(`validity/allowed_locations.py`).
+(`api/testers.py`).
 
 When a certificate counts no more, or counts again, exactly what was decided from it
 is decided again: subscriptions, advertisements, rights to connect, interests and offers

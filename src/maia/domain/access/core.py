@@ -5,7 +5,7 @@ that failed. Whether an actor may administer the domain is decided here too: the
 right is a certificate over topics of the domain's own key; to publish on
 `/admin/policy` is to change the policy, to subscribe to `/admin/audit` is to
 read the audit. The policy kernel decides: these topics are reserved, so no
-wildcard and no blanket grant covers them (docs/decisions/reserved-names.md).
+wildcard and no blanket grant covers them (docs/decisions/names.md).
 The domain key owns them and needs no certificate.
 """
 

@@ -11,7 +11,7 @@ the server sends it to that member.
 A certificate may demand a one-time test. If it opens a key group that nothing
 else opens, the member is challenged, and its question waits for the answers.
 They let it in for one lease at most; half way through, it is challenged again.
-It is as at brokers: docs/decisions/one-time-at-brokers.md.
+It is as at brokers: docs/decisions/one-time-tests.md.
 """
 
 from __future__ import annotations
