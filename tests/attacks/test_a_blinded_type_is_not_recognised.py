@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import AllOf, Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.sealing.keys.blinding import OVERLAP_S, blinded_ids
@@ -20,6 +19,7 @@ from maia.wire.codec import encode
 from maia.wire.messages import Interest, Message, Offer, Sealed, StateFrame, StateQuery
 from support.blinded_net import BlindedNet
 from support.broker import sighting
+from support.numberplate import NUMBERPLATE, SUSPECT
 from support.sealed_messages import is_sealed
 from support.sealed_net import state_of
 from support.sealed_publications import camera_and_reader, the_three

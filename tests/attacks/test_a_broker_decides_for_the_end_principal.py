@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import Action, NetworkName
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.events import Instant
 from maia.predicates import Comparison, Exists, Not, Operator
 from maia.wire.messages import Deliver, Published
 from support.broker import SECOND, Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
 from maia.routing.table.interests import Tally, digest_of_filter, mark_of_interest
@@ -26,6 +25,7 @@ from maia.wire.messages import (
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey
-from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.predicates import AnyOf, Comparison, Membership, Operator
 from maia.wire.effects import LinkId, LinkOpened
 from maia.wire.messages import Accepted, Deliver
 from support.broker import NOW, SECOND, Net, sighting
+from support.numberplate import NUMBERPLATE
 
 
 def test_churn_has_a_quota() -> None:

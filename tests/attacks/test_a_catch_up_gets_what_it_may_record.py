@@ -11,7 +11,6 @@ from maia.broker.log.progress import identity_of
 from maia.broker.settings import BrokerLimits
 from maia.broker.streams import catch_up, log_requests
 from maia.credentials import Action, SigningKey, Validity
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.types import SealingLevel, type_id
@@ -31,6 +30,7 @@ from maia.wire.messages import (
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, connect_right, shown, sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from support.recording import (
     EVERYTHING,
     RecordingNet,

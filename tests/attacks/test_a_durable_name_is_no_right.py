@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, Validity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe
 from support.broker import NOW, SECOND, Client, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE
 from support.recording import (
     EVERYTHING,
     RecordingNet,

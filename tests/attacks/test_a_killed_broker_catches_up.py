@@ -16,9 +16,9 @@ import pytest
 import maia
 from maia.clock import system_now
 from maia.credentials import Action
-from maia.demo.numberplate import add_carrier, tell_numberplate_story
 from support.event_log import draws
 from support.killed_broker import Camera, Forker
+from support.numberplate import add_carrier, tell_numberplate_story
 from support.ports import free_port
 
 KILLS = int(os.environ.get("MAIA_KILLS", "6"))

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from maia.clock import system_now
-from maia.demo.numberplate import NUMBERPLATE, tell_numberplate_story
 from maia.log.disk.event_log import EventLog
 from maia.log.format.names import already_joined
 from maia.spark.governed.reader import Reader
@@ -24,6 +23,7 @@ from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from support.event_log import draws
 from support.killed_broker import Camera, Forker
+from support.numberplate import NUMBERPLATE, tell_numberplate_story
 
 KILLS = int(os.environ.get("MAIA_KILLS", "12"))
 

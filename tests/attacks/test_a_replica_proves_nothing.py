@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 
 from maia.credentials import Action, SigningKey
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.predicates import ALWAYS
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
@@ -16,6 +15,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Carried, NodeRecord, Ping, Renew, Replica, Wanted
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 
 CAMERA, OFFICE = "camera at Victoria", "billing office"
 LEASE_S = 60

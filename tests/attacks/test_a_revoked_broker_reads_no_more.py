@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maia.credentials import Action, Principal, SignedCertificate, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE
 from maia.domain import DomainSettings, KeyServer
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.messages import Sealed, SealedWithPlaintext, Show
 from support.broker import Running, connect_right, random_from, sighting
+from support.numberplate import NUMBERPLATE
 from support.revoking import Issuer, connecting, grant_demanding, seeing
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import Action, SignedCertificate, SigningKey
-from maia.demo.numberplate import NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Carried, Interest, Offer, Ping
 from support.broker import Client, Net, connect_right, shown, sighting
+from support.numberplate import NUMBERPLATE_KINDS
 from support.revoking import Issuer, grant_demanding, of_story, seeing
 
 EDGE = SigningKey.from_seed(b"\x0f" * 32)

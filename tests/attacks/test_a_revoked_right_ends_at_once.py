@@ -16,7 +16,6 @@ from maia.credentials import (
     issue,
     statement_to_bytes,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements
@@ -24,6 +23,7 @@ from maia.types import definition_to_bytes, validity_definition, validity_type_n
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show
 from support.broker import SECOND, Client, Net, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, positions
 from support.revoking import Issuer, Statements, grant_demanding, of_story, seeing
 

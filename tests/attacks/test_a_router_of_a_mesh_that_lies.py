@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from maia.broker.settings import Routing
 from maia.clock import system_now
 from maia.credentials import SigningKey
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
 from maia.types import type_id
@@ -36,6 +35,7 @@ from maia.wire.messages import (
 from maia.wire.names import filter_to_bytes
 from support.live import STORY, broker, client, stranger
 from support.mesh_city import MeshCity, says_also, wants_everything
+from support.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.simulated_city import LEASE_S, PLATES
 from support.waiting import in_a_loop
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
 from maia.credentials import SigningKey, principal_from_bytes
-from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Frame
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing import EpochKeys, Publication, Sealer
@@ -26,6 +25,7 @@ from maia.wire.effects import Received
 from maia.wire.messages import AskState, Sealed, StateFrame, StateQuery
 from support.blinded_net import BlindedNet
 from support.broker import Client, Running, connect_right, random_from, sighting
+from support.numberplate import NUMBERPLATE
 from support.recording import SealedRecordingNet, durable, logged_events
 from support.sealed_messages import made_up_proof, sealed_offer
 from support.sealed_net import EVERYTHING, sightings, state_of

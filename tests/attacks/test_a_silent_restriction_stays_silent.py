@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import Comparison, Not, Operator
 from maia.wire.messages import AskState, DeliverLogged, Seen
 from support.broker import Client, sighting
+from support.numberplate import NUMBERPLATE
 from support.recording import EVERYTHING, RecordingNet, durable, grant_to_read, key_of, reader
 from support.transcripts import Transcript
 

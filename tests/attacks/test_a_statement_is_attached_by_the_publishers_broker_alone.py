@@ -12,7 +12,6 @@ from maia.client.api.subscription import Subscription
 from maia.clock import system_now
 from maia.credentials import SigningKey, certificate_to_bytes
 from maia.credentials.identity import SignedIdentity, pack_identity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.errors import MaiaError
 from maia.events import Frame, frame_of
 from maia.sealing.frames.authorship import Publishing, proof_of_author, sign_as_author
@@ -33,6 +32,7 @@ from maia.wire.messages import (
 )
 from support.broker import connect_right
 from support.live import BROKER, STORY, TYPE, Stranger, client, hello, settings, stranger
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from support.two_message import (
     EVE,
     NORWAY,

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from maia.credentials import Action, SigningKey, TestKind, TypeName
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid, frame_of
 from maia.predicates import ALWAYS, Comparison, Exists, Operator
@@ -44,6 +43,7 @@ from maia.wire.messages import (
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import NOW, Client, Net, connect_right, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from support.revoking import Issuer
 from support.sealed_sub_types import whole
 from support.sub_types import (

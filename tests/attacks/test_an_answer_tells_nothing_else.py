@@ -21,12 +21,12 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.sealing.keys.key_ring import KeyRing
 from maia.wire.messages import Message, Sealed, Warned
 from support.broker import NOW, Client, Running, sighting
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from support.sealed_net import EVERYTHING, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet
 

@@ -39,7 +39,6 @@ from maia.credentials import (
     sign_statement,
 )
 from maia.credentials.identity import Identity
-from maia.demo.numberplate import LOCATION
 from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
@@ -58,6 +57,7 @@ from maia.wire.names import filter_to_bytes
 from support.broker import Client, Net, connect_right, shown, sighting
 from support.key_groups import KeyNet, grant
 from support.key_groups import key_of as member_key_of
+from support.numberplate import LOCATION
 from support.recording import EVERYTHING as EVERYTHING_RECORDED
 from support.recording import RecordingNet, durable, grant_to_read, key_of, reader
 from support.sealed_messages import is_sealed, made_up_proof

@@ -12,7 +12,6 @@ from maia.broker.log.retained import FRAMES_MAX
 from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Action, SigningKey
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Frame, frame_of
 from maia.routing.overlay.table import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.sealing import EpochKeys, Publication, Sealer
@@ -31,6 +30,7 @@ from maia.wire.messages import (
     StateQuery,
 )
 from support.broker import Client, Net, connect_right, random_from, shown, sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from support.recording import EVERYTHING, RecordingNet
 from support.sealed_messages import made_up_proof, sealed_offer
 from support.sealed_net import state_of

@@ -8,7 +8,6 @@ from msgspec.structs import asdict, replace
 from maia.credentials import Action, SigningKey
 from maia.credentials.identity import pack_identity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.sealing.frames.authorship import Publishing, sign_as_author
@@ -28,6 +27,7 @@ from maia.wire.messages import (
 from maia.wire.names import filter_to_bytes
 from support.broker import NOW, SECOND
 from support.coalition import TRUST, TamperingNet, member, plates, publish, statement
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from support.sealed_publications import the_three
 
 HERE, THERE = "CCS broker", "Met broker"

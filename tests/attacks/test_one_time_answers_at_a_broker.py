@@ -26,7 +26,6 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.types import type_id
 from maia.validity import answer_question
@@ -42,6 +41,7 @@ from maia.wire.messages import (
     Wanted,
 )
 from support.broker import Client, Net, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.one_time import (
     BILLING,
     CAMERA,

@@ -12,7 +12,6 @@ from maia.broker.audiences.local_subscribers import class_key, routed_filter
 from maia.broker.interests.entries import SealedClaim, parts_to_wire, proof_from_wire, proof_to_wire
 from maia.canonical import write_canonical
 from maia.credentials import Action, SigningKey, issue
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import seal_filter
@@ -27,6 +26,7 @@ from maia.wire.messages import (
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import Client, connect_right, random_from, shown
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from support.sealed_messages import (
     is_sealed,
     made_up_proof,

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from maia.credentials import Validity
 from maia.credentials.identity import IdentityTrust, pack_identity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.key_group import GroupId
@@ -19,6 +18,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import Author, Carried, Deliver, Identify, OpenContent, SealedWithPlaintext
 from support.broker import NOW, SECOND, random_from, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.sealed_net import EVERYTHING, sightings, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
 from support.sealing import seal_one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import LOCATION
 from maia.predicates import Membership, admits, covers
 from maia.routing.aggregation.budget import BudgetRange
 from maia.routing.table.hops import LOCAL
@@ -12,6 +11,7 @@ from maia.wire.codec import encode
 from maia.wire.effects import Send
 from maia.wire.messages import SpilledType, SpillReport
 from support.mesh_city import MeshCity
+from support.numberplate import LOCATION
 from support.simulated_city import City
 from support.spilling import STREETS, SpillingCity, random_filter
 

@@ -6,7 +6,6 @@ import pytest
 
 from maia.broker.turn import Turn
 from maia.credentials import Action, SigningKey, StatementOld, TestKind, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.sessions.statements import KEPT_STATEMENTS
 from maia.types import type_id
@@ -25,6 +24,7 @@ from maia.wire.messages import (
     StateTold,
 )
 from support.broker import Client, Net, connect_right, shown, sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, without
 from support.sealed_net import state_of
 from support.statements import crl, moment

@@ -14,7 +14,6 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.types import type_id
@@ -35,6 +34,7 @@ from maia.wire.messages import (
 )
 from maia.wire.names import filter_to_bytes
 from support.broker import SECOND, Client, Net, connect_right, shown, sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
 from support.sealed_net import state_of
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)

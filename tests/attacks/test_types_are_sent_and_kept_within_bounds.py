@@ -11,7 +11,6 @@ from maia.client import ClientSettings
 from maia.client.api.client import fetch_definitions
 from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES
 from maia.predicates import ALWAYS
 from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request
@@ -19,6 +18,7 @@ from maia.wire.messages import Failed, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
 from support.broker import Client, Net
 from support.live import STORY, broker, stranger
+from support.numberplate import NUMBERPLATE_ATTRIBUTES
 from support.waiting import in_a_loop, soon
 
 OWNER = "PITO"

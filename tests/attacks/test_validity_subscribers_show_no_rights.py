@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id
 from maia.wire.messages import Interest
 from support.broker import Net
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from support.revoking import Issuer, grant_demanding, of_story, seeing
 
 

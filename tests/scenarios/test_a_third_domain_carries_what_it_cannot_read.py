@@ -33,7 +33,6 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
 from maia.domain import DomainSettings
 from maia.domain.server.process import run_key_server
 from maia.events import Instant
@@ -43,6 +42,7 @@ from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, Sealing, SealingLevel, definition_to_text, sign_definition, type_id
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Interest, Publish, Sealed
+from support.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
 from support.nursery import module_command
 from support.sealed_messages import is_sealed
 

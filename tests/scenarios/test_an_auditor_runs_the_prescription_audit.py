@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,40 +12,47 @@ import pytest
 from maia.cli import main
 from maia.clock import system_now
 from maia.credentials import UNBOUNDED, AuthorisationCertificate, certificate_to_text, issue
-from maia.demo.scenes.homecare import HOMECARE
-from maia.demo.scenes.scene import assemble
+from maia.demo.homecare import STORY
+from maia.demo.world import World
 from maia.events import Instant
-from maia.keystore.key_files import create_key_file
+from maia.keystore.key_files import load_signing_key
 from maia.keystore.lookup_tables import create_transformation_keys
+from maia.organisation import Organisation
 from maia.roles import parse_policy
 from maia.roles.grants import possible_rights
 from maia.spark.generators import PRESCRIPTIONS
 from maia.spark.session import session as spark_session
-from maia.types import definition_to_text
 from reference import pipeline_applications as by_hand
 from support.governed import Recorded
 
-PUBLISHED, SHOWN = "nhs.Authorisation", "nhs.ControlledDrugAuth"
+PUBLISHED, SHOWN = "Authorisation", "ControlledDrugAuth"
 
 
 @pytest.fixture
 def hospital(tmp_path, monkeypatch):
     """A recorded log of authorisations, and the auditor's key, certificate, types and secrets."""
     now = system_now()
-    cast = assemble(HOMECARE, b"audit", now=now)
-    owner, auditor = cast.keys["hospital"], cast.keys["auditor"]
-    policy = parse_policy(
-        HOMECARE.organisations[0].policy, origin="policy", domain=owner.principal, types=dict(cast.types)
+    monkeypatch.chdir(tmp_path)
+    World(STORY, tmp_path).type_all(STORY.setup)
+    ours = Organisation("hospital")
+    types = {
+        one.definition.name.name: ours.event_type(one.definition.name.name) for one in ours.definitions()
+    }
+    owner, auditor = (
+        load_signing_key(Path("hospital/hospital.key")),
+        Path("hospital/auditor.maia/auditor.key"),
     )
-    (right,) = possible_rights(policy, "auditor", (), auditor.principal, now)
-    granted = AuthorisationCertificate(owner.principal, auditor.principal, False, right.authority, UNBOUNDED)
+    policy = parse_policy(STORY.policies["hospital"], origin="policy", domain=owner.principal, types=types)
+    subject = load_signing_key(auditor).principal
+    (right,) = possible_rights(policy, "auditor", (), subject, now)
+    granted = AuthorisationCertificate(owner.principal, subject, False, right.authority, UNBOUNDED)
     (tmp_path / "auditor.cert").write_text(certificate_to_text(issue(granted, owner)))
-    create_key_file(tmp_path / "auditor.key", auditor, None)
+    shutil.copy(auditor, tmp_path)
     create_transformation_keys(tmp_path / "transformations.key", owner.principal)
     for name in (PUBLISHED, SHOWN):
-        (tmp_path / f"{name}.type").write_text(definition_to_text(cast.definitions[name]))
+        shutil.copy(Path("hospital", "types", f"{name}.type"), tmp_path)
     rows = PRESCRIPTIONS.rows(rows=1_200, seed=5, per_day=300).to_pylist()
-    event_type = cast.types[PUBLISHED]
+    event_type = types[PUBLISHED]
     recorded = Recorded(tmp_path / "log", event_type=event_type)
     named = {"doctor": "prescriber", "time": "time"}
     events = [
@@ -58,7 +66,6 @@ def hospital(tmp_path, monkeypatch):
     ]
     recorded.publish(events, published_at=now)
     recorded.write()
-    monkeypatch.chdir(tmp_path)
     return rows
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, AuthorisationCertificate, Authority, SignedCertificate, issue
-from maia.demo.numberplate import NUMBERPLATE
 from maia.policy import Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate
 from support.live import STORY, broker, client
+from support.numberplate import NUMBERPLATE
 from support.waiting import in_a_loop, soon, until
 
 CAMERA, SMITH = "camera at Victoria", "Detective Smith"

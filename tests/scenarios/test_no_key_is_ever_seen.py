@@ -1,6 +1,6 @@
 """Does a key show itself anywhere, while brokers and a key server run, rotate keys, break and crash?
 
-Five real processes play the numberplate story with logs at their most
+Eight real processes play the numberplate story with logs at their most
 talkative and a new key every second. Each of them notes every secret that it
 ever holds. Afterwards everything else that it left is searched for each of
 them: logs, status, metrics, kept files, messages, the text of its objects, a
@@ -9,7 +9,6 @@ traceback with local variables, and a crash dump.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import http.client
 import json
@@ -18,115 +17,124 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from maia.clock import system_now
-from maia.demo.live_network import LiveBroker, LiveNodes, connected, starting_nodes
-from maia.demo.numberplate import CARRIER, KEY_SERVER, add_carrier, tell_numberplate_story
-from maia.demo.processes import Child, Starting, config_in
+from maia.demo import world as demo_world
+from maia.demo.numberplate import STORY
+from maia.demo.processes import Child
+from maia.demo.report import Showing
+from maia.demo.stage import Stage, play
+from maia.demo.world import World, world_at_work
+from maia.net.process import STOP_WITH_INPUT
 from maia.net.status_endpoint import fetch_status, read_door
 from support.processes import until
 
 TESTS = Path(__file__).resolve().parents[1]
-KEY_HOLDERS = ("PITO broker", "CCS broker", "Met broker")
-SECOND_BY_SECOND = {"refresh_s": 1, "overdue_s": 60, "drift_s": 20, "back_dating_s": 10}
-KEY_FILE = "node.key"
+KEY_HOLDERS = ("broker of pito", "broker of ccs", "broker of met")
+KEY_SERVER, CARRIER = "server of pito", "broker of highways"
+SECOND_BY_SECOND = "refresh_s = 1\noverdue_s = 60\ndrift_s = 20\nback_dating_s = 10\n"
 
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, set[bytes]], dict[str, bytes]]:
     """Run the story; return the secrets that there were, by kind, and all that the processes left."""
     folder = tmp_path_factory.mktemp("secrets")
-    (folder / "notes").mkdir()
-    seed = os.urandom(32)
-    story = tell_numberplate_story(seed, now=system_now())
-    cast = add_carrier(story, seed)
-    settings = {name: {"log_level": "debug"} for name in cast.keys}
-    settings[KEY_SERVER] |= SECOND_BY_SECOND
+    for name in ("notes", "nodes"):
+        (folder / name).mkdir()
 
-    def start(name: str, home: Path) -> Starting:
-        return watched(name, home, folder / "notes" / name)
+    def watched(name: str, words: list[str], log: Path, **_more: object) -> Child:
+        (says, writing), (reading, holds) = os.pipe(), os.pipe()
+        (home := folder / "nodes" / "watched" / name).mkdir(parents=True)
+        command = [
+            sys.executable,
+            "-m",
+            "support.watched_node",
+            str(home),
+            str(folder / "notes" / name),
+            *words,
+        ]
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                [*command, "--log-format", "json"],
+                cwd=TESTS, stdin=reading, stdout=writing, stderr=errors,
+                env=os.environ | {STOP_WITH_INPUT: "yes"},
+            )  # fmt: skip
+        process.returncode = 0  # `Child` waits for it
+        os.close(writing)
+        os.close(reading)
+        return Child(name, process.pid, says, holds, log)
 
-    with starting_nodes(story, cast, folder / "nodes", start=start, settings=settings) as starting:
-        nodes = starting.ready()
-        asyncio.run(played(nodes))
-        shown = dict(page for one in everybody(nodes) for page in pages_of(one))
-        look_inside(nodes)
-        crash(nodes)
+    def prepare(world: World) -> None:
+        STORY.prepare(world)
+        for one in world.organisations():
+            for file in ("broker.toml", "domain.toml"):
+                world.settings(f"{one}/{file}", 'log_level = "debug"\n')
+        world.settings("pito/domain.toml", SECOND_BY_SECOND)
+
+    logs_in, *_ = STORY.acts
+    story = replace(STORY, prepare=prepare, acts=(logs_in, keys_change), listened_to=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo_world, "start", watched)
+        with world_at_work(story, folder / "nodes") as world:
+            stage = play(world, Showing(0.0, quiet=True), keep=True)
+            assert stage.broken == []
+            shown = dict(page for name in world.children for page in pages_of(name))
+            look_inside(world, folder / "nodes" / "watched")
+            crash(world)
     return secrets_in(folder / "notes"), {**shown, **files_in(folder / "nodes")}
 
 
-def watched(name: str, home: Path, notes: Path) -> Starting:
-    reading, writing = os.pipe()
-    with (home / "errors.log").open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "support.watched_node", str(home), str(notes)],
-            cwd=TESTS,
-            stdin=subprocess.DEVNULL,
-            stdout=writing,
-            stderr=errors,
-        )
-    process.returncode = 0  # `Child` waits for it
-    os.close(writing)
-    return Starting(name, config_in(home), Child(process.pid), reading)
+def keys_change(stage: Stage) -> None:
+    """Publish until every reader has seen events before and after keys were changed."""
+    begun = epoch()
+    while epoch() < begun + 2:
+        stage.settle()
+    stage.settle()
 
 
-def everybody(nodes: LiveNodes) -> list[LiveBroker]:
-    return [nodes.key_server, *nodes.brokers.values()]
-
-
-async def played(nodes: LiveNodes) -> None:
-    """Publish until every client has seen events before and after keys were changed, with one broker less."""
-    async with connected(nodes, lambda *_told: None) as network, asyncio.timeout(180):
-        await network.settle()
-        begun = epoch_of(nodes)
-        while epoch_of(nodes) < begun + 2:
-            await network.settle()
-            await asyncio.sleep(0.1)
-        await network.settle()
-
-
-def epoch_of(nodes: LiveNodes) -> int:
-    groups = fetch_status(read_door(nodes.key_server.folder / "data"))["groups"]
+def epoch() -> int:
+    groups = fetch_status(read_door(Path("pito/domain-data")))["groups"]
     assert isinstance(groups, Mapping)
     return max(record["epoch"] for record in groups.values())
 
 
-def pages_of(node: LiveBroker) -> list[tuple[str, bytes]]:
-    """Return what a node tells its operator."""
-    door = read_door(node.folder / "data")
+def pages_of(name: str) -> list[tuple[str, bytes]]:
+    """Return what a server tells its operator."""
+    what, _, organisation = name.partition(" of ")
+    door = read_door(Path(organisation, "broker-data" if what == "broker" else "domain-data"))
     host, _, port = door.address.rpartition(":")
-    pages = [(f"status of {node.name}", json.dumps(fetch_status(door)).encode())]
+    pages = [(f"status: {name}", json.dumps(fetch_status(door)).encode())]
     for path in ("/metrics", "/health", "/ready"):
         connection = http.client.HTTPConnection(host, int(port), timeout=180)
         connection.request("GET", path)
-        pages.append((f"{path} of {node.name}", connection.getresponse().read()))
+        pages.append((f"{path}: {name}", connection.getresponse().read()))
         connection.close()
     return pages
 
 
-def look_inside(nodes: LiveNodes) -> None:
+def look_inside(world: World, watched: Path) -> None:
     """Let every process write its objects down, and break in the middle of a key."""
-    for node in everybody(nodes):
-        node.process.tell(signal.SIGUSR1)
-    for node in everybody(nodes):
-        until(lambda at=node.folder: (at / "reprs.txt").exists())
+    for child in world.children.values():
+        child.tell(signal.SIGUSR1)
+    for name in world.children:
+        until(lambda at=watched / name: (at / "reprs.txt").exists())
     # The next new key is a second away. The key server breaks last: there is no other one after it.
-    for some in ([nodes.brokers[name] for name in KEY_HOLDERS], [nodes.key_server]):
-        for node in some:
-            node.process.tell(signal.SIGUSR2)
-        for node in some:
-            until(lambda at=node.folder: (at / "traceback.txt").exists())
+    for some in (KEY_HOLDERS, (KEY_SERVER,)):
+        for name in some:
+            world.children[name].tell(signal.SIGUSR2)
+        for name in some:
+            until(lambda at=watched / name: (at / "traceback.txt").exists())
 
 
-def crash(nodes: LiveNodes) -> None:
+def crash(world: World) -> None:
     # The key server ends by itself, with a last line in its log, and may take a while on a busy machine.
-    assert nodes.key_server.process.wait(180)
-    for node in nodes.brokers.values():
-        node.process.tell(signal.SIGABRT)
-        assert node.process.wait(180)
+    assert world.children[KEY_SERVER].wait(180)
+    for child in world.children.values():
+        child.tell(signal.SIGABRT)
+        assert child.wait(180)
 
 
 def secrets_in(notes: Path) -> dict[str, set[bytes]]:
@@ -139,7 +147,7 @@ def secrets_in(notes: Path) -> dict[str, set[bytes]]:
 
 def files_in(folder: Path) -> dict[str, bytes]:
     """Return every file except the key files, which are where a seed belongs."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != KEY_FILE)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".key")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -178,17 +186,16 @@ def test_no_secret_is_in_anything_that_a_process_shows_or_leaves(left) -> None:
 
 def test_what_was_searched_is_what_there_is_to_search(left) -> None:
     _, files = left
-    for home in ("pito-keys", "ccs-broker", "met-broker", "pito-broker", "highways-broker"):
-        assert b"Secret(" in files[f"{home}/reprs.txt"] or home == "highways-broker"
+    for name in (KEY_SERVER, *KEY_HOLDERS):
+        assert b"Secret(" in files[f"watched/{name}/reprs.txt"]
+        assert b"thrown on purpose, with Secret(" in files[f"watched/{name}/traceback.txt"]
     # The key server does not wait to be aborted: it ends with its first failure.
-    for home in ("ccs-broker", "met-broker", "pito-broker", "highways-broker"):
-        assert b"Fatal Python error: Aborted" in files[f"{home}/crash.txt"]
-    for home in ("pito-keys", "ccs-broker", "met-broker", "pito-broker"):
-        assert b"thrown on purpose, with Secret(" in files[f"{home}/traceback.txt"]
-    assert b'"event": "failed"' in files["pito-keys/domain.log"]
-    assert files["pito-keys/data/groups.sqlite"]
-    assert b"maia_" in files[f"/metrics of {CARRIER}"]
-    assert b'"epoch"' in files[f"status of {KEY_SERVER}"]
+    for name in (*KEY_HOLDERS, CARRIER):
+        assert b"Fatal Python error: Aborted" in files[f"watched/{name}/crash.txt"]
+    assert b'"event": "failed"' in files["pito/server.log"]
+    assert files["pito/domain-data/groups.sqlite"]
+    assert b"maia_" in files[f"/metrics: {CARRIER}"]
+    assert b'"epoch"' in files[f"status: {KEY_SERVER}"]
 
 
 def test_the_search_finds_a_secret_however_it_is_written() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import BROKERS, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Carried, Interest, Offer
 from support.broker import Client, Net, sighting
+from support.numberplate import BROKERS, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 
 THREE = tuple(BROKERS)
 

@@ -12,13 +12,13 @@ import pytest
 
 from maia.cli import main
 from maia.credentials import certificate_to_text
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, tell_numberplate_story
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
 from maia.spark.generators import CAMERAS, SIGHTINGS, WATCHED_PLATE
 from maia.types import definition_to_text, verify_definition
 from reference import pipeline_applications as by_hand
 from support.governed import Recorded
+from support.numberplate import NUMBERPLATE_ATTRIBUTES, tell_numberplate_story
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 ROWS = 1_500

@@ -19,10 +19,10 @@ from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import Subscription
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, add_brokers, tell_numberplate_story
 from maia.errors import MaiaError
 from maia.types import validity_definition
 from support.broker import connect_right
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, add_brokers, tell_numberplate_story
 from support.revoking import Statements, grant_demanding, of_story, seeing
 from support.waiting import DEADLINE_S, in_a_loop, until
 

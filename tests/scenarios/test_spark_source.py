@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from maia.demo.numberplate import SUSPECT
 from maia.spark.source.data_source import register_spark
+from support.numberplate import SUSPECT
 from support.processes import until
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 

@@ -11,13 +11,13 @@ from maia.broker.server.log_recording import LogRecorder
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
 from maia.credentials import SigningKey, TestKind, statement_to_bytes
-from maia.demo.numberplate import tell_numberplate_story
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
 from maia.types import validity_definition
 from support.broker import connect_right
 from support.live import BROKER, client, settings
+from support.numberplate import tell_numberplate_story
 from support.revoking import Statements
 from support.sub_types import SECRET_FEE, rights_without, tell_of_sub_types
 from support.waiting import in_a_loop, soon

@@ -25,26 +25,28 @@ def played(*words: str) -> dict:
 def test_three_organisations_see_of_each_other_what_was_granted_and_the_ledgers_say_the_same() -> None:
     """The tutorial for a consortium: two owners of one name, sealed, roles, a kill, a grant that ends."""
     consortium = played("consortium")
-    readers = {(one["reader"], one["of"]): one for one in consortium["readers"]}
-    shown = {reader: (one["attributes"], one["until"]) for reader, one in readers.items()}
-    assert shown == {
-        ("pilot", "ShipMovement@hamburg"): ("draught, quay, ship", "now"),
-        ("desk", "Manifest"): ("ship", "POLICY-REVOKED"),
-        ("desk", "ShipMovement@rotterdam"): ("berth, ship", "now"),
-        ("inspector", "Manifest"): ("cargo, ship", "POLICY-REVOKED"),
+    shown = {
+        who: ({name for name, count in one["values"].items() if count}, one["delivered"], one["ended"])
+        for who, one in consortium["readers"].items()
     }
+    assert shown == {
+        "pilot": ({"ship", "quay", "draught"}, 20, None),
+        "desk, manifests": ({"ship"}, 40, "POLICY-REVOKED"),
+        "desk, berths": ({"ship", "berth"}, 60, None),
+        "inspector": ({"ship", "cargo"}, 20, "POLICY-REVOKED"),
+    }
+    assert seen(consortium, 0, "pilot") == {"ship": "Otto", "quay": "Burchard", "draught": 15.0}
     codes = ["INPUT-TYPE-NAME", "POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-NO-CHAIN", "POLICY-NO-CHAIN"]
     assert list(consortium["refused"].values()) == codes
 
 
 def seen(record: dict, which: int, who: str) -> dict | None:
     """Return what a reader received of one of the events that are shown."""
-    found = record["close_up"][which]["seen"].get(who)
-    return found[0] if found else None
+    return record["close_up"][which]["seen"].get(who)
 
 
 def test_the_public_sees_a_city_coarsely_and_the_operator_as_it_is() -> None:
-    city = played("city", "--rows", "0")
+    city = played("city")
     published = city["close_up"][0]["event"]
     assert seen(city, 0, "operator") == seen(city, 0, "Mrs Okafor") == published
     coarse = {"time": "2026-11-02T08:00:00Z", "easting": 529_000, "northing": 184_000, "noise_db": 65.0}
@@ -58,15 +60,15 @@ def test_the_public_sees_a_city_coarsely_and_the_operator_as_it_is() -> None:
     assert "Camden 7" not in {first, other}
     # The database makes an alarm of dangerous air, for the officer who is on call in that district.
     alarm = {"time": "2026-11-02T23:52:48Z", "district": "Camden", "pm25": 63.9, "officer": None}
-    assert [one["by"] for one in city["close_up"]] == ["sensor gateway"] * 3 + ["council database"]
+    assert [one["by"] for one in city["close_up"]] == ["gateway"] * 3 + ["council database"]
     assert seen(city, 3, "Dr Patel") == alarm
-    assert {one["code"] for one in city["refused"]} == {"POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-NO-CHAIN"}
+    assert set(city["refused"].values()) == {"POLICY-ATTRIBUTE-NOT-READABLE", "POLICY-NO-CHAIN"}
     assert city["readers"]["operator"]["delivered"] == city["readers"]["citizen app"]["delivered"] == 483
 
 
 def test_a_customer_sees_the_flows_that_its_brokerage_has_paid_for_while_its_account_is_open() -> None:
     """Dissertation, 1.2.1: the exchange grants flows, a brokerage passes them on, accounts come and go."""
-    ticker = played("ticker", "--rows", "0")
+    ticker = played("ticker")
     shares, watched, derivative, commodity, _ = (one["event"] for one in ticker["close_up"])
     nameless = {"seller": None, "buyer": None}
     assert seen(ticker, 0, "Alice") == {**shares, **nameless} == seen(ticker, 0, "Carol")
@@ -77,13 +79,13 @@ def test_a_customer_sees_the_flows_that_its_brokerage_has_paid_for_while_its_acc
     # Carol's brokerage grants every flow and has paid for shares; nobody has paid for commodities.
     assert [seen(ticker, 2, who) for who in ("Bob", "Carol")] == [None, None]
     assert commodity["seller"] == "Ashdown"
-    assert not any(ticker["close_up"][3]["seen"].values())
+    assert ticker["close_up"][3]["seen"] == {}
     # The exchange's database releases trades of watched stocks; each investigator has one case.
     assert seen(ticker, 1, "investigator") == watched
     assert (watched["reason"], ticker["readers"]["investigator"]["delivered"]) == ("merger talks", 1)
     assert ticker["readers"]["Bob"]["ended"] == "POLICY-REVOKED"
     assert all(one["disclosed"] > one["delivered"] for one in ticker["readers"].values()), "probes, too"
-    assert ticker["refused"][0]["code"] == "REFUSED-LOGIN"
+    assert next(iter(ticker["refused"].values())) == "REFUSED-LOGIN"
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +98,11 @@ def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare
     shown = [(one["by"], one["event"]["patient"]) for one in homecare["close_up"]]
     for_ann, for_bob, for_cas, late = (slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10))
     database = "hospital database"
-    assert shown[for_ann] == [("Dr Grey", "Ann"), (database, "Ann"), (database, "Ann")]
-    assert shown[for_bob] == [("Dr Grey", "Bob"), (database, "Bob"), (database, "Bob")]
+    assert shown[for_ann] == [("grey", "Ann"), (database, "Ann"), (database, "Ann")]
+    assert shown[for_bob] == [("grey", "Bob"), (database, "Bob"), (database, "Bob")]
     # Whom Dr Grey does not treat, or no longer, gets no prescription: the record of it alone.
-    assert shown[for_cas] == [("Dr Grey", "Cas"), (database, "Cas")]
-    assert shown[late] == [("Dr Grey", "Bob"), (database, "Bob")]
+    assert shown[for_cas] == [("grey", "Cas"), (database, "Cas")]
+    assert shown[late] == [("grey", "Bob"), (database, "Bob")]
     prescription = homecare["close_up"][1]["event"]
     assert seen(homecare, 1, "pharmacy") == prescription
     assert prescription.keys() == {"time", "doctor", "patient", "drug", "dose"}

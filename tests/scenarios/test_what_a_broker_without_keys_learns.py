@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import AllOf, Comparison, Operator
 from maia.types import SealingLevel, type_id
 from maia.wire.messages import Interest, Message, Offer, Sealed, SealedPart, Wanted
 from support.broker import sighting
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.sealed_messages import is_sealed
 from support.sealed_net import EVERYTHING
 from support.sealed_publications import the_three

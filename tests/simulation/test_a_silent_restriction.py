@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from maia.broker.settings import RecordingSettings
 from maia.client import Delivered, Notice
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Instant
 from maia.policy import shape
 from maia.predicates import Comparison, Operator
@@ -13,6 +12,7 @@ from maia.types.definition import TOPIC
 from maia.wire.codec import decode
 from maia.wire.effects import Effect, Input, Received
 from maia.wire.messages import DeliverLogged, Missed
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.seeds import with_seeds
 from support.simulated_city import Camera, City, Office
 from support.transcripts import Transcript

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
 from maia.wire.effects import Received
 from maia.wire.messages import Interest, Message, Offer, Replica, Sealed
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from support.sealed_city import TERMS, SealedCity
 from support.sealed_messages import is_sealed
 from support.seeds import with_seeds

@@ -13,10 +13,10 @@ import pytest
 from maia.broker.settings import RecordingSettings
 from maia.client import Acknowledged, Delivered, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.wire.codec import decode_recorded
 from support.mesh_city import MeshCity
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from support.sealed_city import SealedCity
 from support.seeds import with_seeds
 from support.simulated_city import PLATES, Camera, City, Violation

@@ -7,8 +7,8 @@ import pytest
 from maia.broker.settings import RecordingSettings
 from maia.client import Delivered, GapDetected, Notice
 from maia.client.entries import Subscribed
-from maia.demo.numberplate import TIMESTAMP
 from maia.types import SealingLevel
+from support.numberplate import TIMESTAMP
 from support.sealed_city import KEYS, SealedCity
 from support.seeds import with_seeds
 

@@ -13,9 +13,9 @@ from maia.broker.links.cursors import KEPT_CURSOR, Cursor, cursor_from_bytes
 from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.client import Accepted, Acknowledged, Delivered, Notice
 from maia.client.entries import Subscribed
-from maia.demo.numberplate import TIMESTAMP
 from maia.wire.codec import decode
 from maia.wire.messages import Carried
+from support.numberplate import TIMESTAMP
 from support.seeds import with_seeds
 from support.simulated_city import Camera, City, Office, Violation
 

@@ -12,11 +12,11 @@ import pytest
 
 from maia.broker import BrokerSettings
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.types import SealingLevel
 from support.mesh_city import MeshCity
+from support.numberplate import NUMBERPLATE, SUSPECT
 from support.sealed_city import SealedCity
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S

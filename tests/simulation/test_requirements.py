@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from maia.credentials.requirements import parse_requirement
-from maia.demo.numberplate import TIMESTAMP
 from maia.events import Event
 from maia.testing.simulation import SimulatedClient, Trouble, Troublemaker
 from reference import requirements as reference
 from support.coalition import TRUST, random_attributes, random_rule, statement
+from support.numberplate import TIMESTAMP
 from support.seeds import with_seeds
 from support.simulated_city import LEASE_S, PLACES, SECOND, Camera, City, Office, Violation
 

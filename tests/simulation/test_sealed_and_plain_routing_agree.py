@@ -12,12 +12,12 @@ from functools import partial
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import AttributeUid
 from maia.predicates import AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
 from maia.routing.table.hops import LOCAL, book_key_of_sealed
 from maia.testing.simulation import Chaos, Trouble, Troublemaker
 from maia.types import SealingLevel
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.random_cases import usually
 from support.sealed_city import SealedCity, rendezvous_of
 from support.seeds import with_seeds

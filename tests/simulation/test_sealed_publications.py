@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.types import SealingLevel
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.sealed_city import KEYS, TERMS, SealedCity, rendezvous_of
 from support.seeds import with_seeds
 from support.simulated_city import PLACES, PLATES

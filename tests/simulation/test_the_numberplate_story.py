@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.policy import PolicyRefusal
 from maia.predicates import Comparison, Operator
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.seeds import with_seeds
 from support.simulated_city import City
 

@@ -192,8 +192,8 @@ class World:
 
     @cached_property
     def _pito(self) -> SigningKey:
-        from maia.demo.numberplate import tell_numberplate_story
         from support.broker import SEED
+        from support.numberplate import tell_numberplate_story
 
         return tell_numberplate_story(SEED, now=NOW).keys["PITO"]
 

@@ -20,16 +20,6 @@ from maia.credentials import (
     SigningKey,
     certificate_to_bytes,
 )
-from maia.demo.numberplate import (
-    LOCATION,
-    NUMBERPLATE,
-    NUMBERPLATE_KINDS,
-    TIMESTAMP,
-    NumberplateBrokers,
-    NumberplateStory,
-    add_brokers,
-    tell_numberplate_story,
-)
 from maia.events import AttributeUid, Instant, Value, frame_of
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes
@@ -77,6 +67,16 @@ from maia.wire.requests import (
     digest_of_standing,
     request_to_bytes,
     sign_request,
+)
+from support.numberplate import (
+    LOCATION,
+    NUMBERPLATE,
+    NUMBERPLATE_KINDS,
+    TIMESTAMP,
+    NumberplateBrokers,
+    NumberplateStory,
+    add_brokers,
+    tell_numberplate_story,
 )
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")

@@ -10,7 +10,6 @@ from typing import TypeVar
 from maia.client import ClientSession, ClientSettings, KnownVersion, Notice, known_version
 from maia.client.entries import Advertised, Subscribed
 from maia.credentials import certificate_to_bytes
-from maia.demo.numberplate import tell_numberplate_story
 from maia.events import Instant
 from maia.predicates import ALWAYS
 from maia.wire import (
@@ -32,6 +31,7 @@ from maia.wire import (
     encode,
     network_to_bytes,
 )
+from support.numberplate import tell_numberplate_story
 
 NOW = Instant(1_800_000_000_000_000)
 STORY = tell_numberplate_story(b"a session", now=NOW)

@@ -23,7 +23,6 @@ from maia.credentials import (
 from maia.credentials.appointments import Argument
 from maia.credentials.identity import Identity, IdentityTrust, SignedIdentity, issue_identity, pack_identity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import Instant, attribute_uid, frame_of
 from maia.predicates import Predicate
 from maia.types import type_id
@@ -33,6 +32,7 @@ from maia.wire.effects import LinkId, Received
 from maia.wire.messages import Deliver, DeliverLogged, Identify, Message, Publish
 from reference import requirements as reference
 from support.broker import NOW, SECOND, Client, Net, connect_right
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 
 COMMUNITY = "coalition.north"
 PROVIDER = SigningKey.from_seed(b"provider of the coalition".ljust(32, b"."))

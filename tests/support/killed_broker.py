@@ -15,8 +15,8 @@ from pathlib import Path
 import maia
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, SigningKey, certificate_to_text
-from maia.demo.numberplate import NumberplateStory
 from maia.keystore.key_files import create_key_file
+from support.numberplate import NumberplateStory
 from support.ports import free_port
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -18,7 +18,6 @@ from maia.broker.server.server import RunningBroker, run_broker
 from maia.client.api.client import Client
 from maia.clock import system_now
 from maia.credentials import SigningKey, certificate_to_bytes
-from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
 from maia.net.links import LinkLimits
 from maia.net.stores import Store
 from maia.net.tls import dialling_context
@@ -34,6 +33,7 @@ from maia.wire import (
     framed,
     network_to_bytes,
 )
+from support.numberplate import NumberplateStory, tell_numberplate_story
 from support.nursery import module_command
 
 BROKER = "CCS"

@@ -12,9 +12,9 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NumberplateStory
 from maia.predicates import parse_predicate
 from support.live import STORY
+from support.numberplate import NumberplateStory
 
 
 def story_with_a_choosy_camera() -> NumberplateStory:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from maia.credentials import Action, SignedCertificate, SigningKey, TestKind, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.validity import OneTimeQuestion, answer_question, question_from_bytes
 from maia.wire.messages import Challenge, Ping, Vouched
 from support.broker import Client, Net, sighting
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from support.revoking import grant_demanding, seeing
 
 BILLING = "billing office"

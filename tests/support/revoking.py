@@ -27,13 +27,13 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.demo.numberplate import NumberplateStory
 from maia.events import Instant
 from maia.predicates import ALWAYS, Predicate
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import Published
 from support.broker import SECOND, Client, Net
+from support.numberplate import NumberplateStory
 
 DAY = 86_400 * SECOND
 

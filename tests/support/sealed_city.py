@@ -17,13 +17,13 @@ from maia.credentials import (
     TypePattern,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NumberplateStory
 from maia.domain import DomainSettings
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.testing.simulation import Host
 from maia.types import Cover, Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.effects import Received
+from support.numberplate import NumberplateStory
 from support.simulated_city import City, tell_city_story
 from support.sub_types import CHARGE
 

@@ -17,7 +17,6 @@ from maia.broker import Broker, BrokerSettings
 from maia.broker.keys.keys import KeyRequests
 from maia.broker.parts import Parts
 from maia.credentials import SigningKey
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Frame, frame_of
 from maia.predicates import Predicate
 from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
@@ -29,6 +28,7 @@ from maia.types import Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Input
 from support.broker import SEED, Net, Running
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 
 EVERYTHING: tuple[AttributeUid | None, ...] = (None, NUMBERPLATE, TIMESTAMP, LOCATION)
 

@@ -8,13 +8,13 @@ from hashlib import sha256
 from typing import Any
 
 from maia.credentials import SignedCertificate, issue
-from maia.demo.numberplate import NUMBERPLATE_KINDS
 from maia.events import AttributeUid
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.types import Sealing, SealingLevel, type_id
 from support.broker import SEED, Running
+from support.numberplate import NUMBERPLATE_KINDS
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet
 from support.sub_types import CHARGE_KINDS, grant, rights_without, tell_of_sub_types

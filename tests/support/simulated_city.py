@@ -32,7 +32,13 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.demo.numberplate import (
+from maia.events import Event, Instant
+from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
+from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate, TextMatch, TextTest
+from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
+from maia.types import TypeDefinition, sign_definition
+from maia.types.definition import TOPIC, topic_attributes
+from support.numberplate import (
     LOCATION,
     NUMBERPLATE,
     SUSPECT,
@@ -40,12 +46,6 @@ from maia.demo.numberplate import (
     NumberplateStory,
     tell_numberplate_story,
 )
-from maia.events import Event, Instant
-from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
-from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate, TextMatch, TextTest
-from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
-from maia.types import TypeDefinition, sign_definition
-from maia.types.definition import TOPIC, topic_attributes
 from support.sub_types import FEE, SECRET_FEE, tell_of_sub_types
 
 SECOND = 1_000_000

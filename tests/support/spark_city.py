@@ -14,10 +14,10 @@ import maia
 from maia.client.api.blocking_client import BlockingSubscription
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, certificate_to_text
-from maia.demo.numberplate import NumberplateStory, tell_numberplate_story
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
 from maia.types import definition_to_text
+from support.numberplate import NumberplateStory, tell_numberplate_story
 from support.processes import running_maia, until
 
 __all__ = ["CAMERA", "SparkCity", "sighting", "spark_city", "taken"]

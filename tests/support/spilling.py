@@ -7,12 +7,12 @@ from random import Random
 from maia.client import Delivered
 from maia.client.entries import EntryStage, Subscribed
 from maia.credentials import Action
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Event
 from maia.predicates import ALWAYS, AllOf, Membership, Predicate, admits
 from maia.routing.aggregation.budget import BudgetRange
 from maia.wire.effects import Send
 from support.mesh_city import MeshCity
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.simulated_city import City
 
 LEASE_S = 12

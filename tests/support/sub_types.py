@@ -20,11 +20,11 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE_KINDS, NumberplateStory
 from maia.events import Attribute, Kind, attribute_uid
 from maia.predicates import ALWAYS, Predicate
 from maia.types import Sealing, SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from support.broker import Client, sighting
+from support.numberplate import NUMBERPLATE_KINDS, NumberplateStory
 
 CHARGE = "uk.gov.ccs.Charge"
 FEE = attribute_uid("charge-fee")

@@ -1,6 +1,6 @@
-"""A broker or key server that notes every secret it ever holds: `python -m support.watched_node HOME NOTES`.
+"""A server that notes every secret it holds: `python -m support.watched_node HOME NOTES broker --config …`.
 
-It runs exactly what the demonstration's nodes run. Every secret goes to the
+It runs exactly what the demonstration's servers run. Every secret goes to the
 file NOTES, which lies outside of its folder, as one line: its kind and its
 bytes in hexadecimal. On SIGUSR1 it writes `reprs.txt`, the text of every
 object of ours that is alive. On SIGUSR2 it breaks the next time that it
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from maia.broker import Broker
 from maia.credentials import SigningKey
-from maia.demo.processes import config_in, run_node
+from maia.demo.processes import run_server
 from maia.domain import KeyServer
 from maia.sealing.keys import delivery
 from maia.sealing.keys.secrets import Secret
@@ -127,7 +127,7 @@ def write_tracebacks(node: type, name: str, home: Path) -> None:
     setattr(node, name, watched)
 
 
-def main(home: Path, notes: Path) -> None:
+def main(home: Path, notes: Path, words: list[str]) -> None:
     note_everything(Notes(notes))
     for name in ("_take", "_go_on"):  # a busy broker does later what it has not come to
         write_tracebacks(Broker, name, home)
@@ -136,8 +136,8 @@ def main(home: Path, notes: Path) -> None:
     signal.signal(signal.SIGUSR2, lambda _number, _frame: break_next_derivation())
     with (home / "crash.txt").open("w") as crash:
         faulthandler.enable(crash)
-        run_node(config_in(home), sys.stdout.fileno())
+        sys.exit(run_server(words))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -1,284 +1,114 @@
-"""Who sees which cars? The numberplate story of the dissertation, sections 3.7 and 5.2.
+"""Who sees which cars? The numberplate story of the dissertation, sections 1.2.2, 3.7, 5.2 and 6.1.1.
 
-PITO runs the network and owns the type. The congestion charge service (CCS)
-owns the cameras and two offices; the Metropolitan Police (Met) employs
-Detective Smith. The demonstration, the examples and many tests begin with
-this cast, its keys and its certificates, all derived from one seed. Below are
-the sightings, what the kernel alone says of them, and the brokers.
+PITO runs the network and owns the type. The congestion charge service (CCS) has the cameras and the
+billing office, PITO the statistics office; the Metropolitan Police (Met) employs
+Detective Smith, whom its policy lets follow a plate while a court order is in force. Between
+their brokers is that of the Highways, an organisation of the network without any right to the
+type: all that it received and kept is searched for what was written. The same search of the
+others has to find everything, or it would prove nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from itertools import count
-from typing import Final
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from maia.credentials import (
-    ALL_ATTRIBUTES,
-    Action,
-    AttributeSet,
-    AuthorisationCertificate,
-    Authority,
-    LocalName,
-    NameCertificate,
-    NetworkName,
-    NetworkPattern,
-    Principal,
-    ResourcePattern,
-    SignedCertificate,
-    SigningKey,
-    Subject,
-    TypeName,
-    TypePattern,
-    Validity,
-    exact_name,
-    issue,
-    parse_name_pattern,
-)
-from maia.events import SECOND, Attribute, Event, Instant, Kind, PresentValue, Value, attribute_uid
-from maia.policy import (
-    NO_FACTS,
-    Decision,
-    Denial,
-    GrantRevoked,
-    Permit,
-    Request,
-    View,
-    decide,
-    gather_evidence,
-    see,
-    shape,
-)
-from maia.predicates import ALWAYS, Comparison, Operator, Predicate
-from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
-from maia.types import (
-    Sealing,
-    SealingLevel,
-    SignedDefinition,
-    TypeDefinition,
-    VerifiedType,
-    from_transit,
-    sign_definition,
-    to_transit,
-    type_id,
-    verify_definition,
-)
-from maia.validity import Tester
+from maia.demo.spark import TABLES
+from maia.demo.stage import Stage
+from maia.demo.world import HEARD, Happening, Reader, Story, World
+from maia.events import SECOND, Instant
+from maia.organisation import Organisation
 
-# The uids of table 4.3.
-NUMBERPLATE: Final = attribute_uid("3265")
-TIMESTAMP: Final = attribute_uid("9058")
-LOCATION: Final = attribute_uid("3467")
-
-NUMBERPLATE_ATTRIBUTES: Final = (
-    Attribute("numberplate", NUMBERPLATE, Kind.STRING),
-    Attribute("timestamp", TIMESTAMP, Kind.TIMESTAMP),
-    Attribute("location", LOCATION, Kind.STRING),
-)
-NUMBERPLATE_KINDS: Final = {attribute.uid: attribute.kind for attribute in NUMBERPLATE_ATTRIBUTES}
+if TYPE_CHECKING:
+    from maia.credentials import Principal
+    from maia.routing.overlay.table import NodeId
+    from maia.wire.messages import Sealed
 
 SUSPECT: Final = "AE05 XYZ"
-
-_CAST: Final = (
-    "PITO",
-    "CCS",
-    "Met",
-    "billing office",
-    "statistics office",
-    "camera at Victoria",
-    "Detective Smith",
-)
-_NETWORK: Final = "UK Police Network"
-_TYPE: Final = "uk.gov.pito.Numberplate"
-_DAY: Final = 86_400_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class NumberplateStory:
-    """The cast with its keys, the network, the type, and the certificates in the order of issue."""
-
-    keys: Mapping[str, SigningKey] = field(repr=False)
-    network: NetworkName
-    definition: SignedDefinition
-    certificates: tuple[SignedCertificate, ...]
-
-    def principal(self, who: str) -> Principal:
-        """Return the public key of a member of the cast."""
-        return self.keys[who].principal
-
-    @property
-    def network_pattern(self) -> NetworkPattern:
-        """Return the story's network, as certificates name it."""
-        return NetworkPattern(self.network.owner, exact_name(self.network.name))
-
-    @property
-    def type_pattern(self) -> TypePattern:
-        """Return the story's type in all of its versions, as certificates name it."""
-        name = self.definition.definition.name
-        return TypePattern(name.owner, exact_name(name.name), None)
-
-    def grant(
-        self,
-        issuer: str | SigningKey,
-        subject: Subject,
-        resources: ResourcePattern,
-        *actions: Action,
-        attributes: AttributeSet = ALL_ATTRIBUTES,
-        may_delegate: bool = False,
-        comment: str = "",
-    ) -> SignedCertificate:
-        """Issue one more certificate, which is valid for as long as the others."""
-        key = self.keys[issuer] if isinstance(issuer, str) else issuer
-        authority = Authority(resources, frozenset(actions), attributes)
-        validity = self.certificates[0].certificate.validity
-        return granted(key, subject, authority, validity, may_delegate=may_delegate, comment=comment)
-
-    def held_by(self, domain: str, about: type[ResourcePattern]) -> SignedCertificate:
-        """Return the certificate by which PITO lets a domain use network or type, and pass that on."""
-        (held,) = (
-            one
-            for one in self.certificates
-            if one.certificate.subject == self.principal(domain) and is_about(one, about)
-        )
-        return held
-
-
-def is_about(signed: SignedCertificate, kind: type[ResourcePattern]) -> bool:
-    """Say whether a certificate grants something about a type, or a network."""
-    one = signed.certificate
-    return isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, kind)
-
-
-def granted(
-    key: SigningKey,
-    subject: Subject,
-    authority: Authority,
-    validity: Validity,
-    *,
-    may_delegate: bool = False,
-    comment: str = "",
-) -> SignedCertificate:
-    """Issue one certificate of a story."""
-    certificate = AuthorisationCertificate(key.principal, subject, may_delegate, authority, validity, comment)
-    return issue(certificate, key)
-
-
-def key_of(who: str, seed: bytes) -> SigningKey:
-    """Return the key of a principal in a story derived from `seed`."""
-    return SigningKey.from_seed(sha256(seed + who.encode()).digest())
-
-
-def tell_numberplate_story(seed: bytes, *, now: Instant, lifetime_days: int = 30) -> NumberplateStory:
-    """Issue every certificate of the story, valid from a day before `now` for some days."""
-    keys = {who: key_of(who, seed) for who in _CAST}
-    network = NetworkName(keys["PITO"].principal, _NETWORK)
-    name = TypeName(keys["PITO"].principal, _TYPE, "0")
-    definition = sign_definition(TypeDefinition(name, None, NUMBERPLATE_ATTRIBUTES), keys["PITO"])
-    today = Instant(now - now % _DAY)
-    validity = Validity(Instant(today - _DAY), Instant(today + lifetime_days * _DAY))
-    issuing = _Issuing(keys, validity)
-    certificates = (*issuing.network_rights(network), *issuing.type_rights(name))
-    return NumberplateStory(keys, network, definition, certificates)
-
-
-@dataclass(frozen=True, slots=True)
-class _Issuing:
-    """The tables of section 5.2, one line a certificate."""
-
-    keys: Mapping[str, SigningKey] = field(repr=False)
-    validity: Validity
-
-    def network_rights(self, network: NetworkName) -> list[SignedCertificate]:
-        pattern = NetworkPattern(network.owner, parse_name_pattern(network.name))
-        connect, both = (Action.CONNECT,), (Action.CONNECT, Action.INSTALL)
-        return [
-            self.grant("PITO", "Met", pattern, connect, may_delegate=True),
-            self.grant("PITO", "CCS", pattern, both, may_delegate=True),
-            self.grant("Met", "Detective Smith", pattern, connect),
-            self.grant("CCS", "billing office", pattern, both),
-            self.grant("CCS", "statistics office", pattern, connect),
-            self.grant("CCS", "camera at Victoria", pattern, connect),
-        ]
-
-    def type_rights(self, name: TypeName) -> list[SignedCertificate]:
-        pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
-        publish, subscribe = (Action.PUBLISH,), (Action.SUBSCRIBE,)
-        at_victoria = Comparison(LOCATION, Operator.EQ, "Victoria")
-        the_suspect = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
-        every = frozenset(NUMBERPLATE_KINDS)
-        return [
-            self.grant("PITO", "CCS", pattern, publish + subscribe, may_delegate=True),
-            self.grant("PITO", "Met", pattern, subscribe, may_delegate=True),
-            self.grant(
-                "CCS", "billing office", pattern, subscribe, attributes=frozenset({NUMBERPLATE, TIMESTAMP})
-            ),
-            self.grant(
-                "CCS", "statistics office", pattern, subscribe, attributes=frozenset({LOCATION, TIMESTAMP})
-            ),
-            self.grant(
-                "CCS", "camera at Victoria", pattern, publish, attributes=every, restriction=at_victoria
-            ),
-            self.grant(
-                "Met", "Detective Smith", pattern, subscribe, attributes=every, restriction=the_suspect
-            ),
-        ]
-
-    def grant(
-        self,
-        issuer: str,
-        subject: str,
-        resources: ResourcePattern,
-        actions: tuple[Action, ...],
-        *,
-        attributes: AttributeSet = ALL_ATTRIBUTES,
-        restriction: Predicate = ALWAYS,
-        may_delegate: bool = False,
-    ) -> SignedCertificate:
-        """Issue one certificate; its comment names both ends for the people who read it."""
-        authority = Authority(resources, frozenset(actions), attributes, restriction)
-        comment = f"{issuer} to {subject}"
-        key, to = self.keys[issuer], self.keys[subject].principal
-        return granted(key, to, authority, self.validity, may_delegate=may_delegate, comment=comment)
-
-
-# What do the cameras see, in the demonstration?
-
-
-CONTROL_ROOM: Final = "CCS control room"
-"""Who publishes what the other cameras see."""
-
-Sighting = Mapping[str, Value]
-
-_AT_VICTORIA: Final = Instant.parse("2026-11-05T13:00:00Z")
-_DAYS: Final = 3
+KIND: Final = "Numberplate"
+DETECTIVE: Final = "Detective Smith"
+CARRIER: Final = "highways"
+"""Whose broker is in the middle."""
+ORDER: Final = f"met/smith.maia/smith.pub court_order 'case 7' '{SUSPECT}' --days 1 --as met"
+_ROWS: Final = 2_000
+"""How many sightings of the other cameras there are."""
+_SEED: Final = 2003
 _SUSPECT_EVERY: Final = 150
+_EXCERPT: Final = 12
+_MANY: Final = 200
+_CARRIED: Final = "Highways broker"
+
+_SETUP: Final = """\
+org new pito
+org new ccs
+org new met
+type define Numberplate numberplate:string timestamp:timestamp location:string --sealed --org pito
+grant ccs/ccs.pub --org pito --may publish:Numberplate --may subscribe:Numberplate --delegable -o ccs.grant
+grant met/met.pub --org pito --may subscribe:Numberplate --delegable -o met.grant
+network join ccs.grant --org ccs
+network join met.grant --org met
+member add camera --org ccs --may publish:Numberplate --where 'location == "Victoria"'
+member add room --org ccs --may publish:Numberplate
+member add billing --org ccs --may subscribe:Numberplate --only numberplate,timestamp
+member add statistics --org pito --may subscribe:Numberplate --only location,timestamp
+member add smith --org met
+"""
+_POLICY: Final = """\
+policy "Metropolitan Police"
+
+appointment court_order(case: string, plate: string) by here
+fact detective(who: principal)
+fact case_assignment(who: principal, case: string)
+
+role np_tracker(plate: string)
+
+rule np_tracker(plate)
+    while court_order(case, plate)
+    while detective(holder)
+    while case_assignment(holder, case)
+    until the court_order ends
+
+grant np_tracker(plate)
+    may subscribe to Numberplate(numberplate, timestamp, location)
+    where numberplate == $plate
+    checked by timed-crl
+
+end
+"""
+_LOGINS: Final = """\
+domain fact assert detective met/smith.maia/smith.pub --as met
+domain fact assert case_assignment met/smith.maia/smith.pub 'case 7' --as met
+"""
 
 
-def close_up() -> list[Sighting]:
-    """Return the sightings that are shown one by one, as the camera at Victoria writes them."""
-    # The second claims another place and the fourth names none: the broker writes what the certificate says.
-    seen = [
-        ("LB02 KRT", "Victoria"),
-        (SUSPECT, "Euston"),
-        ("KX51 AAD", "Victoria"),
-        ("LB02 KRT", None),
-        (SUSPECT, "Victoria"),
-        (SUSPECT, "Victoria"),
-    ]
+def _sightings(*seen: tuple[str, str | None]) -> list[Happening]:
+    begun = Instant.parse("2026-11-05T13:00:00Z")
     return [
-        {"numberplate": plate, "timestamp": Instant(_AT_VICTORIA + number * SECOND), "location": place}
-        for number, (plate, place) in enumerate(seen)
+        {"numberplate": plate, "timestamp": Instant(begun + at * SECOND), "location": place}
+        for at, (plate, place) in enumerate(seen)
     ]
 
 
-def city_traffic(rows: int, *, seed: int) -> list[Sighting]:
+# The first claims another place and the third names none: the broker writes what the certificate says.
+_AT_VICTORIA: Final = _sightings(
+    (SUSPECT, "Euston"),
+    ("LB02 KRT", "Victoria"),
+    ("KX51 AAD", None),
+    (SUSPECT, "Victoria"),
+    (SUSPECT, "Victoria"),
+)
+
+
+@cache
+def city_traffic(rows: int = _ROWS) -> list[Happening]:
     """Return what the other cameras see in three days; the suspect drives a lot."""
     from maia.spark.generators import SIGHTINGS
 
-    made = SIGHTINGS.rows(rows=rows, seed=seed, per_day=max(1, rows // _DAYS)).to_pylist()
+    made = SIGHTINGS.rows(rows=rows, seed=_SEED, per_day=rows // 3).to_pylist()
     return [
         {
             "numberplate": SUSPECT if at % _SUSPECT_EVERY == 0 else one["numberplate"],
@@ -289,250 +119,209 @@ def city_traffic(rows: int, *, seed: int) -> list[Sighting]:
     ]
 
 
-def trial_sighting(number: int) -> Sighting:
-    """Return a sighting that every office receives and no bill counts: it is from 1970."""
-    return {"numberplate": SUSPECT, "timestamp": Instant(number), "location": "Victoria"}
+def _add_carrier(world: World) -> None:
+    """Invite the Highways, and choose its broker's key so that it is the rendezvous of the type."""
+    from maia.keystore.key_files import create_key_file, new_signing_key, public_half
+    from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
+
+    point = node_id_of_type(Organisation("pito").event_type(KIND).type_id)
+
+    def distance(broker: Principal) -> tuple[int, NodeId]:
+        return closeness(node_id_of_key(broker.key), point)
+
+    nearest = min(distance(public_half(Path(one, "broker.key"))) for one in world.organisations())
+    while distance((key := new_signing_key()).principal) >= nearest:
+        pass
+    world.maia(f"org new {CARRIER}")
+    for file in ("broker.key", "broker.pub", "broker-certs/connect.cert"):  # joining issues the last one anew
+        Path(CARRIER, file).unlink()
+    create_key_file(Path(CARRIER, "broker.key"), key)
+    Path(CARRIER, "broker.pub").write_text(f"{key.principal}\n", encoding="utf-8")
+    world.maia(f"network invite {CARRIER}/{CARRIER}.pub --org pito -o {CARRIER}.invitation")
+    world.maia(f"network join {CARRIER}.invitation --org {CARRIER}")
+    # The statistics office has a second broker for when the first is gone, and reads that one's log.
+    first, second = (Organisation(one).addresses["broker"] for one in ("pito", "ccs"))
+    profile = Path("pito/statistics.maia/profile.toml")
+    text = profile.read_text(encoding="utf-8").replace(f'"{first}"', f'"{first}", "{second}"')
+    profile.write_text(text.replace("../log", "../../ccs/log"), encoding="utf-8")
 
 
-def add_control_room(story: NumberplateStory, seed: bytes) -> NumberplateStory:
-    """Let CCS have a control room, which may publish sightings of any place."""
-    key = key_of(CONTROL_ROOM, seed)
-    to, comment = key.principal, f"CCS to {CONTROL_ROOM}"
-    rights = (
-        story.grant("CCS", to, story.network_pattern, Action.CONNECT, comment=comment),
-        story.grant("CCS", to, story.type_pattern, Action.PUBLISH, comment=comment),
+def _detective_logs_in(stage: Stage) -> None:
+    stage.maia(f"domain appoint {ORDER} -o order.appointment")
+    stage.record["roles"] = stage.world.log_in("login --as smith --show order.appointment")["roles"]
+    stage.join(stage.story.readers[-1])
+    stage.settle()
+    stage.say("with a court order, Detective Smith may follow one plate")
+
+
+def _cars_pass(stage: Stage) -> None:
+    stage.publish("camera", KIND, _AT_VICTORIA[:1], is_close_up=True)
+    stage.publish("camera", KIND, _AT_VICTORIA[1:3])
+    stage.publish("room", KIND, city_traffic()[: _ROWS // 2])
+    stage.say(f"{_ROWS // 2 + 3:,} cars: {stage.deliveries():,} deliveries")
+
+
+def _some_try_for_more(stage: Stage) -> None:
+    billing = stage.client("billing")
+    stage.attempt("billing filters on the location", billing.subscribe, KIND, 'location == "Victoria"')
+    stage.attempt("billing publishes a sighting", billing.advertise, KIND)
+
+
+def _a_broker_dies(stage: Stage) -> None:
+    stage.world.children["broker of pito"].kill()
+    seconds = stage.settle()
+    stage.record["repaired_s"] = round(seconds, 3)
+    stage.say(f"PITO's broker is killed; all readers are reached after {seconds:.2f} s")
+    stage.publish("camera", KIND, _AT_VICTORIA[3:4])
+
+
+def _order_is_revoked(stage: Stage) -> None:
+    inbox, before = stage.inboxes[DETECTIVE], {who: len(one.events) for who, one in stage.inboxes.items()}
+    order = stage.maia("domain appointments --as met")["appointments"][0]["id"]
+    begun = time.monotonic()
+    stage.maia(f"domain revoke {order} --appointment --as met --reason 'appeal allowed'")
+    code, delay = stage.end_of(DETECTIVE), round((inbox.ended_at - begun) * 1000, 1)
+    stage.say(f"court order revoked; her stream ends {delay:.0f} ms later: {code}")
+    stage.attempt("the detective subscribes again", stage.client("smith").subscribe, KIND)
+    stage.publish("camera", KIND, _AT_VICTORIA[4:], is_close_up=True)
+    later = city_traffic()[_ROWS // 2 :]
+    stage.publish("room", KIND, later)
+    after = {who: len(one.events) - before[who] for who, one in stage.inboxes.items()}
+    suspect = 1 + sum(one["numberplate"] == SUSPECT for one in later)
+    stage.expect(
+        "the others go on", [after["billing office"], after["statistics office"]], [1 + len(later)] * 2
     )
-    keys = {**story.keys, CONTROL_ROOM: key}
-    return replace(story, keys=keys, certificates=(*story.certificates, *rights))
-
-
-# How does the numberplate story go when it is played?
-#
-# One process plays every part with the kernel alone: the camera's broker shapes
-# what the camera wrote, the offices' brokers show what each office may see.
-# Everything here is decided from certificates; no answer is given in advance.
-
-
-CAMERA: Final = "camera at Victoria"
-OFFICES: Final = ("billing office", "statistics office", "Detective Smith")
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """What one office was sent, as its own version of the type names it."""
-
-    office: str
-    events: tuple[Mapping[str, Value], ...]
-
-    def values_of(self, name: str) -> frozenset[PresentValue]:
-        """Return every value of an attribute that reached the office; none if it never saw one."""
-        return frozenset(value for event in self.events if (value := event[name]) is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Performance:
-    """What the camera wrote, what was sent on its behalf, and who received what."""
-
-    written: tuple[Mapping[str, Value], ...]
-    sent: tuple[Mapping[str, Value], ...]
-    received: tuple[Received, ...]
-
-    def and_then(self, other: Performance) -> Performance:
-        """Return this performance and another after it, as one."""
-        pairs = zip(self.received, other.received, strict=True)
-        received = tuple(Received(one.office, one.events + more.events) for one, more in pairs)
-        return Performance(self.written + other.written, self.sent + other.sent, received)
-
-
-def ask(
-    story: NumberplateStory,
-    who: str,
-    action: Action,
-    *,
-    now: Instant,
-    filter: Predicate = ALWAYS,  # noqa: A002 - the word of the papers
-    pool: Iterable[SignedCertificate] | None = None,
-    standing: Tester | None = None,
-) -> Decision:
-    """Let a member of the cast ask for a right to the numberplate type, with the story's certificates.
-
-    `standing` holds the validity statements received so far.
-    """
-    event_type = verify_definition(story.definition, at=now)
-    request = Request(story.principal(who), action, event_type.name, event_type, filter)
-    certificates = story.certificates if pool is None else tuple(pool)
-    evidence = gather_evidence(request, certificates, at=now, standing=standing)
-    return decide(request, evidence, NO_FACTS, now)
-
-
-def view_of(
-    story: NumberplateStory, who: str, action: Action, *, now: Instant, standing: Tester | None = None
-) -> View:
-    """Return the View of a member of the cast; raise the refusal if there is none."""
-    match ask(story, who, action, now=now, standing=standing):
-        case Permit() as permit:
-            return permit.view
-        case Denial() as denial:
-            raise denial.as_refusal()
-
-
-def play(
-    story: NumberplateStory,
-    sightings: Iterable[Mapping[str, Value]],
-    *,
-    now: Instant,
-    by: str = CAMERA,
-    standing: Tester | None = None,
-) -> Performance:
-    """Publish sightings through a camera and deliver them to the three offices.
-
-    An office whose right is revoked receives nothing; any other refusal is raised.
-    """
-    event_type = verify_definition(story.definition, at=now)
-    publishing = view_of(story, by, Action.PUBLISH, now=now, standing=standing)
-    views: dict[str, View] = {}
-    for office in OFFICES:
-        with suppress(GrantRevoked):
-            views[office] = view_of(story, office, Action.SUBSCRIBE, now=now, standing=standing)
-    inboxes: dict[str, list[Mapping[str, Value]]] = {office: [] for office in OFFICES}
-    written, sent = tuple(sightings), []
-    for sighting in written:
-        event = shape(publishing, to_transit(sighting, event_type))
-        sent.append(from_transit(event, event_type))
-        for office, delivered in _deliveries(event, views, event_type):
-            inboxes[office].append(delivered)
-    received = tuple(Received(office, tuple(events)) for office, events in inboxes.items())
-    return Performance(written, tuple(sent), received)
-
-
-def _deliveries(
-    event: Event, views: Mapping[str, View], event_type: VerifiedType
-) -> Iterable[tuple[str, Mapping[str, Value]]]:
-    for office, view in views.items():
-        seen = see(view, event)
-        if seen is not None:
-            yield office, from_transit(seen, event_type)
-
-
-# Who runs the brokers of the numberplate story? Sections 3.7 and 5.2.1 of the dissertation.
-#
-# Each of the three domains adds one. PITO coordinates the network and admits
-# its own broker itself; CCS grants its broker the right by name; Met grants it
-# to the group `Met Brokers`, of which a name certificate makes its broker a
-# member.
-
-
-BROKERS: Final[Mapping[str, str]] = {"PITO broker": "PITO", "CCS broker": "CCS", "Met broker": "Met"}
-"""The brokers of the story, each with the domain that runs it."""
-
-MET_BROKERS: Final = "Met Brokers"
-"""The group to which Met grants what its brokers may do."""
-
-
-@dataclass(frozen=True, slots=True)
-class NumberplateBrokers:
-    """The keys of the three brokers, and everything that each of them can show."""
-
-    keys: Mapping[str, SigningKey] = field(repr=False)
-    credentials: Mapping[str, tuple[SignedCertificate, ...]]
-
-
-def add_brokers(story: NumberplateStory, seed: bytes) -> NumberplateBrokers:
-    """Give each domain of the story a broker, with keys that grow from `seed`."""
-    keys = {who: key_of(who, seed) for who in BROKERS}
-    met, name = story.keys["Met"], keys["Met broker"].principal
-    validity = story.certificates[0].certificate.validity
-    member = issue(
-        NameCertificate(met.principal, MET_BROKERS, name, validity, "Met broker is one of ours"), met
-    )
-    members: dict[str, Subject] = {
-        "PITO broker": keys["PITO broker"].principal,
-        "CCS broker": keys["CCS broker"].principal,
-        "Met broker": LocalName(met.principal, (MET_BROKERS,)),
+    stage.figures |= {
+        "court order revoked; the detective's stream ended after": f"{delay:.0f} ms",
+        "her suspect's car seen since then, and shown to her": f"{suspect}, {after[DETECTIVE]}",
     }
-    connect = {
-        who: story.grant(
-            issuer, members[who], story.network_pattern, Action.CONNECT, comment=f"{issuer} to its broker"
+    stage.record["revocation"] = {"delay_ms": delay, "code": code, "suspect_seen": suspect, "after": after}
+
+
+# ------------------------------------------------------------ what could the broker in the middle see?
+
+
+def words_to_look_for(stage: Stage) -> dict[str, tuple[bytes, ...]]:
+    """Return what must not be found, by what people call it: each as it could be written."""
+    words: dict[str, tuple[bytes, ...]] = {
+        name: (name.encode(),) for name in (KIND, "numberplate", "location", "billing", "statistics", "smith")
+    }
+    for who in ("billing", "statistics", "smith"):
+        key = stage.members[who].principal.key
+        words[f"the key of {who}"] = (key, key.hex().encode())
+    for one in (one for one in stage.published if not one.is_probe):
+        for value in one.event.values():
+            if isinstance(value, Instant):
+                written = (int(value).to_bytes(8, order, signed=True) for order in ("big", "little"))
+                words[str(value)] = (str(value).encode(), str(int(value)).encode(), *written)
+            elif value is not None:
+                words[str(value)] = (str(value).encode(),)
+    return words
+
+
+def found_in(files: Iterable[Path], words: Mapping[str, Iterable[bytes]]) -> tuple[set[str], int]:
+    """Return which words are in some files, and how many bytes were searched."""
+    found, searched = set[str](), 0
+    alike = Counter(len(way) for ways in words.values() for way in ways)
+    for path in (path for path in files if path.is_file()):
+        data, windows = path.read_bytes(), dict[int, set[bytes]]()
+
+        def has(way: bytes, data: bytes = data, windows: dict[int, set[bytes]] = windows) -> bool:
+            size = len(way)
+            if alike[size] < _MANY:
+                return way in data
+            if size not in windows:  # of so many words of one length, each is looked up and not searched for
+                windows[size] = {data[at : at + size] for at in range(len(data) - size + 1)}
+            return way in windows[size]
+
+        searched += len(data)
+        found |= {word for word in words.keys() - found if any(map(has, words[word]))}
+    return found, searched
+
+
+def carried_by(broker: Path) -> Iterator[Sealed]:
+    """Yield the sealed frames that a broker received."""
+    from maia.broker.server.server import read_heard
+    from maia.wire.codec import decode
+    from maia.wire.messages import Sealed
+
+    heard = read_heard(broker / HEARD)
+    assert heard.is_whole, "not everything that was received was recorded"  # noqa: S101 - nothing proved without
+    yield from (one for one in map(decode, heard.messages) if isinstance(one, Sealed))
+
+
+def _search(stage: Stage) -> None:
+    """Search all that the broker in the middle received and kept, and what Spark made for the offices."""
+    from maia.wire.columns import frame_label
+
+    words, folder = words_to_look_for(stage), stage.world.folder
+    frames = {
+        frame_label(one.publisher, one.stream, one.sequence): one for one in carried_by(folder / CARRIER)
+    }
+    found, searched = found_in((folder / CARRIER).rglob("*"), words)
+    others = [path for one in ("pito", "met", "ccs") for path in (folder / one).rglob("*")]
+    elsewhere, _ = found_in([folder / "ccs" / HEARD, *others], words)
+    stage.expect("sealed events pass the broker in the middle", bool(frames))
+    for word in sorted(found):
+        stage.broken.append(f"the broker of {CARRIER} could read {word}")
+    stage.expect("the same search finds all words where they may be read", elsewhere, set(words))
+    labels = {str(one["timestamp"]): one.delivered.label for one in stage.inboxes["billing office"].events}
+    for one in stage.published:
+        frame = frames.get(labels.get(str(one.event["timestamp"]), b""))
+        sealed = "nothing" if frame is None else f"0x{frame.columns[0].sealed[:_EXCERPT].hex()}"
+        stage.beside[repr(one.event)] = {_CARRIED: sealed}
+    rows = sum(one.rows for one in frames.values())
+    stage.figures |= {
+        "sealed events that passed the broker without rights": rows,
+        f"of {len(words):,} words, found in the {searched:,} bytes that it received and kept": len(found),
+    }
+    stage.record["carrier"] = {
+        "events": rows, "frames": len(frames), "looked_for": len(words), "found": sorted(found),
+        "found_elsewhere": len(elsewhere), "bytes": searched,
+    }  # fmt: skip
+    places = {
+        str(one): (str(one).encode(),) for one in stage.inboxes["statistics office"].values()["location"]
+    }
+    if (folder / TABLES).exists():
+        made = [(folder / TABLES / who).rglob("*") for who in ("billing office", "statistics office")]
+        billing, statistics = (found_in(files, places)[0] for files in made)
+        stage.expect("Spark made no place for the billing office", billing, set())
+        stage.expect("the same search finds all places where they are", statistics, set(places))
+        stage.figures["places in what Spark made for billing, and for statistics"] = (
+            f"{len(billing)}, {len(statistics)}"
         )
-        for who, issuer in BROKERS.items()
-    }
-    credentials = {
-        "PITO broker": (connect["PITO broker"],),
-        "CCS broker": (story.held_by("CCS", NetworkPattern), connect["CCS broker"]),
-        "Met broker": (story.held_by("Met", NetworkPattern), connect["Met broker"], member),
-    }
-    return NumberplateBrokers(keys, credentials)
+        stage.record["places"] = {"billing": len(billing), "statistics": len(statistics)}
 
 
-# Who runs the brokers of the sealed numberplate story, and who of them holds which keys?
+STORY: Final = Story(
+    name="numberplate",
+    before="""\
+Cameras in London publish sightings of cars: numberplate, time, place. PITO owns
+this type of event, CCS runs the cameras, the Met is the police. By certificates
+  the billing office     sees plates, never a place
+  the statistics office  sees places, never a plate
+  Detective Smith        sees one car, while a court order is in force
+Between their brokers is that of the Highways, which may read nothing.
+A camera's certificate says where it is, whatever the camera writes.
 
-
-CARRIER: Final = "Highways broker"
-"""The broker without any right to the type."""
-KEY_SERVER: Final = "PITO keys"
-
-
-@dataclass(frozen=True, slots=True)
-class SealedCast:
-    """The keys of four brokers and a key server, and what each of them can show."""
-
-    keys: Mapping[str, SigningKey] = field(repr=False)
-    credentials: Mapping[str, tuple[SignedCertificate, ...]]
-
-    @property
-    def brokers(self) -> tuple[str, ...]:
-        """Return the brokers with a right to the type."""
-        return tuple(BROKERS)
-
-
-def add_carrier(story: NumberplateStory, seed: bytes) -> SealedCast:
-    """Give the three domains brokers with keys, and put a third domain's broker between them."""
-    brokers, highways = add_brokers(story, seed), key_of("Highways", seed)
-    carrier = _nearest(story, seed, brokers.keys.values())
-    keys = {**brokers.keys, CARRIER: carrier, KEY_SERVER: key_of(KEY_SERVER, seed)}
-    network, connect = story.network_pattern, Action.CONNECT
-    connects = (
-        story.grant("PITO", highways.principal, network, connect, may_delegate=True),
-        story.grant(highways, carrier.principal, network, connect),
-    )
-    server = story.grant("PITO", keys[KEY_SERVER].principal, network, connect)
-    credentials = {**_with_type_rights(story, brokers), CARRIER: connects, KEY_SERVER: (server,)}
-    return SealedCast(keys, credentials)
-
-
-def sealed_story(story: NumberplateStory, cast: SealedCast, *, keys_at: str) -> NumberplateStory:
-    """Return the story with a type whose attributes are sealed, by keys that are to be had at an address."""
-    sealing = Sealing(SealingLevel.ATTRIBUTE, cast.keys[KEY_SERVER].principal, (keys_at,))
-    definition = replace(story.definition.definition, sealing=sealing)
-    return replace(story, definition=sign_definition(definition, story.keys["PITO"]))
-
-
-def _with_type_rights(
-    story: NumberplateStory, brokers: NumberplateBrokers
-) -> dict[str, tuple[SignedCertificate, ...]]:
-    """Let each domain pass what it was given on to its broker, whose readers need it."""
-    pattern, members = story.type_pattern, LocalName(story.principal("Met"), (MET_BROKERS,))
-    ccs, pito = (brokers.keys[who].principal for who in ("CCS broker", "PITO broker"))
-    of_place = frozenset({LOCATION, TIMESTAMP})
-    publish, subscribe = Action.PUBLISH, Action.SUBSCRIBE
-    rights = {
-        "PITO broker": (story.grant("PITO", pito, pattern, subscribe, attributes=of_place),),
-        "CCS broker": (
-            story.held_by("CCS", TypePattern),
-            story.grant("CCS", ccs, pattern, publish, subscribe),
-        ),
-        "Met broker": (story.held_by("Met", TypePattern), story.grant("Met", members, pattern, subscribe)),
-    }
-    return {who: (*shown, *rights[who]) for who, shown in brokers.credentials.items()}
-
-
-def _nearest(story: NumberplateStory, seed: bytes, others: Iterable[SigningKey]) -> SigningKey:
-    """Return a key whose broker is nearer to the type than the others, and so its rendezvous."""
-    name = story.definition.definition.name
-    point = node_id_of_type(type_id(name.owner, name.name))
-    nearest = min(closeness(node_id_of_key(one.principal.key), point) for one in others)
-    for number in count():
-        key = key_of(f"{CARRIER} {number}", seed)
-        if closeness(node_id_of_key(key.principal.key), point) < nearest:
-            return key
-    raise AssertionError("keys do not run out")
+  camera ──────────┐                                 ┌─ PITO broker ─ statistics
+                   ├─ CCS broker ── Highways broker ─┤
+  billing office ──┘                without rights   └─ Met broker ── Det. Smith
+""",
+    setup=_SETUP,
+    prepare=_add_carrier,
+    policies={"met": _POLICY},
+    logins=_LOGINS,
+    readers=(
+        Reader("billing office", "billing", KIND, "plates, never a place", application="billing"),
+        Reader("statistics office", "statistics", KIND, "places, never a plate", application="statistics"),
+        Reader(DETECTIVE, "smith", KIND, "one car", joins_later=True),
+    ),
+    probes=lambda number: [("camera", KIND, {**_AT_VICTORIA[0], "timestamp": Instant(number)})],
+    acts=(_detective_logs_in, _cars_pass, _some_try_for_more, _a_broker_dies, _order_is_revoked),
+    finish=_search,
+    listened_to=(CARRIER, "ccs"),
+    kills_brokers=True,
+    close_ups=2,
+    next=("docs/quickstart.md", "docs/limitations.md"),
+)

@@ -219,7 +219,9 @@ class Organisation:
             make_private_folder(path / inner)
         for key_name in (name, "broker"):
             _new_key(path / f"{key_name}.key")
-        broker, keys, server = _free_addresses(host, 3, beside=processes if processes > 1 else 0)
+        broker, keys, server = _free_addresses(
+            host, 3, beside=processes if processes > 1 else 0, taken=_remembered(path.parent)
+        )
         settings = {
             "name": name, "network": name, "coordinator": f"{name}.pub",
             "broker": broker, "keys": keys, "server": server, "processes": processes,
@@ -914,10 +916,15 @@ def _write(path: Path, text: str) -> None:
     write_file(path, text.encode())
 
 
-def _free_addresses(host: str, count: int, *, beside: int = 0) -> list[str]:
+def _remembered(folder: Path) -> str:
+    """Return what the organisations in a folder remember: their servers may not run at this moment."""
+    return "".join(one.read_text(encoding="utf-8") for one in folder.glob(f"*/{ORGANISATION_FILE}"))
+
+
+def _free_addresses(host: str, count: int, *, beside: int = 0, taken: str = "") -> list[str]:
     """Find ports that are free now; they are remembered, so that others can go on finding the servers.
 
-    So many ports behind the first one are free, too.
+    So many ports behind the first one are free, too. None of those that are `taken`, in some text, is chosen.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     shown = f"[{host}]" if family == socket.AF_INET6 else host
@@ -925,6 +932,8 @@ def _free_addresses(host: str, count: int, *, beside: int = 0) -> list[str]:
     found: list[str] = []
     problem: OSError | None = None
     for port in chance.sample(_PORTS, _PORTS_TRIED):
+        if f":{port}" in taken:
+            continue
         try:
             for also in range(1 if found else 1 + beside):
                 with socket.socket(family, socket.SOCK_STREAM) as one:

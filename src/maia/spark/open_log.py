@@ -26,6 +26,7 @@ from maia.credentials.names import type_id
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.profile import Profile, find_profile
+from maia.profile.profile import wallet_places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,15 +181,17 @@ class RecordedTable:
 
 def log_reader(profile: Profile, name: str, place: Path) -> LogReader:
     """Return the participant of a profile as the reader of one type of a log."""
+    from maia.config.input_files import read_certificates
     from maia.spark.governed.opened_log import LogReader
 
+    wallet = wallet_places(profile.settings.wallet)
     return LogReader(
         log=place,
         key=signing_key(profile),
-        credentials=profile.certificates(),
+        credentials=(*profile.certificates(), *read_certificates(wallet)),
         versions=profile.lineage(name, at=system_now()),
         network=profile.network,
-        folders=tuple(path for path in profile.settings.credentials if path.is_dir()),
+        folders=(*(path for path in profile.settings.credentials if path.is_dir()), *wallet),
         keys_at=profile.settings.keys,
         constitutions=profile.constitutions(),
     )

@@ -20,7 +20,6 @@ from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate
 from maia.credentials.encoding.certificates import issue
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.ledger.records import DisclosedEvents, records_from_bytes
 from maia.predicates import ALWAYS, AllOf, Comparison, Operator
@@ -37,6 +36,7 @@ from maia.wire.effects import Close, Count, Disclose, Effect, LinkId, Received, 
 from maia.wire.messages import Column, Deliver, Ping, Publish, Sealed
 from support.broker import NOW, Net
 from support.forging import reseal
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from support.random_cases import usually
 from support.sealed_net import EVERYTHING
 from support.sealed_publications import READ, WRITE, PublishingNet

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import SigningKey
-from maia.demo.numberplate import SUSPECT
 from maia.wire.codec import encode
 from maia.wire.messages import Message
 from support.broker import Client, Net, connect_right, sighting
+from support.numberplate import SUSPECT
 from support.random_cases import usually
 from support.wire import messages, mutated
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Exists, Not, Operator, admits, attributes_of
 from maia.types import SealingLevel
 from support.blinded_net import BlindedNet
 from support.broker import NOW
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.random_cases import usually
 from support.sealed_publications import camera_and_reader, the_three
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from maia.credentials import Action, SignedCertificate, TestKind, TypeName, Validity
-from maia.demo.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from reference.inheritance import PlainType, consented, seen_as
 from support.broker import SECOND, Client, Net, sighting
+from support.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS
 from support.revoking import Issuer
 from support.sub_types import grant
 

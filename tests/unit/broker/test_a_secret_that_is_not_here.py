@@ -14,12 +14,12 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Kind
 from maia.expressions import TransformationKeys
 from maia.expressions.syntax import Call, Function, Rule, Scope, Take
 from maia.wire.messages import Warned
 from support.broker import Net, connect_right, sighting
+from support.numberplate import NUMBERPLATE
 
 
 @pytest.mark.parametrize("has_secret", [False, True])

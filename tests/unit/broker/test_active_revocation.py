@@ -20,7 +20,6 @@ from maia.credentials import (
     issue,
     statement_to_bytes,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import AttributeUid, Instant, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import validity_type_id
@@ -30,6 +29,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Keep, Received, Send
 from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Published, Show
 from support.broker import Client, Net, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, seeing
 from support.sealed_net import state_of
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.broker.streams.recorded_frames import Readable
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId
@@ -30,6 +29,7 @@ from maia.wire.messages import (
 )
 from support.blinded_net import BlindedNet
 from support.broker import sighting
+from support.numberplate import NUMBERPLATE, SUSPECT
 from support.recording import acknowledge, durable, logged_events
 from support.sealed_messages import made_up_proof, sealed_interest, sealed_offer, sealed_wanted
 from support.sealed_net import state_of

@@ -17,12 +17,12 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
-from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Instant
 from maia.policy.facts import during
 from maia.predicates import Predicate, parse_predicate
 from maia.wire.messages import Published, Show
 from support.broker import NOW, SECOND, Client, Net, sighting
+from support.numberplate import NUMBERPLATE
 
 NOT_MET = "POLICY-CONDITION-NOT-MET"
 SUNDAY_SHIFT = during("Europe/London", days=frozenset({7}), start=9 * 60, end=13 * 60)  # NOW is Sunday, noon

@@ -8,13 +8,13 @@ from itertools import pairwise
 import pytest
 
 from maia.broker.settings import BrokerLimits, RecordingSettings
-from maia.demo.numberplate import NUMBERPLATE, SUSPECT
 from maia.predicates import Comparison, Operator
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.types import Cover
 from maia.wire.messages import Published, Sealed
 from support.blinded_net import BlindedNet
 from support.broker import sighting
+from support.numberplate import NUMBERPLATE, SUSPECT
 from support.sealed_net import state_of
 from support.sealed_publications import camera_and_reader
 

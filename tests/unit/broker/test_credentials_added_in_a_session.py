@@ -8,10 +8,10 @@ from maia.broker import BrokerLimits
 from maia.broker.sessions.identities import price_of_showing
 from maia.broker.streams import state_query as current_state
 from maia.credentials import Action, SignedCertificate, SigningKey, statement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.types import validity_type_id
 from maia.wire.messages import AskState, Show, StateQuery, StateTold
 from support.broker import Net, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.one_time import pool_with
 from support.revoking import Statements, grant_demanding, seeing
 from support.sealed_net import state_of

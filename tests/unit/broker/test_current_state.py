@@ -7,12 +7,12 @@ import pytest
 from maia.broker.links.transit import Transit
 from maia.broker.log.retained import FRAMES_MAX, RetainedFrame, RetainedFrames
 from maia.credentials import SigningKey
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Frame, Instant
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import LOCAL
 from maia.wire.messages import AskState, Deliver, StateQuery, StateTold
 from support.broker import NOW, Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE
 
 PLATES = [NUMBERPLATE]
 

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from maia.broker import BrokerLimits
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import Logged
 from maia.wire.messages import Accepted, Deliver, DeliverLogged, Failed, Missed
 from support.broker import Client, sighting
+from support.numberplate import LOCATION, NUMBERPLATE
 from support.recording import (
     EVERYTHING,
     RecordingNet,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.audiences import local_subscribers as audience
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, Comparison, Not, Operator, Predicate
 from support.broker import NOW, Net
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 
 PLATES = ("AE05 XYZ", "LB02 KRT", "KX51 AAD")
 

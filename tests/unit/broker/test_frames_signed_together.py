@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.events import frame_of
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.sealing import BATCH_MAX
@@ -14,6 +13,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Count, Received, Send, WakeAt
 from maia.wire.messages import Publish, Published, Sealed, SealedWithPlaintext
 from support.broker import sighting
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
 from support.sealed_publications import camera_and_reader, the_three
 
 LEVELS = tuple(SealingLevel)

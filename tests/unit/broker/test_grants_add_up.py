@@ -26,11 +26,11 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.policy import CHAINS_MAX, Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate, parse_predicate
 from maia.wire.messages import Changed, Show
 from support.broker import SECOND, Client, Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.revoking import grant_demanding, seeing
 
 LEFT_OUT = "POLICY-GRANTS-LEFT-OUT"

@@ -9,7 +9,6 @@ import pytest
 from maia.broker.keys.keys import KeyRequests
 from maia.broker.turn import Turn
 from maia.credentials import Validity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Instant
 from maia.predicates import AllOf, AnyOf, Comparison, Operator
@@ -18,6 +17,7 @@ from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.effects import DialFailed
 from maia.wire.messages import Ended, Failed, JoinGroups, Published, SealedRights, Warned
 from support.broker import NOW, SECOND, Running, connect_right, random_from, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.sealed_net import state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
 

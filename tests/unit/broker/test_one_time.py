@@ -8,7 +8,6 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, SignedCertificate, TestKind, issue
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.policy import Request, request_digest
 from maia.predicates import ALWAYS, Comparison, Operator, parse_predicate
 from maia.types import verify_definition
@@ -24,6 +23,7 @@ from maia.wire.messages import (
     Welcome,
 )
 from support.broker import Net, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.one_time import (
     BILLING,
     CAMERA,

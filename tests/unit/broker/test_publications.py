@@ -17,13 +17,13 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import Instant, Kind, attribute_uid
 from maia.expressions.syntax import Rule, Take
 from maia.predicates import AnyOf, Comparison, Operator
 from maia.wire.columns import frame_label, stream_label
 from maia.wire.messages import Deliver, Ended, Publish, Published
 from support.broker import NOW, Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 
 from maia.broker.log.recording import KEPT_POSITION
 from maia.broker.settings import RecordingSettings
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Deliver, Published
 from support.broker import Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE
 from support.recording import EVERYTHING, RecordingNet
 
 

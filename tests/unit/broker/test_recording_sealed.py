@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.settings import RecordingSettings
-from maia.demo.numberplate import NUMBERPLATE
 from maia.types import SealingLevel
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Published, Sealed
 from support.broker import sighting
+from support.numberplate import NUMBERPLATE
 from support.recording import (
     EVERYTHING,
     RecordingNet,

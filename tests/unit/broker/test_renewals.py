@@ -6,9 +6,9 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from support.broker import Client, Net, sighting
+from support.numberplate import NUMBERPLATE
 
 LEASE_S = 60
 

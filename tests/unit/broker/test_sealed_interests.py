@@ -7,7 +7,6 @@ import pytest
 from maia.broker.interests.rekeying import TASKS_PER_STEP
 from maia.broker.turn import Turn
 from maia.credentials import Action, statement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.types import SealingLevel, definition_to_bytes
@@ -21,6 +20,7 @@ from maia.wire.messages import (
     Show,
 )
 from support.broker import Client, Net, Running
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.revoking import Issuer, grant_demanding, of_story, seeing, without
 from support.sealed_messages import sealed_of
 from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of

@@ -8,7 +8,6 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey, Transformation
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from maia.events import Instant, Kind, frame_of
 from maia.expressions.syntax import Rule, Take
 from maia.predicates import Comparison, Exists, Not, Operator
@@ -20,6 +19,7 @@ from maia.wire.columns import frame_label, frame_to_columns, stream_label
 from maia.wire.effects import Received
 from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
 from support.broker import NOW, SECOND, connect_right, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from support.sealed_net import EVERYTHING, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
 from support.types import version

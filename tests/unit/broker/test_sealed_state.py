@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from maia.demo.numberplate import NUMBERPLATE
 from maia.types import SealingLevel
 from maia.wire.messages import AskState, StateFrame, StateTold
 from support.broker import sighting
+from support.numberplate import NUMBERPLATE
 from support.sealed_publications import the_three
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)

@@ -8,7 +8,6 @@ import pytest
 
 from maia.broker.interests.entries import received_of
 from maia.credentials import Action
-from maia.demo.numberplate import NUMBERPLATE, TIMESTAMP
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.sealing.filters.proofs import open_proof
@@ -16,6 +15,7 @@ from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import AskState, Carried, Offer, Published, Sealed, SealedWithPlaintext
 from support.broker import NOW
+from support.numberplate import NUMBERPLATE, TIMESTAMP
 from support.sealed_messages import is_sealed
 from support.sealed_sub_types import ABOVE, BELOW, VICTORIA, Town, whole
 from support.sub_types import (

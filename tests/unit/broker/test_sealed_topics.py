@@ -17,7 +17,6 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import tell_numberplate_story
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SealingLevel, TypeDefinition, verify_definition
 from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, on_topics, plain_attributes, tree_name
@@ -25,6 +24,7 @@ from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import HERE, THERE, AgreeingNet
 from support.broker import NOW, SEED, connect_right
+from support.numberplate import tell_numberplate_story
 from support.sealed_publications import READ, WRITE
 
 PITO = tell_numberplate_story(SEED, now=NOW).keys["PITO"]

@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from maia.credentials import Validity
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Exists
 from maia.sealing import open_run
@@ -17,6 +16,7 @@ from maia.wire.codec import encode
 from maia.wire.effects import Received
 from maia.wire.messages import Sealed, SealedWithPlaintext
 from support.broker import NOW, SECOND, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.sealed_net import EVERYTHING, state_of
 from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
 

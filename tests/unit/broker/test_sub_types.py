@@ -10,7 +10,6 @@ from maia.broker import BrokerLimits
 from maia.broker.links import projection
 from maia.credentials import Action, TestKind, TypeName, Validity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from maia.events import Attribute, Instant, Kind, attribute_uid, frame_of
 from maia.predicates import Comparison, Operator
 from maia.types import (
@@ -26,6 +25,7 @@ from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Carried, Deliver, Offer, Publish, Published
 from support.broker import NOW, SECOND, Net, sighting
 from support.coalition import TRUST, show
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
 from support.revoking import Issuer
 from support.sealed_net import state_of
 from support.sub_types import (

@@ -8,7 +8,6 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import FIRST_VERSION, Action, TypeName
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.predicates import Comparison, Operator
 from maia.types import Added, TypeDefinition, definition_to_bytes, next_version, sign_definition
@@ -16,6 +15,7 @@ from maia.wire.effects import Close, LinkId, LinkOpened, Tick, WakeAt
 from maia.wire.messages import Bye, Carried, Deliver, Failed, Interest, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
 from support.broker import Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 
 BY_DAY = Comparison(NUMBERPLATE, Operator.EQ, "LC04 ABC")
 

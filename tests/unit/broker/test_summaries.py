@@ -19,7 +19,6 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.demo.numberplate import LOCATION, NUMBERPLATE
 from maia.events import AttributeUid, Instant, Kind, frame_of
 from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.expressions.syntax import Take
@@ -28,6 +27,7 @@ from maia.types import definition_to_bytes
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Deliver, Publish, StateTold, Subscribe
 from support.broker import NOW, SECOND, Client, Net, connect_right, shown, sighting
+from support.numberplate import LOCATION, NUMBERPLATE
 from support.sealed_net import state_of
 
 AREA, CARS, BEGAN = AttributeUid("1"), AttributeUid("2"), AttributeUid("3")
@@ -133,7 +133,7 @@ def test_what_comes_too_late_or_too_early_or_alone_is_not_counted(net: Net) -> N
 
 
 def _moments() -> dict[AttributeUid, Kind]:
-    from maia.demo.numberplate import NUMBERPLATE_KINDS
+    from support.numberplate import NUMBERPLATE_KINDS
 
     return {uid: kind for uid, kind in NUMBERPLATE_KINDS.items() if kind is Kind.TIMESTAMP}
 

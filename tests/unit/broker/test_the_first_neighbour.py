@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Interest
 from support.broker import Net, sighting
+from support.numberplate import NUMBERPLATE
 from support.sealed_net import state_of
 
 WANTED = 300

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from maia.cli.table import COMMANDS
-from maia.demo.program import BEFORE
+from maia.demo.numberplate import STORY
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "sqlalchemy", "uvicorn", "starlette", "matplotlib", "psycopg")
 HEAVIER_THAN_HELP = (*HEAVY, "numpy", "httpx", "cryptography", "prometheus_client", "asyncio", "rich")
@@ -84,13 +84,13 @@ sys.exit(main(sys.argv[2:]))
 )
 def test_ctrl_c_in_the_first_moment_ends_in_one_line_and_leaves_no_process(loading: str) -> None:
     """By the time the client is loaded, a key server and a broker run already."""
-    command = [sys.executable, "-c", PRESSED_WHILE_LOADING, loading, "demo", "--rows", "0"]
+    command = [sys.executable, "-c", PRESSED_WHILE_LOADING, loading, "demo"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     ) as demo:
         out, err = demo.communicate(timeout=120)
     assert err == "maia: interrupted\n"
-    assert out in {"", BEFORE}
+    assert out in {"", STORY.before}
     # Python ends by the signal itself if it came while generated code was run; a shell calls both 130.
     assert demo.returncode in {130, -signal.SIGINT}
     with pytest.raises(ProcessLookupError):

@@ -8,10 +8,10 @@ import pytest
 
 from maia.client import ROWS_PER_FRAME, Outbox, UnknownToClient, histories, known_version
 from maia.client.batch import FRAME_BYTES, rows_per_frame
-from maia.demo.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from maia.types import Cover, Sealing, SealingLevel, sign_definition
 from maia.wire import columns_to_frame
 from support.client_session import NOW, STORY
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from maia.client import (
 )
 from maia.client.entries import EntryStage
 from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
-from maia.demo.numberplate import NUMBERPLATE
 from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
 from maia.validity import OneTimeQuestion, answer_question, question_to_bytes
@@ -37,6 +36,7 @@ from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import Ended as EndedMessage
 from maia.wire.names import network_to_bytes
 from support.client_session import SHOWN, STORY, Played, counting_random
+from support.numberplate import NUMBERPLATE
 
 CCS, MET = STORY.keys["CCS"], STORY.keys["Met"]
 REFUSED = "REFUSED-NOT-VOUCHED-FOR"

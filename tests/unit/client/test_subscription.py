@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from maia.client import ClientClosed, Delivered, GapDetected, RefusedByBroker
 from maia.client.api.subscription import BYTES_WAITING_MAX, ROWS_WAITING_MAX, Subscription
-from maia.demo.numberplate import NUMBERPLATE
 from maia.events import Column, Frame, Kind
 from support.client_session import NOW, STORY, Played
+from support.numberplate import NUMBERPLATE
 from support.waiting import in_a_loop
 
 CAMERA = STORY.principal("camera at Victoria")

@@ -21,12 +21,12 @@ from maia.credentials import (
     issue,
     parse_name_pattern,
 )
-from maia.demo.numberplate import NUMBERPLATE
 from maia.predicates import TextMatch, TextTest
 from maia.spark.errors import JobFailed, JobRefused, SparkProblem, told_by_spark, told_to_spark
 from maia.spark.sink import writer as spark_sink
 from maia.spark.sink.writer import MaiaStreamWriter, MaiaWriter, Staged
 from maia.spark.source.options import job_options
+from support.numberplate import NUMBERPLATE
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
 BILLING = "billing office"

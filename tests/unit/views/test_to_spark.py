@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from maia.credentials.authority import ALL_ATTRIBUTES
-from maia.demo.million import generate_sightings
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Membership, Operator
+from maia.spark.generators import SIGHTINGS
 from maia.views import StoredMismatch, spark_schema
 from maia.views.to_spark import _balanced, to_spark, walled
 
@@ -37,7 +39,8 @@ DETECTIVE = View(
 def sightings(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     """A thousand sightings in a Parquet file, where pruning and push-down show in the plan."""
     path = tmp_path_factory.mktemp("sightings") / "events.parquet"
-    generate_sightings(path, rows=1000, seed=7)
+    made = SIGHTINGS.rows(rows=1000, seed=7).rename_columns([PLATE, TIME, PLACE])
+    pq.write_table(pa.Table.from_batches([made]), path)
     return spark.read.parquet(str(path))
 
 

@@ -1,6 +1,6 @@
 """A city's sensors: exact for the operator, coarse for the public (OASIS'08, section 2.1).
 
-Residents have sensors for noise and air at their houses. The council owns the
+Residents have sensors for noise and air at their houses, which a company operates. The council owns the
 data; citizens see it in real time, planners keep it for history. Where a
 sensor hangs and when its resident is at home is not for everybody: the public
 gets kilometre squares, whole hours and round figures, unless the air is
@@ -10,41 +10,47 @@ dangerous. Researchers can follow a sensor without knowing which it is.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from maia.demo.scenes.scene import (
-    HOLDER,
-    Database,
-    Derived,
-    Happening,
-    Organisation,
-    Publisher,
-    Reader,
-    Scene,
-    attributes,
-    staff_roles,
-    works_as,
-)
+from maia.demo.stage import Stage
+from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff, staff_roles
 from maia.events import SECOND, Instant
 
-if TYPE_CHECKING:
-    from maia.demo.scenes.play import Stage
-
-
-_READING, _ALARM = "city.Reading", "city.Alarm"
-_COUNCIL: Final = "council"
-_SENSORS: Final = "sensor gateway"
 _ROWS: Final = 480
 """How many generated readings there are beside the ones that are shown."""
 _SEED: Final = 2008
 _DANGEROUS: Final = 50.0
 """From here on the policy shows dust as it is."""
+_DAY: Final = 86_400 * SECOND
 
+_SETUP: Final = """\
+org new council
+org new sensors
+type define Reading time:timestamp district:string sensor:string easting:int northing:int noise_db:float \\
+    pm25:float no2:float --org council
+type define Alarm time:timestamp district:string pm25:float officer:string --org council
+grant sensors/sensors.pub --org council --may publish:Reading --delegable -o sensors.grant
+network join sensors.grant --org sensors
+member add gateway --org sensors --may publish:Reading
+member add operator --org council
+member add planner --org council
+member add researcher --org council
+member add okafor --org council
+member add patel --org council
+member add app --org council
+member add database --org council --may subscribe:Reading --may publish:Alarm
+"""
+_STAFF: Final = {
+    "operator": "works_as HOLDER operator",
+    "planner": "works_as HOLDER planner",
+    "researcher": "works_as HOLDER researcher",
+    "okafor": "hosts HOLDER 'Camden 7'",
+    "patel": "works_as HOLDER 'Dr Patel'",
+    "app": "works_as HOLDER citizen",
+}
 _POLICY: Final = """\
 policy "City council"
 
-type Reading = city.Reading
-type Alarm = city.Alarm
 fact hosts(who: principal, sensor: string)
 STAFF
 role resident(sensor: string)
@@ -128,39 +134,34 @@ def _generated() -> list[Happening]:
     ]
 
 
-async def _sensors_report(stage: Stage) -> None:
-    await stage.publish(_SENSORS, _SHOWN, is_close_up=True)
+def _sensors_report(stage: Stage) -> None:
+    stage.publish("gateway", "Reading", _SHOWN, is_close_up=True)
     stage.say("three readings: a morning in Camden, one in Hackney, and dangerous air at night")
-
-
-async def _a_day_passes(stage: Stage) -> None:
-    delivered = await stage.publish(_SENSORS, _generated())
+    delivered = stage.publish("gateway", "Reading", _generated())
     stage.say(f"{_ROWS} more readings of a day in ten districts: {delivered:,} deliveries")
 
 
-async def _some_ask_for_more(stage: Stage) -> None:
-    definition = stage.world.cast.definitions[_READING]
-    citizen, planner = stage.clients["citizen app"], stage.clients["planning office"]
-    await stage.attempt(
-        "the citizen app asks for one sensor", citizen.subscribe(definition, 'sensor == "Camden 7"')
+def _some_ask_for_more(stage: Stage) -> None:
+    app, planner = stage.client("app"), stage.client("planner")
+    stage.attempt("the citizen app asks for one sensor", app.subscribe, "Reading", 'sensor == "Camden 7"')
+    stage.attempt(
+        "the planning office asks for one square", planner.subscribe, "Reading", "easting == 529312"
     )
-    await stage.attempt(
-        "the planning office asks for one square", planner.subscribe(definition, "easting == 529312")
-    )
-    await stage.attempt("the citizen app publishes a reading", citizen.advertise(definition))
+    stage.attempt("the citizen app publishes a reading", app.advertise, "Reading")
 
 
-async def _nothing_exact_leaked(stage: Stage) -> None:
+def _nothing_exact_leaked(stage: Stage) -> None:
     """Search what the public received for what it must not hold, and count what the database holds."""
-    await stage.check_stored()
-    seen = stage.values_seen("citizen app")
+    stage.check_stored()
+    seen = stage.inboxes["citizen app"].values()
     exact = {
         "sensor": seen["sensor"],
         "easting": {one for one in seen["easting"] if isinstance(one, int) and one % 1000},
         "time": {one for one in seen["time"] if isinstance(one, Instant) and one % (3600 * SECOND)},
         "pm25": {one for one in seen["pm25"] if isinstance(one, float) and one < _DANGEROUS and one % 5.0},
     }
-    stage.broken += [f"the citizen app saw an exact {name}" for name, values in exact.items() if values]
+    for name, values in exact.items():
+        stage.expect(f"the citizen app sees no exact {name}", values, set())
 
 
 _ON_CALL: Final = frozenset({("Camden", "Dr Patel"), ("Hackney", "Dr Jones"), ("City", "Dr Jones")})
@@ -171,24 +172,20 @@ WHERE a.pm25 >= 50 ORDER BY a.maia_position, a.maia_row
 """
 
 
-def _alarms(event: Happening, on_call: Collection[tuple[str, str]]) -> list[tuple[str, Happening]]:
+def _alarms(event: Happening, on_call: Collection[tuple[str, str]]) -> Made:
     """Say what the query has to make of a reading."""
     dust, district = event["pm25"], event["district"]
     if not isinstance(dust, float) or dust < _DANGEROUS:
         return []
     shown = {name: event[name] for name in ("time", "district", "pm25")}
-    return [(_ALARM, {**shown, "officer": officer}) for of, officer in on_call if of == district]
+    return [("Alarm", {**shown, "officer": officer}) for of, officer in on_call if of == district]
 
 
-def _reader(name: str, broker: str, role: str, sees: str, application: str | None = None) -> Reader:
-    return Reader(name, _COUNCIL, broker, works_as(role), _READING, sees, application=application)
-
-
-CITY: Final = Scene(
+STORY: Final = Story(
     name="city",
     before="""\
-Residents of a city have sensors for noise and air at their houses. The council
-runs the brokers and writes one policy. By that policy
+Residents of a city have sensors for noise and air at their houses. A company
+operates them; the council owns the data and writes one policy. By that policy
   the operator         sees every reading as it is
   the planning office  sees values by district and hour, never a place
   the researcher       follows a sensor by a pseudonym, with a little noise added
@@ -198,44 +195,22 @@ runs the brokers and writes one policy. By that policy
   the citizen app      sees kilometre squares, hours and round figures,
                        and the exact dust when it is dangerous
 """,
-    network="City sensors",
-    owner=_COUNCIL,
-    types={
-        _READING: attributes(
-            "time:timestamp district:string sensor:string easting:int northing:int noise_db:float "
-            "pm25:float no2:float"
-        ),
-        _ALARM: attributes("time:timestamp district:string pm25:float officer:string"),
-    },
-    brokers=("gateway broker", "council broker", "public broker"),
-    organisations=(Organisation(_COUNCIL, "council broker", _POLICY),),
-    publishers=(Publisher(_SENSORS, "gateway broker", _READING),),
+    setup=_SETUP,
+    policies={"council": _POLICY},
+    logins=on_staff("council", _STAFF),
     readers=(
-        _reader("operator", "council broker", "operator", "everything", "environment"),
-        _reader("planning office", "council broker", "planner", "by district and hour", "environment"),
-        _reader("researcher", "public broker", "researcher", "sensors by pseudonym"),
-        Reader(
-            "Mrs Okafor",
-            _COUNCIL,
-            "public broker",
-            (("hosts", (HOLDER, "Camden 7")),),
-            _READING,
-            "her own sensor",
-        ),
-        Reader("Dr Patel", _COUNCIL, "council broker", works_as("Dr Patel"), _ALARM, "alarms while on call"),
-        _reader("citizen app", "public broker", "citizen", "squares, hours, round figures"),
+        Reader("operator", "operator", "Reading", "everything", application="environment"),
+        Reader("planning office", "planner", "Reading", "by district and hour", application="environment"),
+        Reader("researcher", "researcher", "Reading", "sensors by pseudonym"),
+        Reader("Mrs Okafor", "okafor", "Reading", "her own sensor"),
+        Reader("Dr Patel", "patel", "Alarm", "alarms while on call"),
+        Reader("citizen app", "app", "Reading", "squares, hours, round figures"),
     ),
-    probes=((_SENSORS, _reading("Camden 7", "00:00:00", 529_312, 184_077, noise=50.0, pm25=60.0)),),
-    acts=(_sensors_report, _a_day_passes, _some_ask_for_more, _nothing_exact_leaked),
+    probes=lambda number: [("gateway", "Reading", {**_SHOWN[2], "time": Instant(number * _DAY)})],
+    acts=(_sensors_report, _some_ask_for_more, _nothing_exact_leaked),
     database=Database(
-        "council database",
-        "gateway broker",
-        _READING,
-        (Derived(_ALARM, _ALARMS),),
-        "on_call",
-        ("district", "officer"),
-        _ON_CALL,
-        _alarms,
+        "council database", "council", "Reading", {"Alarm": _ALARMS}, "on_call", ("district", "officer"),
+        _ON_CALL, _alarms,
     ),
-    secrets_of=_COUNCIL,
-)
+    secrets_of="council",
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """Homecare: what becomes of a prescription on its way to others? (OASIS'08, section 7.2, figure 4.)
 
-A doctor prescribes at a patient's home. The hospital's PostgreSQL database
-stores the event, asks in the same transaction whether this doctor treats this
+A doctor prescribes at a patient's home, through the broker of a homecare service. The
+hospital's PostgreSQL database stores the event, asks in the same transaction whether this doctor treats this
 patient, and releases with the same commit a prescription for the pharmacy,
 if so, and a record of the authorisation. The auditor sees of that record a
 controlled drug without the patient. A carer sees the patient's place blurred unless
@@ -10,33 +10,13 @@ it is an emergency, and a doctor what concerns the patients she treats.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from maia.demo.scenes.scene import (
-    HOLDER,
-    Database,
-    Derived,
-    Happening,
-    Organisation,
-    Publisher,
-    Reader,
-    Scene,
-    attributes,
-    staff_roles,
-    works_as,
-)
-from maia.events import Instant
+from maia.demo.stage import Stage
+from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff, staff_roles
+from maia.events import SECOND, Instant
 
-if TYPE_CHECKING:
-    from maia.demo.scenes.play import Stage
-
-
-_PRESCRIBE, _PRESCRIPTION = "nhs.Prescribe", "nhs.Prescription"
-_AUTHORISATION, _CONTROLLED = "nhs.Authorisation", "nhs.ControlledDrugAuth"
-_HOSPITAL: Final = "hospital"
-_DATABASE: Final = "hospital database"
 _GREY, _WHITE = "Dr Grey", "Dr White"
 _TABLET: Final = "Dr Grey's tablet"
 _PATIENTS: Final = ("Ann", "Bob", "Cas", "Dee")
@@ -45,14 +25,40 @@ _TREATS: Final = frozenset({(_GREY, "Ann"), (_GREY, "Bob"), (_WHITE, "Cas"), (_W
 _ROWS: Final = 160
 """How many generated prescriptions there are beside the ones that are shown."""
 _SEED: Final = 2008
+_DAY: Final = 86_400 * SECOND
 
+_COMMON: Final = "time:timestamp doctor:string patient:string drug:string"
+_SETUP: Final = f"""\
+org new hospital
+org new homecare
+type define Prescribe {_COMMON} drug_class:string dose:float place:string emergency:bool --org hospital
+type define Prescription {_COMMON} dose:float --org hospital
+type define Authorisation {_COMMON} drug_class:string dose:float treated:bool --org hospital
+type define ControlledDrugAuth time:timestamp prescriber:string reference:string drug:string \\
+    drug_class:string dose:float treated:bool --org hospital
+grant homecare/homecare.pub --org hospital --may publish:Prescribe --delegable -o homecare.grant
+network join homecare.grant --org homecare
+member add grey --org homecare --may publish:Prescribe --where 'doctor == "{_GREY}"'
+member add white --org homecare --may publish:Prescribe --where 'doctor == "{_WHITE}"'
+member add pharmacy --org hospital
+member add auditor --org hospital
+member add carer --org hospital
+member add tablet --org hospital
+member add database --org hospital --may subscribe:Prescribe --may publish:Prescription
+member add database --org hospital --may publish:Authorisation
+"""
+_FACTS: Final = "".join(
+    f"domain fact assert treats '{doctor}' {patient} --as hospital\n" for doctor, patient in sorted(_TREATS)
+)
+_STAFF: Final = {
+    "pharmacy": "works_as HOLDER pharmacist",
+    "auditor": "works_as HOLDER auditor",
+    "carer": "works_as HOLDER carer",
+    "tablet": f"licensed HOLDER '{_GREY}'",
+}
 _POLICY: Final = """\
 policy "County hospital"
 
-type Prescribe = nhs.Prescribe
-type Prescription = nhs.Prescription
-type Authorisation = nhs.Authorisation
-type ControlledDrugAuth = nhs.ControlledDrugAuth
 fact licensed(who: principal, doctor: string)
 fact treats(doctor: string, patient: string)
 STAFF
@@ -102,13 +108,13 @@ FROM arrived a ORDER BY a.maia_position, a.maia_row
 """
 
 
-def _made_of(event: Happening, treats: Collection[tuple[str, str]]) -> list[tuple[str, Happening]]:
+def _made_of(event: Happening, treats: Collection[tuple[str, str]]) -> Made:
     """Say what the two queries have to make of a prescription."""
     common = {name: event[name] for name in ("time", "doctor", "patient", "drug", "dose")}
     is_treated = (event["doctor"], event["patient"]) in treats
     authorisation = {**common, "drug_class": event["drug_class"], "treated": is_treated}
-    released = [(_PRESCRIPTION, common)] if is_treated else []
-    return [*released, (_AUTHORISATION, authorisation)]
+    released = [("Prescription", common)] if is_treated else []
+    return [*released, ("Authorisation", authorisation)]
 
 
 def _prescribed(
@@ -148,69 +154,68 @@ def _generated(doctor: str) -> list[Happening]:
     return found
 
 
-async def _doctors_prescribe(stage: Stage) -> None:
-    await stage.publish(_GREY, _BY_GREY, is_close_up=True)
+def _doctors_prescribe(stage: Stage) -> None:
+    stage.publish("grey", "Prescribe", _BY_GREY, is_close_up=True)
     stage.say(
         "Dr Grey prescribes for Ann and, in an emergency, for Bob; and for Cas, whom she does not treat"
     )
     by_grey = _generated(_GREY)
-    delivered = await stage.publish(_GREY, by_grey)
+    delivered = stage.publish("grey", "Prescribe", by_grey)
     stage.say(f"{len(by_grey)} more prescriptions by her, of two weeks: {delivered:,} deliveries")
 
 
-async def _the_connector_dies(stage: Stage) -> None:
+def _the_connector_dies(stage: Stage) -> None:
     """Kill the connector, let events pile up, and start it again: nothing is lost, nothing comes twice."""
     by_white, before = _generated(_WHITE), stage.deliveries()
-    await asyncio.to_thread(stage.world.kill, _DATABASE)
-    await stage.send(_WHITE, by_white)
+    stage.world.children["connector of hospital"].kill()
+    stage.send("white", "Prescribe", by_white)
     stage.say(f"the database's connector is killed; Dr White prescribes {len(by_white)} times")
-    await asyncio.to_thread(stage.world.start_again, _DATABASE)
-    await stage.receive()
+    stage.world.start("connector of hospital").ready()
+    stage.receive()
     stage.say(f"the connector runs again: {stage.deliveries() - before:,} deliveries, none lost, none twice")
 
 
-async def _some_ask_for_more(stage: Stage) -> None:
-    types = stage.world.cast.definitions
-    auditor, pharmacy, carer = (stage.clients[who] for who in ("auditor", "pharmacy", "carer"))
-    await stage.attempt(
-        "the auditor asks for the controlled drugs of Ann",
-        auditor.subscribe(types[_AUTHORISATION], 'patient == "Ann"', shown_as=types[_CONTROLLED]),
-    )
-    await stage.attempt("the pharmacy asks for what was prescribed", pharmacy.subscribe(types[_PRESCRIBE]))
-    await stage.attempt(
-        "the carer asks for morphine", carer.subscribe(types[_PRESCRIBE], 'drug == "morphine"')
-    )
+def _some_ask_for_more(stage: Stage) -> None:
+    auditor, pharmacy, carer = (stage.client(who) for who in ("auditor", "pharmacy", "carer"))
+    prescribe = stage.members["grey"].type("Prescribe").signed
+    stage.attempt("the auditor asks for the controlled drugs of Ann", auditor.subscribe, "Authorisation",
+                  'patient == "Ann"', shown_as="ControlledDrugAuth")  # fmt: skip
+    stage.attempt("the pharmacy asks for what was prescribed", pharmacy.subscribe, prescribe)
+    stage.attempt("the carer asks for morphine", carer.subscribe, "Prescribe", 'drug == "morphine"')
 
 
-async def _a_treatment_ends(stage: Stage) -> None:
-    await stage.retract(_TABLET, "treats", _GREY, "Bob")
-    await stage.forget_row((_GREY, "Bob"))
-    late = _prescribed(_GREY, "Bob", "codeine", "B", 30.0)
-    before = len(stage.inbox(_TABLET).events), len(stage.inbox("pharmacy").events)
-    await stage.publish(_GREY, [late], is_close_up=True)
-    if before != (len(stage.inbox(_TABLET).events), len(stage.inbox("pharmacy").events)):
-        stage.broken.append("a prescription for a patient who is not treated reached pharmacy or tablet")
+def _a_treatment_ends(stage: Stage) -> None:
+    stage.maia(f"domain fact retract treats '{_GREY}' Bob --as hospital")
+    stage.world.sql("DELETE FROM treats WHERE (doctor, patient) = (%s, %s)", _GREY, "Bob")
+    stage.rows.discard((_GREY, "Bob"))
+    stage.lost.add(_TABLET)
+
+    def shown() -> list[int]:
+        return [len(stage.inboxes[who].events) for who in (_TABLET, "pharmacy")]
+
+    before = shown()
+    stage.publish("grey", "Prescribe", [_prescribed(_GREY, "Bob", "codeine", "B", 30.0)], is_close_up=True)
+    stage.expect(
+        "a prescription for a patient who is not treated reaches no pharmacy and no tablet", shown(), before
+    )
     stage.say(
         "Dr Grey's treatment of Bob ends; her next prescription for him is stored, and goes to no pharmacy"
     )
 
 
-async def _nothing_leaked(stage: Stage) -> None:
+def _nothing_leaked(stage: Stage) -> None:
     """Search what the auditor and the carer received."""
-    seen = {str(value) for values in stage.values_seen("auditor").values() for value in values}
-    if seen & {*_PATIENTS, *_PLACES.values()}:
-        stage.broken.append("the auditor saw a patient or a place")
-    for event in stage.inbox("carer").events:
+    seen = {str(value) for values in stage.inboxes["auditor"].values().values() for value in values}
+    stage.expect("the auditor sees no patient and no place", seen & {*_PATIENTS, *_PLACES.values()}, set())
+    for event in stage.inboxes["carer"].events:
         is_exact = event["place"] == _PLACES[str(event["patient"])]
-        if is_exact is not event["emergency"]:
-            stage.broken.append("the carer saw an exact place without an emergency, or a blurred one in one")
-    await stage.check_stored()
+        stage.expect(
+            "the carer sees an exact place in an emergency, and no other", is_exact, event["emergency"]
+        )
+    stage.check_stored()
 
 
-_PUBLISHERS: Final = tuple(
-    Publisher(who, "home broker", _PRESCRIBE, where=f'doctor == "{who}"') for who in (_GREY, _WHITE)
-)
-HOMECARE: Final = Scene(
+STORY: Final = Story(
     name="homecare",
     before="""\
 Doctors prescribe at patients' homes. The hospital's PostgreSQL database stores each
@@ -221,69 +226,24 @@ releases what follows with the same commit. By the hospital's policy
   the carer         sees where the patient is, blurred unless it is an emergency
   Dr Grey's tablet  shows what is prescribed to the patients she treats
 """,
-    network="Homecare",
-    owner=_HOSPITAL,
-    types={
-        _PRESCRIBE: attributes(
-            "time:timestamp doctor:string patient:string drug:string drug_class:string dose:float "
-            "place:string emergency:bool"
-        ),
-        _PRESCRIPTION: attributes("time:timestamp doctor:string patient:string drug:string dose:float"),
-        _AUTHORISATION: attributes(
-            "time:timestamp doctor:string patient:string drug:string drug_class:string dose:float "
-            "treated:bool"
-        ),
-        _CONTROLLED: attributes(
-            "time:timestamp prescriber:string reference:string drug:string drug_class:string dose:float "
-            "treated:bool"
-        ),
-    },
-    brokers=("hospital broker", "home broker"),
-    organisations=(Organisation(_HOSPITAL, "hospital broker", _POLICY),),
-    publishers=_PUBLISHERS,
+    setup=_SETUP,
+    policies={"hospital": _POLICY},
+    logins=_FACTS + on_staff("hospital", _STAFF),
     readers=(
-        # At the broker that the connector publishes through: after a publisher has come back, a live
-        # subscriber at another broker may miss its first events, until the interest has travelled.
-        Reader(
-            "pharmacy",
-            _HOSPITAL,
-            "hospital broker",
-            works_as("pharmacist"),
-            _PRESCRIPTION,
-            "what it has to hand out",
-        ),
-        Reader(
-            "auditor",
-            _HOSPITAL,
-            "hospital broker",
-            works_as("auditor"),
-            _AUTHORISATION,
-            "controlled drugs, by pseudonym",
-            shown_as=_CONTROLLED,
-            application="prescription-audit",
-        ),
-        Reader("carer", _HOSPITAL, "home broker", works_as("carer"), _PRESCRIBE, "places, blurred"),
-        Reader(
-            _TABLET,
-            _HOSPITAL,
-            "home broker",
-            (("licensed", (HOLDER, _GREY)), *(("treats", pair) for pair in sorted(_TREATS))),
-            _PRESCRIBE,
-            "patients she treats",
-        ),
+        Reader("pharmacy", "pharmacy", "Prescription", "what it has to hand out"),
+        Reader("auditor", "auditor", "Authorisation", "controlled drugs, by pseudonym",
+               shown_as="ControlledDrugAuth", application="prescription-audit"),
+        Reader("carer", "carer", "Prescribe", "places, blurred"),
+        Reader(_TABLET, "tablet", "Prescribe", "patients she treats"),
     ),
-    probes=((_GREY, _prescribed(_GREY, "Ann", "morphine", "A", 1.0)),),
+    probes=lambda number: [
+        ("grey", "Prescribe", {**_BY_GREY[0], "time": Instant(number * _DAY)})
+    ],
     acts=(_doctors_prescribe, _the_connector_dies, _some_ask_for_more, _a_treatment_ends, _nothing_leaked),
     database=Database(
-        _DATABASE,
-        "hospital broker",
-        _PRESCRIBE,
-        (Derived(_PRESCRIPTION, _PRESCRIPTIONS), Derived(_AUTHORISATION, _AUTHORISATIONS)),
-        "treats",
-        ("doctor", "patient"),
-        _TREATS,
-        _made_of,
-        is_needed=True,
+        "hospital database", "hospital", "Prescribe",
+        {"Prescription": _PRESCRIPTIONS, "Authorisation": _AUTHORISATIONS}, "treats", ("doctor", "patient"),
+        _TREATS, _made_of, is_needed=True,
     ),
-    secrets_of=_HOSPITAL,
-)
+    secrets_of="hospital",
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""`maia demo coalition`: three nations share contacts at sea, as the Gismo paper has it."""

@@ -1,0 +1,313 @@
+"""What is a story, and how do its organisations come to run?
+
+A story is data: the `maia` commands that set its organisations up, as an operator would type
+them, policies, readers, and acts. The commands are run here as they are written,
+in one folder; then each organisation's broker and domain server run with the settings that the
+commands have written, each a process of its own. Where a database takes part, it is a
+PostgreSQL server of this run alone, with `maia postgres run`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from maia.demo.processes import Child, load, start, stop_all
+from maia.errors import Unavailable
+from maia.events import Instant, Value
+
+if TYPE_CHECKING:
+    from maia.demo.stage import Stage
+
+Happening = Mapping[str, Value]
+"""An event by attribute names, as a publisher writes it or a reader sees it."""
+Act = Callable[["Stage"], None]
+"""Something that happens: it publishes, runs a command, or tries what must be refused."""
+Made = list[tuple[str, Happening]]
+Sending = tuple[str, str, Happening] | tuple[str, str, Happening, str]
+"""By whom, of what, an event, and what is required of subscribers."""
+
+ANY: Final = "true"
+"""What is required of the other side where nothing is."""
+FIRST_REAL: Final = Instant.parse("2000-01-01T00:00:00Z")
+HEARD: Final = "received"
+"""Where a broker that is listened to writes what it receives."""
+SECRETS: Final = "transformations.key"
+_SERVERS: Final = {"broker": ("broker",), "server": ("domain", "serve")}
+_FILES: Final = {"broker": "broker.toml", "server": "domain.toml"}
+_STORED: Final = "stored"
+_STALE, _HEARD_S = "CREDENTIAL-STALE", 60.0
+
+
+class CommandFailed(Unavailable):
+    """A command of the demonstration was refused, or could not be carried out."""
+
+    code = "UNAVAILABLE-DEMO-COMMAND"
+
+    def __init__(self, line: str, told: str, message: str) -> None:
+        """Say which command, and with which code it ended."""
+        self.told = told
+        super().__init__(f"`maia {line}`: {message} [{told}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A member that subscribes: what it is called, its profile, the type, and what it sees in a few words."""
+
+    name: str
+    profile: str
+    of: str
+    sees: str
+    shown_as: str | None = None
+    """The type that its right converts events into."""
+    requires: str = ANY
+    """What it requires of publishers."""
+    durable: str | None = None
+    application: str | None = None
+    """What it has Spark make of the log."""
+    joins_later: bool = False
+    """Whether an act lets it subscribe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database that takes part: it stores a type, and releases what its queries make of it."""
+
+    name: str
+    organisation: str
+    of: str
+    derives: Mapping[str, str]
+    """The query that makes each type."""
+    table: str
+    """The table that the queries ask, with two columns of text."""
+    columns: tuple[str, str]
+    rows: frozenset[tuple[str, str]]
+    makes: Callable[[Happening, Collection[tuple[str, str]]], Made]
+    """Says without SQL what the queries have to make of an event while the table holds these rows."""
+    is_needed: bool = False
+    """Whether the story makes no sense without it."""
+
+
+def is_from_1970(event: Happening) -> bool:
+    """Say whether an event has a moment that is none of a story's: probes have one."""
+    return any(isinstance(value, Instant) and value < FIRST_REAL for value in event.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A story that can be played."""
+
+    name: str
+    before: str
+    """What a newcomer reads first."""
+    setup: str
+    """Commands before the servers run: organisations, types, grants, members."""
+    readers: tuple[Reader, ...]
+    probes: Callable[[int], list[Sending]]
+    """By whom, of what, and an event of this number: each reader sees one; they show that readers
+    are reached, and that nothing is under way any more."""
+    acts: tuple[Act, ...]
+    is_probe: Callable[[Happening], bool] = is_from_1970
+    """Recognises a probe by whatever a reader sees of it."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The policy of each organisation that has one."""
+    logins: str = ""
+    """Commands when the servers run: facts, appointments, logins."""
+    secrets_of: str | None = None
+    """The organisation whose policy has pseudonyms or noise, if one has."""
+    database: Database | None = None
+    listened_to: tuple[str, ...] = ()
+    """The brokers that write down all that they receive."""
+    obstacle: Callable[[Stage, Reader, str, str], str | None] = lambda *_: None
+    """Says why a reader must not see what one publishes with a requirement, whatever its certificates say."""
+    prepare: Callable[[World], None] = lambda _world: None
+    """Whatever else is done before the servers run."""
+    start: Callable[[World], None] = lambda world: world.up()
+    """How the servers start."""
+    finish: Act = lambda _stage: None
+    """Whatever else is found when all has been played, and the brokers have stopped."""
+    close_ups: int = 1
+    """How many events are shown one by one without `--details`."""
+    kills_brokers: bool = False
+    """Whether a broker is killed: what it sends again is in its ledger twice."""
+    next: tuple[str, ...] = ("docs/scenarios.md", "docs/interaction.md")
+
+    def without_database(self) -> Story:
+        """Return the story without its database, and without the readers of what that releases."""
+        released = () if self.database is None else self.database.derives
+        return replace(
+            self, database=None, readers=tuple(one for one in self.readers if one.of not in released)
+        )
+
+
+@dataclass(slots=True)
+class World:
+    """The folder in which everything is, and all that runs."""
+
+    story: Story
+    folder: Path
+    children: dict[str, Child] = field(default_factory=dict)
+    commands: int = 0
+    """How many commands were run that change something: after each, rights may be others."""
+    database: str = ""
+    """How the PostgreSQL server of this run is reached."""
+
+    # Any: what a command answers to `--json` is read as it was written.
+    def maia(self, line: str, *, changes: bool = True) -> dict[str, Any]:
+        """Run one command, as it would be typed in the folder; return its record."""
+        from maia.cli.main import INTERRUPTED, main
+
+        self.commands += changes
+        said, problem = StringIO(), StringIO()
+        with redirect_stdout(said), redirect_stderr(problem):
+            status = main([*shlex.split(line), "--json"])
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+        if status:
+            last = (problem.getvalue() or said.getvalue()).strip().rpartition("\n")[2]
+            error = (
+                json.loads(last)["error"]
+                if last.startswith('{"error"')
+                else {"code": str(status), "message": last}
+            )
+            raise CommandFailed(line, error["code"], error["message"])
+        return dict(json.loads(said.getvalue().splitlines()[-1]))
+
+    def type_all(self, lines: str) -> None:
+        """Run commands, one a line; a line goes on after a backslash."""
+        for line in lines.replace("\\\n", " ").splitlines():
+            if line.strip():
+                (self.log_in if line.startswith("login") else self.maia)(line)
+
+    def log_in(self, line: str) -> dict[str, Any]:
+        """Log a member in, again while its domain waits for the first list of another one."""
+        deadline = time.monotonic() + _HEARD_S
+        found = self.maia(line)
+        while time.monotonic() < deadline and any(one["code"] == _STALE for one in found["withheld"]):
+            time.sleep(0.1)
+            found = self.maia(line)
+        return found
+
+    def organisations(self) -> list[str]:
+        """Return the folders of the organisations."""
+        return sorted(one.parent.name for one in self.folder.glob("*/organisation.toml"))
+
+    def settings(self, file: str, text: str) -> None:
+        """Write settings of the operator's, which win over the generated ones."""
+        with (self.folder / file).open("a", encoding="utf-8") as own:
+            own.write(text)
+
+    def up(self, *kinds: str) -> None:
+        """Start the servers of all organisations, as `maia up` does, and wait until all are ready."""
+        begun = []
+        for what in kinds or _SERVERS:  # each kind starts while this process loads what the next one needs
+            load(what)
+            begun += [self.start(f"{what} of {one}") for one in self.organisations()]
+        load("client")
+        for child in begun:
+            child.ready()
+
+    def start(self, name: str) -> Child:
+        """Start one server, or start it again."""
+        what, _, organisation = name.partition(" of ")
+        home = self.folder / organisation
+        words = (
+            [*_SERVERS[what], "--config", str(home / _FILES[what])] if what in _SERVERS else self._connector()
+        )
+        heard = home / HEARD if what == "broker" and organisation in self.story.listened_to else None
+        self.children[name] = start(name, words, home / f"{what}.log", heard=heard)
+        return self.children[name]
+
+    def stop(self, what: str = "") -> None:
+        """Stop all processes, or all of one kind."""
+        stop_all(child for name, child in self.children.items() if name.startswith(what))
+
+    # ------------------------------------------------------------ the database
+
+    def _connector(self) -> list[str]:
+        assert self.story.database is not None  # noqa: S101 - only stories with one ask
+        home = self.folder / self.story.database.organisation
+        return ["postgres", "run", "-c", str(home / "connector.toml"), "--as", str(home / "database.maia")]
+
+    # Any: rows of PostgreSQL have columns of any type.
+    def sql(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+        """Ask the database of this run; the statement is the story's own."""
+        import psycopg
+
+        with psycopg.connect(self.database) as connection:
+            found = connection.execute(statement.encode(), values)
+            return found.fetchall() if found.description else []
+
+    def stored(self) -> int:
+        """Return how many events the database has stored."""
+        return int(self.sql(f"SELECT count(*) FROM {_STORED}")[0][0])  # noqa: S608 - our own name
+
+    def install_database(self, one: Database) -> None:
+        """Make the table that the queries ask, install the connector, and run it."""
+        first, second = one.columns
+        self.sql(f"CREATE TABLE {one.table} ({first} text NOT NULL, {second} text NOT NULL)")
+        for row in sorted(one.rows):
+            self.sql(f"INSERT INTO {one.table} VALUES (%s, %s)", *row)  # noqa: S608 - our own name
+        tables = [("store", {"name": _STORED, "definition": f"types/{one.of}.type", "table": _STORED})]
+        for name, query in one.derives.items():
+            tables += [("release", {"name": name.lower(), "definition": f"types/{name}.type"})]
+            tables += [("derive", {"store": _STORED, "release": name.lower(), "query": query})]
+        lines = [f"database = {json.dumps(self.database)}"]
+        for table, settings in tables:
+            lines += [f"[[{table}]]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
+        file = self.folder / one.organisation / "connector.toml"
+        file.write_text("\n".join(lines), encoding="utf-8")
+        self.maia(f"postgres install -c {shlex.quote(str(file))} --as {one.organisation}/database.maia")
+        self.start(f"connector of {one.organisation}").ready()
+
+
+@contextmanager
+def world_at_work(story: Story, folder: Path) -> Iterator[World]:
+    """Set the organisations of a story up, and run their servers while the body runs, in their folder."""
+    world = World(story, folder)
+    with ExitStack() as stack:
+        stack.enter_context(chdir(folder))
+        stack.callback(world.stop)
+        world.type_all(story.setup)
+        story.prepare(world)
+        if story.secrets_of:
+            world.maia(f"key transformations {SECRETS} --issuer {story.secrets_of}/{story.secrets_of}.pub")
+        for one in world.organisations():
+            secrets = f'transformation_keys = "../{SECRETS}"\n' if story.secrets_of else ""
+            world.settings(f"{one}/broker.toml", f'{secrets}[ledger]\nfolder = "ledger"\nall = true\n')
+        for one, policy in story.policies.items():
+            (folder / one / "the.policy").write_text(policy, encoding="utf-8")
+            world.settings(f"{one}/domain.toml", '[policy]\nfile = "the.policy"\n')
+        story.start(world)
+        if story.database is not None:
+            from maia.testing.postgres_server import postgres_binaries, running_server
+
+            world.database = stack.enter_context(running_server(postgres_binaries()))
+            world.install_database(story.database)
+        world.type_all(story.logins)
+        yield world
+
+
+def staff_roles(*names: str) -> str:
+    """Return the part of a policy that makes roles of what a member works as, each for a day."""
+    rules = (f'rule {name}\n    while works_as(holder, "{name}")\n    for 1 days\n' for name in names)
+    return "".join(
+        ["fact works_as(who: principal, what: string)\n\n", *(f"role {name}\n" for name in names), *rules]
+    )
+
+
+def on_staff(organisation: str, facts: Mapping[str, str]) -> str:
+    """Return commands: an organisation asserts a fact about each member, the HOLDER, who then logs in."""
+    keys = {who: f"{organisation}/{who}.maia/{who}.pub" for who in facts}
+    return "".join(
+        f"domain fact assert {fact.replace('HOLDER', keys[who])} --as {organisation}\n"
+        f"login --as {organisation}/{who}.maia\n"
+        for who, fact in facts.items()
+    )
