@@ -128,7 +128,7 @@ async def test_a_path_that_could_be_mistaken_is_refused_at_the_edge():
         for path in BAD_PATHS:
             with pytest.raises(MaiaError):
                 await publisher.publish(topic=path)
-        publisher._tree = None  # the library looks away
+        publisher._outbox._tree = None  # the library looks away
         for path in (one for one in BAD_PATHS if "\0" not in one):
             await publisher.publish(topic=path)
         await publisher.publish(payload=b"on no topic")

@@ -31,7 +31,7 @@ def test_altered_requests_are_read_the_same_by_memory_and_without(data):
     if data.draw(st.booleans()):
         at = data.draw(st.integers(0, len(altered)))
         altered = altered[:at] + data.draw(st.sampled_from(SPLICES)) + altered[at:]
-    assert outcome(request_from_bytes, altered) == outcome(requests._read, altered)
+    assert outcome(request_from_bytes, altered) == outcome(requests.REQUEST.read_in_full, altered)
 
 
 @given(st.integers(INSTANT_MIN, INSTANT_MAX).map(Instant), NONCES)
@@ -43,7 +43,7 @@ def test_a_renewal_is_read_as_it_was_signed_whatever_was_read_before(at, nonce):
     for wanted in (ALWAYS, plate_is("AE05 XYZ"), plate_is("(2:at16:1000000000000000)(5:nonce16:")):
         renewed = signed(wanted=wanted, at=at, nonce=nonce, key=CLIENT)
         data = request_to_bytes(renewed)
-        assert request_from_bytes(data) == requests._read(data) == renewed
+        assert request_from_bytes(data) == requests.REQUEST.read_in_full(data) == renewed
 
 
 def test_a_long_request_is_read_and_not_remembered():

@@ -44,9 +44,8 @@ def offered(
             return self
 
         def __exit__(self, *_: object) -> None: ...
-        def call(self, *_: object, **__: object) -> SimpleNamespace:
-            items = [SimpleNamespace(definition=definition_to_bytes(one)) for one in definitions]
-            return SimpleNamespace(items=items, next=None)
+        def every(self, *_: object, **__: object) -> list[SimpleNamespace]:
+            return [SimpleNamespace(definition=definition_to_bytes(one)) for one in definitions]
 
     monkeypatch.setattr(newer_types, "DomainClient", Server)
     return newer_definitions(lab, lab.definitions(), OTHER, system_now())
