@@ -123,7 +123,8 @@ def test_lanes_start_few_sessions_part_no_file_and_add_up_their_cases(tmp_path: 
     lanes_of = {place.name: {lane.name for lane in place.iterdir()} for place in tmp_path.glob("*test_*/")}
     assert len(lanes_of) == 12
     assert all(len(found) == 1 for found in lanes_of.values()), lanes_of
-    assert len(set().union(*lanes_of.values())) == lanes
+    # A lane that starts late on a busy machine may find nothing left to do.
+    assert 2 <= len(set().union(*lanes_of.values())) <= lanes
     assert len(list((tmp_path / "spark").iterdir())) <= sessions(lanes)
 
 
