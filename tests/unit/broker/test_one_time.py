@@ -244,6 +244,21 @@ def test_who_is_refused_by_its_tester_loses_what_stands_at_once(net: Net) -> Non
     assert story.sees() == 0
 
 
+def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: Net) -> None:
+    story = Story(net)
+    net.advance(LEASE_S / 2 - 5)
+    story.billing.subscribe(ref=story.ref)
+    net.advance(10)  # what stands is to be vouched for by now, and its reference waits for the request
+    asked = len(story.billing.all_heard(Challenge))
+    refuse(story.billing)
+    assert story.billing.code_of(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
+    assert len(story.billing.all_heard(Challenge)) == asked + 1
+    vouch(story.billing)
+    story.time_passes(LEASE_S)
+    assert not story.billing.all_heard(Ended)
+    assert story.sees() == 1
+
+
 def test_a_renewal_of_the_lease_is_no_answer(net: Net) -> None:
     story = Story(net)
     for _ in range(11):

@@ -60,11 +60,9 @@ class Connections:
         self, link: Link, pool: tuple[SignedCertificate, ...], answers: Answers, turn: Turn
     ) -> None:
         """Decide a client's right to connect with fresh answers; without them the link ends."""
-        decide = partial(
-            self.authoriser.decide_connect, link.peer, pool, turn.now, link.remote, answers.vouched
-        )
+        decide = self.authoriser.decide_connect
         try:
-            self._hold(link, decide())
+            self._hold(link, decide(link.peer, pool, turn.now, link.remote, answers.vouched))
         except PolicyRefusal as problem:
             why = answers.missing or problem
             self.closing.close_link(link, why, turn)
