@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from maia.errors import ProtocolViolation
 from maia.sealing.groups.manager_links import ManagerLink
 from maia.sealing.groups.membership import keys_digest
 from maia.sealing.keys.delivery import SessionKey, seal_to
@@ -92,6 +93,18 @@ def test_old_keys_come_from_the_manager_of_the_type_alone(net: OneTimeNet) -> No
     sealed = seal_to(other.secured.public, pack_past((), {}, {}), info, random_from(b"a seal"))
     terms = KeyTermsRecord(60, 30, 2, 2)
     says(net, member, other, HistoryKeysReply(number, net.type_id, terms, sealed, None))
+    assert not member.node.past.is_answered(net.type_id, 1)
+
+
+def test_an_answer_for_old_keys_is_to_a_question_that_was_asked(net: OneTimeNet) -> None:
+    """A74: what was asked for no more, or never, is not taken for what is asked for now."""
+    member = net.member("reader", grant(key_of("reader")))
+    asked = [one for effect in member.node.ask_past(net.type_id, 1, net.now) if (one := asked_in(effect))]
+    manager = member.node.manager_of(net.type_id)
+    assert manager is not None
+    reply = HistoryKeysReply(asked[0].id + 1, net.type_id, KeyTermsRecord(60, 30, 2, 2), bytes(64), None)
+    with pytest.raises(ProtocolViolation, match="was not asked"):
+        member.node._told(manager, reply, net.now)
     assert not member.node.past.is_answered(net.type_id, 1)
 
 
