@@ -50,7 +50,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Message
+from maia.wire.messages import Bye
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 
@@ -172,9 +172,9 @@ class Broker:
         parts, link, said = self._parts, self._parts.links[number], turn.mark()
         try:
             if link.role is Role.CLIENT:
-                parts.streams.publish(link, messages, data, turn)  # type: ignore[arg-type]  # of publishers
+                parts.streams.publish(link, messages[0], turn, messages, data)  # type: ignore[arg-type]  # of publishers
             elif parts.routes.is_current(number):
-                parts.streams.carry(link, messages, data, turn)  # type: ignore[arg-type]  # of brokers
+                parts.streams.carry(link, messages[0], turn, messages, data)  # type: ignore[arg-type]  # of brokers
         except (Apart, MaiaError):
             turn.drop(said)
             return False
@@ -202,24 +202,20 @@ class Broker:
         try:
             sessions.turn = turn
             effects, message = sessions.receive(link, data, turn.now)
-            turn.add(*effects)
-            if message is not None:
-                self._hear(link, message, turn, data)
+            turn.effects += effects
+            if isinstance(message, Bye):
+                peer, role, code = str(link.peer), link.role.value, message.code
+                turn.note("bye", link=link.id, peer=peer, role=role, code=code)
+                turn.add(Close(link.id, code))
+                self._parts.closing.forget_link(link, turn, f"it says: {message.message} [{code}]")
+            elif isinstance(message, Established):
+                sessions.ready(link, turn)
+            elif message is not None:
+                self._parts.dispatch.answer(link, message, turn, data)
         except MaiaError as problem:
             turn.drop(said)
             self._blame(link, problem, turn)
         turn.put_first(said)
-
-    def _hear(self, link: Link, message: Message | Established, turn: Turn, data: bytes) -> None:
-        if isinstance(message, Bye):
-            peer, role, code = str(link.peer), link.role.value, message.code
-            turn.note("bye", link=link.id, peer=peer, role=role, code=code)
-            turn.add(Close(link.id, code))
-            self._parts.closing.forget_link(link, turn, f"it says: {message.message} [{code}]")
-        elif isinstance(message, Established):
-            self._parts.sessions.ready(link, turn)
-        else:
-            self._parts.dispatch.answer(link, message, turn, data)
 
     def _blame(self, link: Link, problem: MaiaError, turn: Turn) -> None:
         """End a link on whose behalf something failed."""

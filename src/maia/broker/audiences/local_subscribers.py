@@ -50,7 +50,7 @@ from maia.views.open_periods import GroupRoom
 from maia.views.plan import transforms
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
-from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.effects import LinkId, Send
 from maia.wire.messages import Author, Deliver
 from maia.wire.messages import Column as WireColumn
 
@@ -63,9 +63,8 @@ _BEGINNING: Final = Instant(0)
 _SETS_REMEMBERED: Final = 1024
 _SORTS_REMEMBERED: Final = 64
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_TO_NOBODY: Final = b"\x99\x16\x90"
-"""How deliveries without references begin: an array, its number, an empty array of references."""
 _BEFORE_REFS: Final = 2
+"""How many bytes of a delivery come before its references: that it is an array, and its number."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -537,41 +536,34 @@ def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) 
     return tuple(uid.encode() for uid in sorted(attributes))
 
 
-def deliveries(labels: Labels, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]]) -> Iterator[Effect]:
-    """Yield the same bytes to all members, but for the references at their start."""
-    if len(members) == 1 and len(members[0]) == 1:
-        ((link, refs),) = members[0].items()
-        yield Send(link, encode_known(_delivery(labels, seen, refs)))
-        return
-    whole = encode_known(_delivery(labels, seen, []))
+def deliver(labels: Labels, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]], turn: Turn) -> int:
+    """Send the same bytes to all members, but for the references at their start; return to how many."""
     ready: dict[tuple[int, ...], bytes] = {}
+    whole, before, count = b"", 0, 0
     for part in members:
         for link, refs in part.items():
             same = tuple(refs)
+            count += len(same)
             if same not in ready:
-                ready[same] = _addressed(whole, refs)
-            yield Send(link, ready[same])
+                if not whole:
+                    whole = encode_known(Deliver(refs, *labels, seen.rows, seen.columns, seen.author))
+                    before = len(_ENCODER.encode(refs)) + _BEFORE_REFS
+                    ready[same] = whole
+                else:
+                    ready[same] = whole[:_BEFORE_REFS] + _ENCODER.encode(refs) + whole[before:]
+            turn.effects.append(Send(link, ready[same]))
+    return count
 
 
 def summary_deliveries(transit: Transit, delivery: PeriodDelivery, turn: Turn) -> None:
     """Send derived events to the members that get them."""
     seen = Seen(delivery.rows.rows, frame_to_columns(delivery.rows), {})
-    turn.effects += deliveries(transit.labels, seen, [delivery.members])
+    deliver(transit.labels, seen, [delivery.members], turn)
 
 
 def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
     """Return what is sent to subscriptions of one client."""
-    return _delivery(transit.labels, seen, refs)
-
-
-def _delivery(labels: Labels, seen: Seen, refs: list[int]) -> Deliver:
-    return Deliver(refs, *labels, seen.rows, seen.columns, seen.author)
-
-
-def _addressed(whole: bytes, refs: list[int]) -> bytes:
-    """Return a delivery without references as one to these; everything behind them stays as it is."""
-    assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
-    return whole[:_BEFORE_REFS] + _ENCODER.encode(refs) + whole[_BEFORE_REFS + 1 :]
+    return Deliver(refs, *transit.labels, seen.rows, seen.columns, seen.author)
 
 
 class Audiences(dict[bytes, LocalSubscribers]):

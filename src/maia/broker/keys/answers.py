@@ -39,7 +39,7 @@ def with_answers(seals: SealingKeys, transit: Transit, keys: EpochKeys) -> Trans
         transit.published_at,
         Frame(frame.rows, {**frame.columns, **columns}),
         transit.kept,
-        dict(transit.written),
+        transit.written,
         transit.author,
     )
 

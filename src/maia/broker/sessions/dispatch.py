@@ -160,11 +160,11 @@ class Dispatch:
             Identify: self.peer_identities.receive_identity,
             Vouched: self.pending.hear,
             AskState: self.state_answers.ask_state,
-            Publish: self.streams.publish_one,
+            Publish: self.streams.publish,
         }
         self._of_brokers = {
             **self.router.handlers,
-            **dict.fromkeys(_CARRIED, self.streams.carry_one),
+            **dict.fromkeys(_CARRIED, self.streams.carry),
             SealedRights: self.rekeying.receive_rights,
             SealedDoubted: self.received.receive_doubted,
             SpillReport: self.announcer.receive_spill_report,
@@ -208,7 +208,7 @@ class Dispatch:
         if isinstance(message, Carried | Sealed | SealedWithPlaintext):
             if self.router.flooding is not None:
                 self.router.flooding.arriving(link, message)
-            self.streams.carry_one(link, message, turn, data)
+            self.streams.carry(link, message, turn, data=(data,) if data else ())
             return
         if kind in KEPT:
             self._check_share(link, size)

@@ -19,7 +19,7 @@ from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.authors import check_signature
 from maia.broker.links.links import Link
-from maia.broker.links.transit import BadCut, Transit, author_of, written_as
+from maia.broker.links.transit import BadCut, Transit, author_of
 from maia.broker.refusals import PlainOfSealed, PublishedTooLongAgo, SealedTooWeakly, SealTooNew
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse
 from maia.broker.turn import Turn
@@ -86,7 +86,7 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
         if frame is None:
             raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
-        written = written_as(first.columns) if run.count == 1 else {}
+        written = columns[0] if run.count == 1 else ()
         run.whole = Transit(type_id, *whose, frame, kept, written, author_of(first))
         return None
 
@@ -307,7 +307,7 @@ def opened_part(
         first.published_at,
         rows,
         first.kept,
-        written_as(columns[0]) if count == 1 else {},
+        columns[0] if count == 1 else (),
         author_of(first),
     )
     # Sealed as a whole, a frame does not say which attributes it has: any that the type has.

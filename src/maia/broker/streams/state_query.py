@@ -205,7 +205,7 @@ class StateAnswers:
         # Of topics there are several last events on one stream; only their publisher's broker knows which.
         is_retained = not frame.kept and not self.types.holds_topics(frame.type_id)
         if is_retained:
-            self.retained.remember(said)
+            self.retained.remember([said])
         newer = self.retained.line(frame) if is_retained else []
         newer = [one for one in newer if one.frame.sequence > frame.sequence]
         match question.asker:

@@ -170,12 +170,18 @@ class Streams:
 
     # ------------------------------------------------------------ entries
 
-    def publish(self, link: Link, messages: Sequence[Publish], data: Sequence[bytes], turn: Turn) -> None:
-        """Take a publisher's frames on, as far as its right goes at this moment."""
-        first = messages[0]
+    def publish(
+        self,
+        link: Link,
+        first: Publish,
+        turn: Turn,
+        together: Sequence[Publish] = (),
+        data: Sequence[bytes] = (),
+    ) -> None:
+        """Take a publisher's frame on, or the frames that came `together`, as far as its right goes now."""
         entry = link.advertisement(first.ref)
         if not self.authoriser.holds(entry.right, turn.now):
-            if len(messages) > 1:
+            if together:
                 raise Apart
             # What is left of the right, if anything, decides about the frame.
             self.entries.recheck_entry(link, entry, turn)
@@ -189,18 +195,23 @@ class Streams:
         if stream is None or stream.version != version:
             stream = self._of_publisher(link, entry, version, is_bare=is_bare)
             entry.streams[is_bare] = stream
-        take(stream, Run(link, messages, data), turn)
+        take(stream, Run(link, together or (first,), data), turn)
 
     def carry(
         self,
         link: Link,
-        messages: Sequence[Carried | Sealed],
-        data: Sequence[bytes],
+        message: Carried | Sealed | SealedWithPlaintext,
         turn: Turn,
-        contents: Sequence[OpenContent] = (),
+        together: Sequence[Carried | Sealed] = (),
+        data: Sequence[bytes] = (),
     ) -> None:
-        """Take a neighbour's frames to all that may have a part of them; `contents` came along."""
-        first = messages[0]
+        """Take a neighbour's frame to all that may have a part of it, or those that came `together`."""
+        first: Carried | Sealed
+        contents: Sequence[OpenContent] = ()
+        if isinstance(message, SealedWithPlaintext):
+            first, contents, data = message.frame, message.contents, ()
+        else:
+            first = message
         kind = Sealed if isinstance(first, Sealed) else type(first)
         stream, name = link.streams.get((kind, first.type_id)), first.type_id
         version = self._version()
@@ -212,22 +223,9 @@ class Streams:
             else:
                 stream = self._of_carried(link, name, kind, version)
             link.streams[kind, name] = stream
-        run = Run(link, messages, data)
+        run = Run(link, together or (first,), data)
         run.contents = contents
         take(stream, run, turn)
-
-    def publish_one(self, link: Link, message: Publish, turn: Turn) -> None:
-        """Take on a publisher's frame that comes alone, or that waited."""
-        self.publish(link, (message,), (), turn)
-
-    def carry_one(
-        self, link: Link, message: Carried | Sealed | SealedWithPlaintext, turn: Turn, data: bytes = b""
-    ) -> None:
-        """Take on a neighbour's frame that comes alone; `data` is how it came."""
-        if isinstance(message, SealedWithPlaintext):
-            self.carry(link, (message.frame,), (), turn, message.contents)
-        else:
-            self.carry(link, (message,), (data,) if data else (), turn)
 
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""

@@ -13,7 +13,7 @@ what is sent, and that `hop_up` and `hop_gone` frame everything said on a link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -64,7 +64,7 @@ class RoutingTable:
 
     def targets_of_frame(
         self, type_id: TypeId, from_hop: Hop, frame: Frame, missing: Collection[AttributeUid] = ()
-    ) -> dict[Hop, list[int]]:
+    ) -> dict[Hop, Sequence[int]]:
         """Return the rows of a frame that each neighbour wants, in order; those that want none are left out.
 
         `missing` are attributes of a sealed frame that this broker cannot open.

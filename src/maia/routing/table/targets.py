@@ -53,7 +53,7 @@ class Targets:
 
     def of_frame(
         self, frame: Frame, *, from_hop: Hop, missing: Collection[AttributeUid] = ()
-    ) -> dict[Hop, list[int]]:
+    ) -> dict[Hop, Sequence[int]]:
         """Return the rows that each hop wants, in order, and never the neighbour from which they came.
 
         `missing` are attributes that the frame has and this broker cannot read.
@@ -79,9 +79,9 @@ class Targets:
                 del asking[uid]
 
 
-def _joined(found: Sequence[Sequence[int]], rows: int) -> list[int]:
+def _joined(found: Sequence[Sequence[int]], rows: int) -> Sequence[int]:
     if len(found) == 1:
-        return list(found[0])
+        return found[0]
     together: set[int] = set()
     for some in found:
         together.update(some)
