@@ -132,8 +132,6 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """Where the HTTP interface answers."""
     api_skew_s: Positive = msgspec.field(name="api.skew_s", default=60)
     """By how many seconds a caller's clock may differ."""
-    api_requests: Positive = msgspec.field(name="api.requests", default=1200)
-    """Requests of one principal within twice the skew."""
     api_public: Address | None = msgspec.field(name="api.public", default=None)
     """How others reach the interface; certificates then name it as the place to fetch statements from."""
     database_url: DatabaseUrl | None = msgspec.field(name="database.url", default=None)
