@@ -71,7 +71,8 @@ class Raw(DomainClient):
         return self._http.request(method, target, content=content, headers=dict(headers))
 
     def made(self, method: str, target: str, content: bytes = b"") -> httpx.Response:
-        return self._signed(method.upper(), target, content, object, "")  # type: ignore[return-value]
+        headers = self._headers(method.upper(), target, content, "")
+        return self._sent(method.upper(), target, content, headers, object)  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
