@@ -48,9 +48,6 @@ __all__ = [
     "Answered",
     "DomainClient",
     "DomainSaid",
-    "DomainUnavailable",
-    "NotThisDomain",
-    "StrangeAnswer",
     "authorization",
     "decoded_answer",
     "new_once",
@@ -79,24 +76,6 @@ class Paged(Protocol[_Item_co]):
     def items(self) -> Sequence[_Item_co]: ...
     @property
     def next(self) -> str | int | None: ...
-
-
-class DomainUnavailable(Unavailable):
-    """A domain's server cannot be reached, or did not answer in time."""
-
-    code = "UNAVAILABLE-DOMAIN"
-
-
-class NotThisDomain(BrokenCredential):
-    """The server at the address does not hold the key of the domain that was meant."""
-
-    code = "CREDENTIAL-ANOTHER-DOMAIN"
-
-
-class StrangeAnswer(ProtocolViolation):
-    """A domain's server answered something that its interface does not have."""
-
-    code = "PROTOCOL-DOMAIN-ANSWER"
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -220,7 +199,9 @@ class DomainClient:
         """Return which domain this is, and its present run."""
         found = self.ask(endpoints.DOMAIN)
         if found.principal != str(self.domain):
-            raise NotThisDomain(f"`{self.address}` says that it is `{found.principal[:80]}`")
+            raise BrokenCredential(
+                "CREDENTIAL-ANOTHER-DOMAIN", f"`{self.address}` says that it is `{found.principal[:80]}`"
+            )
         return found
 
     # ------------------------------------------------------------ inside
@@ -257,9 +238,14 @@ class DomainClient:
         for part in response.iter_bytes():
             size += len(part)
             if size > ANSWER_BYTES_MAX:
-                raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+                raise ProtocolViolation(
+                    "PROTOCOL-DOMAIN-ANSWER",
+                    f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read",
+                )
             if monotonic() > ends:
-                raise DomainUnavailable(f"the domain's server at `{self.address}` takes too long to answer")
+                raise Unavailable(
+                    "UNAVAILABLE-DOMAIN", f"the domain's server at `{self.address}` takes too long to answer"
+                )
             parts.append(part)
         return b"".join(parts)
 
@@ -356,7 +342,7 @@ def run_of(about: DomainAnswer) -> bytes:
     except ValueError:
         instance = b""
     if len(instance) != INSTANCE_BYTES:
-        raise StrangeAnswer("the domain's server does not name its run")
+        raise ProtocolViolation("PROTOCOL-DOMAIN-ANSWER", "the domain's server does not name its run")
     return instance
 
 
@@ -364,7 +350,9 @@ def problem_told(body: bytes) -> DomainSaid:
     """Return what a domain's server refused; what is no code of Maia's is not passed on as one."""
     problem = decoded_answer(body, ApiProblem)
     if not _CODE.fullmatch(problem.code):
-        raise StrangeAnswer("the domain's server refuses with a code that is none")
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "the domain's server refuses with a code that is none"
+        )
     shown = "".join(one if one.isprintable() or one == "\n" else "?" for one in problem.detail[:_DETAIL_MAX])
     return DomainSaid(msgspec.structs.replace(problem, detail=shown))
 
@@ -374,7 +362,9 @@ def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise StrangeAnswer("the domain's server answers something else than its interface says") from problem
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "the domain's server answers something else than its interface says"
+        ) from problem
 
 
 def unreachable(problem: Exception, address: str, domain: Principal) -> MaiaError:
@@ -384,7 +374,8 @@ def unreachable(problem: Exception, address: str, domain: Principal) -> MaiaErro
     while found is not None:
         cause, found = found, found.__cause__ or found.__context__
     if isinstance(cause, ssl.SSLError):
-        return NotThisDomain(f"the server at `{address}` is not `{domain}`")
+        return BrokenCredential("CREDENTIAL-ANOTHER-DOMAIN", f"the server at `{address}` is not `{domain}`")
+    said = f"the domain's server at `{address}` does not answer: {type(problem).__name__}"
     if isinstance(problem, httpx.ConnectError):
-        return DomainUnavailable(f"no domain's server answers at `{address}`")
-    return DomainUnavailable(f"the domain's server at `{address}` does not answer: {type(problem).__name__}")
+        said = f"no domain's server answers at `{address}`"
+    return Unavailable("UNAVAILABLE-DOMAIN", said)

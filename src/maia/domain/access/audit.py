@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import Final
@@ -41,30 +42,6 @@ _KIND: Final = b"audit-record"
 _Body = tuple[bytes, int, Instant, Principal, str, tuple[tuple[str, str], ...]]
 _HEADS_MAX: Final = 10_000
 """Heads of one domain that are kept; beyond, every second of the older ones is removed."""
-
-
-class BadAuditRecord(BadInput):
-    """Bytes are not a record of an audit."""
-
-    code = "INPUT-AUDIT-RECORD"
-
-
-class AuditBroken(BrokenCredential):
-    """A record of an audit was changed, left out or moved: its digest does not follow from the one before."""
-
-    code = "CREDENTIAL-AUDIT-BROKEN"
-
-
-class AuditForked(BrokenCredential):
-    """An audit does not lead through a head that its domain once stated: it was rewritten."""
-
-    code = "CREDENTIAL-AUDIT-FORKED"
-
-
-class AuditTruncated(BrokenCredential):
-    """An audit is shorter than its domain once stated it to be."""
-
-    code = "CREDENTIAL-AUDIT-TRUNCATED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +77,11 @@ def record_of(
 
 def record_from_bytes(body: bytes, previous: bytes) -> AuditRecord:
     """Read a record as it was written; its digest is worked out again, never read."""
-    kind, number, at, actor, act, details = from_cell(_Body, body, BadAuditRecord, "an audit record", _LIMITS)
+    kind, number, at, actor, act, details = from_cell(
+        _Body, body, "an audit record", wrong=partial(BadInput, "INPUT-AUDIT-RECORD"), limits=_LIMITS
+    )
     if kind != _KIND:
-        raise BadAuditRecord("these bytes are not an audit record")
+        raise BadInput("INPUT-AUDIT-RECORD", "these bytes are not an audit record")
     return AuditRecord(number, at, actor, act, details, body, previous, _digest(previous, body))
 
 
@@ -122,12 +101,14 @@ def check_against(records: Iterable[AuditRecord], witnessed: Iterable[AuditHead]
     for head in chain((AUDIT_START,), _heads(records, AUDIT_START)):
         while waiting and waiting[0].length == head.length:
             if waiting.popleft().digest != head.digest:
-                raise AuditForked(
-                    f"record {head.length} of the audit is not the one that its domain once stated"
+                raise BrokenCredential(
+                    "CREDENTIAL-AUDIT-FORKED",
+                    f"record {head.length} of the audit is not the one that its domain once stated",
                 )
     if waiting:
-        raise AuditTruncated(
-            f"the audit ends at record {head.length}, and its domain once stated {waiting[-1].length}"
+        raise BrokenCredential(
+            "CREDENTIAL-AUDIT-TRUNCATED",
+            f"the audit ends at record {head.length}, and its domain once stated {waiting[-1].length}",
         )
     return head
 
@@ -138,7 +119,10 @@ def _heads(records: Iterable[AuditRecord], after: AuditHead) -> Iterator[AuditHe
     for record in records:
         read = record_from_bytes(record.body, head.digest)
         if record.number != head.length + 1 or read != record:
-            raise AuditBroken(f"record {head.length + 1} of the audit does not follow from the one before")
+            raise BrokenCredential(
+                "CREDENTIAL-AUDIT-BROKEN",
+                f"record {head.length + 1} of the audit does not follow from the one before",
+            )
         head = record.head
         yield head
 
@@ -155,9 +139,12 @@ def keep_audit_head(tables: Tables, said: Statement, now: Instant) -> BrokenCred
     if contradicts is None:
         return None
     if contradicts.length == said.audit.length:
-        return AuditForked(f"`{said.by}` states two audits of {said.audit.length} records")
-    return AuditTruncated(
-        f"the audit of `{said.by}` had {contradicts.length} records, and now has {said.audit.length}"
+        return BrokenCredential(
+            "CREDENTIAL-AUDIT-FORKED", f"`{said.by}` states two audits of {said.audit.length} records"
+        )
+    return BrokenCredential(
+        "CREDENTIAL-AUDIT-TRUNCATED",
+        f"the audit of `{said.by}` had {contradicts.length} records, and now has {said.audit.length}",
     )
 
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.canonical.fields import Part
 from maia.credentials import Principal, principal_from_bytes
 from maia.credentials.appointments import Argument, argument_from_expression, argument_to_expression
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 
 _LIMITS: Final = Limits(size_max=1 << 24, depth_max=8, atom_max=1 << 22)
 _NEVER: Final = b"never"
+_UNREADABLE: Final = partial(Unavailable, "UNAVAILABLE-DOMAIN-STORE")
 
 
 # Any: a cell holds whatever its annotation says; the caller names the class of what it reads.
@@ -31,9 +32,14 @@ def to_cell(kind: Any, value: object) -> bytes:
 
 
 def from_cell(
-    kind: Any, data: bytes, wrong: Callable[[str], MaiaError], what: str, limits: Limits = _LIMITS
+    kind: Any,
+    data: bytes,
+    what: str,
+    *,
+    wrong: Callable[[str], MaiaError] = _UNREADABLE,
+    limits: Limits = _LIMITS,
 ) -> Any:
-    """Return the value of these bytes; raise `wrong` if they are not one."""
+    """Return the value of these bytes; raise what is `wrong` if they are not one."""
     try:
         return _part(kind).read(read_canonical(data, limits))
     except (MaiaError, ValueError, TypeError) as problem:
