@@ -168,15 +168,14 @@ class Broker:
         self, number: LinkId, messages: Sequence[Frames], data: Sequence[bytes], turn: Turn
     ) -> bool:
         """Take frames of one stream on together; False if they do not fare alike, and nothing has changed."""
-        parts, link, said = self._parts, self._parts.links[number], turn.mark()
+        parts, link = self._parts, self._parts.links[number]
         try:
             if link.role is Role.CLIENT:
                 parts.streams.publish(link, messages[0], turn, messages, data)  # type: ignore[arg-type]  # of publishers
             elif parts.routes.is_current(number):
                 parts.streams.carry(link, messages[0], turn, messages, data)  # type: ignore[arg-type]  # of brokers
         except (Apart, MaiaError):
-            turn.drop(said)
-            return False
+            return False  # from a look, which says nothing of a run that it takes apart
         link.heard_at, link.silent_rounds = turn.now, 0
         self._follow(turn)
         return True

@@ -19,6 +19,7 @@ from support.recording import (
     acknowledge,
     durable,
     forget,
+    grant_to_read,
     logged_events,
     opened,
     positions,
@@ -337,3 +338,15 @@ def test_rows_that_two_recorded_parts_have_in_common_come_once(net: RecordingNet
     durable(back)
     assert plates(back) == ["A0", "A1", "A2"]
     assert positions(back) == [1, 2]
+
+
+def test_what_a_broker_wants_for_its_log_is_asked_for_although_the_request_is_refused() -> None:
+    """Effects of what has changed are not taken back with the answer: no later request would say them."""
+    net = RecordingNet()
+    rights = *net.cast.credentials["CCS broker"], grant_to_read(net, net.cast.keys["CCS broker"].principal)
+    limits = BrokerLimits(durable_names_per_principal=0)
+    net.broker(recording=EVERYTHING, limits=limits, credentials=rights)
+    rendezvous = net.broker("a", seeds=("CCS broker",))
+    office = net.client("billing office")
+    assert office.code_of(durable(office)) == "REFUSED-DURABLE-QUOTA"
+    assert rendezvous.broker.status(net.now)["rendezvous"], "the interest of the log did not leave"

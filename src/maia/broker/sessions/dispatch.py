@@ -226,7 +226,7 @@ class Dispatch:
 
     def _from_client(self, link: Link, message: Message, turn: Turn) -> None:
         """Answer a client; what is wrong with one request is said in the answer to it."""
-        before, said = self.authoriser.meter.used, turn.mark()
+        before = self.authoriser.meter.used
         try:
             if type(message) not in _FREE:
                 self.quota.spend(link.peer, turn.now, requests=_price(link, message))
@@ -236,7 +236,7 @@ class Dispatch:
         except ProtocolViolation:
             raise
         except MaiaError as problem:
-            turn.drop(said)
+            # What was said so far stays: it follows from what has changed, whatever becomes of the request.
             forget_frames(problem)
             asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
             self._refuse(link, message, problem, asked, turn)

@@ -225,7 +225,7 @@ class Requests:
         self, link: Link, message: Advertise | Subscribe, asked: EdgeRequest, answers: Answers, turn: Turn
     ) -> None:
         """Decide a request that has waited for one-time answers, of which some may be missing."""
-        said, limits = turn.mark(), self.own.settings.limits
+        limits = self.own.settings.limits
         try:
             if isinstance(message, Advertise):
                 link.check_room_to_advertise(message.id, limits)
@@ -236,7 +236,6 @@ class Requests:
         except ProtocolViolation:
             raise
         except MaiaError as problem:
-            turn.drop(said)
             turn.send(link.id, Failed(message.id, problem.code, problem.message))
             turn.refused(problem, link.peer, link=link.id, asked=type(message).__name__)
             # What stands under this reference was not asked about for the request that failed.
