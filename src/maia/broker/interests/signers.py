@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.answers import spoken_of
 from maia.broker.keys.keys import SealingKeys
+from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.links import Link
 from maia.broker.own import Own
 from maia.broker.rights.authoriser import Authoriser
@@ -17,11 +17,6 @@ from maia.errors import Refusal
 from maia.events import AttributeUid, Instant
 from maia.routing.overlay.table import node_id_of_key
 from maia.wire.effects import LinkId
-
-if TYPE_CHECKING:
-    pass
-
-from maia.broker.keys.publisher_rights import PublisherRights
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -47,8 +47,7 @@ from maia.broker.sessions.identities import (
 from maia.broker.sessions.requests import Requests
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.streams.log_requests import LogRequests
-from maia.broker.streams.retention import Retention
-from maia.broker.streams.state_query import StateAnswers
+from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.streams.streams import Streams
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP

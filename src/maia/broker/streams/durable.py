@@ -27,10 +27,10 @@ from maia.broker.links.links import Link, Subscription
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import LedgerRequired
+from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.recorded_frames import Awaited, Readable, RecordedFrames
-from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import unseen_by
-from maia.broker.streams.tally import DeliveryTally
+from maia.broker.streams.sending import DeliveryTally
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable

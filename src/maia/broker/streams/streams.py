@@ -34,6 +34,7 @@ from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.streams.catch_up import CatchUp
+from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.neighbour import (
     Open,
     Wait,
@@ -59,7 +60,6 @@ from maia.broker.streams.publisher import (
     shaping,
     take_or_lose,
 )
-from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, new_to, take, unseen_by
 from maia.broker.streams.sealing import (
     ForwardSealed,
@@ -73,6 +73,7 @@ from maia.broker.streams.sealing import (
 )
 from maia.broker.streams.sending import (
     Deliveries,
+    DeliveryTally,
     counting_arrivals,
     forwarding,
     hearing,
@@ -80,7 +81,6 @@ from maia.broker.streams.sending import (
     recording,
     recording_arrived,
 )
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing

@@ -23,8 +23,7 @@ from maia.events import AttributeUid, Frame, Instant
 from maia.predicates import Predicate
 from maia.routing.table.hops import LOCAL, Hop, ResyncRequest, RouteEntry, RouteUpdate, TypeId, is_of_sealed
 from maia.routing.table.neighbours import BookLimits, Leases, Links, NeighbourLink, is_within
-from maia.routing.table.targets import Targets
-from maia.routing.table.type_routes import TypeRoutes
+from maia.routing.table.type_routes import Targets, TypeRoutes
 
 __all__ = [
     "BookLimits",
