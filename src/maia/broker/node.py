@@ -23,8 +23,8 @@ from maia.broker.log.recording import NO_LOG
 from maia.broker.parts import assemble
 from maia.broker.rights.authoriser import forget_frames
 from maia.broker.settings import BrokerSettings
+from maia.broker.streams.disclosures import DeliveryTally
 from maia.broker.streams.run import Apart, Frames, gathered
-from maia.broker.streams.sending import DeliveryTally
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.credentials.identity import SignedIdentity

@@ -59,12 +59,11 @@ from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.status import Status
 from maia.broker.streams.catch_up import CatchUp
-from maia.broker.streams.disclosures import DeliveryRecords, Disclosures
+from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally, Disclosures
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.streams.sealing import SealAlone
-from maia.broker.streams.sending import DeliveryTally
 from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.streams.streams import Streams
 from maia.broker.timers import TimerWheel

@@ -629,11 +629,6 @@ def summary_deliveries(transit: Transit, delivery: PeriodDelivery, turn: Turn) -
     deliver(transit.labels, seen, [delivery.members], turn)
 
 
-def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
-    """Return what is sent to subscriptions of one client."""
-    return Deliver(refs, *transit.labels, seen.rows, seen.columns, seen.author)
-
-
 class Audiences(dict[bytes, LocalSubscribers]):
     """The local subscribers of each type, by type id."""
 

@@ -150,8 +150,8 @@ class Dispatch:
         """Answer with the parts of a broker."""
         self._of_anybody = {TypeQuery: self._send_type}
         self._of_clients = {
-            Advertise: self.client_requests.advertise,
-            Subscribe: self.client_requests.subscribe,
+            Advertise: self.client_requests.request,
+            Subscribe: self.client_requests.request,
             Seen: self.client_requests.receive_seen,
             Withdraw: self.client_requests.withdraw,
             RenewAll: self.entries.renew_all,

@@ -12,12 +12,15 @@ ledger then refuses subscriptions to it, and delivers nothing of it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.bounded_map import BoundedMap
+from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.audiences.local_subscribers import Audiences, Seen, summary_deliveries
+from maia.broker.links.authors import AttachedStatements, vouched_for
 from maia.broker.links.links import Link, Subscription
 from maia.broker.links.transit import Transit
 from maia.broker.own import Own
@@ -27,7 +30,7 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.timers import ClosePeriods, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import Principal
-from maia.events import AttributeUid, Instant
+from maia.events import SECOND, AttributeUid, Instant
 from maia.ledger.records import (
     FORMAT,
     Audience,
@@ -41,7 +44,9 @@ from maia.ledger.records import (
     records_to_bytes,
     to_ranges,
 )
+from maia.wire.codec import encode_known
 from maia.wire.effects import Disclose, Effect, LinkId
+from maia.wire.messages import Deliver, DeliverLogged
 
 _FILE_BYTES: Final = 32 << 20
 """After about so many bytes a new file begins, and the numbers with it."""
@@ -214,6 +219,40 @@ class Disclosures:
         return self._last
 
 
+# ------------------------------------------------------------ how many rows, and how late?
+#
+# It is added to with every delivery and read with the metrics (`maia.net.telemetry`), so it is two numbers
+# and a list. The time is that between the publisher's clock and this turn of the broker.
+
+
+BOUNDS_US: Final = tuple(
+    round(one * SECOND)
+    for one in (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+)
+"""As in `maia.net.telemetry`, which a broker's core does not import."""
+
+
+@dataclass(slots=True)
+class DeliveryTally:
+    """Rows that went to subscribers, one for each subscriber and row."""
+
+    rows: int = 0
+    timed: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_US) + 1))
+    microseconds: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Return what all times come to."""
+        return self.microseconds / SECOND
+
+    def add(self, rows: int, published_at: int, now: int) -> None:
+        """Count rows that are delivered as they arrive; a clock that is ahead of ours counts as no time."""
+        took = max(0, now - published_at)
+        self.rows += rows
+        self.timed[bisect_left(BOUNDS_US, took)] += rows
+        self.microseconds += rows * took
+
+
 # ------------------------------------------------------------ deliveries and summaries
 
 
@@ -225,11 +264,30 @@ class DeliveryRecords:
     types: KnownTypes
     links: dict[LinkId, Link]
     audiences: Audiences
+    identities: LinkIdentities
+    attached: AttachedStatements
+    delivered: DeliveryTally
     disclosures: Disclosures | None
     timers: TimerWheel
 
-    def put_on_record(self, entry: Subscription, transit: Transit, seen: Seen, now: Instant) -> None:
-        """Put a delivery to one subscriber on record, with this turn and before it is sent.
+    # ------------------------------------------------------------ one subscriber, one frame
+
+    def seen_by(
+        self, entry: Subscription, transit: Transit, missing: frozenset[AttributeUid], at: Instant
+    ) -> tuple[Transit, Seen] | None:
+        """Return a frame with what one subscriber sees of it by its View now; None for nothing.
+
+        What is said of its publisher counts as of the moment `at`.
+        """
+        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        transit = vouched_for(self.attached, transit, at)
+        seen = view_class.seen_of(transit, missing)
+        return None if seen is None else (transit, seen)
+
+    def send_to(
+        self, entry: Subscription, transit: Transit, seen: Seen, message: Deliver | DeliverLogged, turn: Turn
+    ) -> int:
+        """Send a delivery to one subscriber, and put it on record before; return how long it is.
 
         Raise LedgerRequired if it may not be sent, because it cannot be put on record.
         """
@@ -237,7 +295,11 @@ class DeliveryRecords:
         if refused is not None:
             raise refused
         if ledger is not None:
-            ledger.record(self.links, [{entry.link: [entry.ref]}], transit.identity, seen.shown, now)
+            ledger.record(self.links, [{entry.link: [entry.ref]}], transit.identity, seen.shown, turn.now)
+        data = encode_known(message)
+        self.delivered.rows += seen.rows
+        turn.send_bytes(entry.link, data)
+        return len(data)
 
     def ledger_for(self, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:
         """Return where deliveries of a type go on record, if they do, and why they may not be made."""

@@ -6,11 +6,8 @@ neighbour sent leaves in the bytes in which it came, unless some of it was here 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
 from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.audiences.local_subscribers import LocalSubscribers, Seen, deliver
@@ -21,50 +18,13 @@ from maia.broker.links.links import Link
 from maia.broker.links.transit import Labels, StreamOrder, Transit
 from maia.broker.log.recording import Recording
 from maia.broker.refusals import LedgerRequired
-from maia.broker.streams.disclosures import Disclosures
+from maia.broker.streams.disclosures import DeliveryTally, Disclosures
 from maia.broker.streams.run import LATER, Run, Stage, pass_all, refuse
 from maia.broker.turn import Turn
-from maia.events import SECOND
 from maia.routing.aggregation.spill import SpillAccounts
 from maia.wire.codec import encode_known
 from maia.wire.effects import LinkId
 from maia.wire.messages import Recorded
-
-# ------------------------------------------------------------ how many rows, and how late?
-#
-# It is added to with every delivery and read with the metrics (`maia.net.telemetry`), so it is two numbers
-# and a list. The time is that between the publisher's clock and this turn of the broker.
-
-
-BOUNDS_US: Final = tuple(
-    round(one * SECOND)
-    for one in (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
-)
-"""As in `maia.net.telemetry`, which a broker's core does not import."""
-
-
-@dataclass(slots=True)
-class DeliveryTally:
-    """Rows that went to subscribers, one for each subscriber and row."""
-
-    rows: int = 0
-    timed: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_US) + 1))
-    microseconds: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """Return what all times come to."""
-        return self.microseconds / SECOND
-
-    def add(self, rows: int, published_at: int, now: int) -> None:
-        """Count rows that are delivered as they arrive; a clock that is ahead of ours counts as no time."""
-        took = max(0, now - published_at)
-        self.rows += rows
-        self.timed[bisect_left(BOUNDS_US, took)] += rows
-        self.microseconds += rows * took
-
-
-# ------------------------------------------------------------
 
 Send = Callable[[Run, Transit, Turn], None]
 """Sends a run to neighbours; the rows are those of the frame beside it."""

@@ -15,13 +15,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.audiences.identity_classes import LinkIdentities
-from maia.broker.audiences.local_subscribers import Audiences, Seen, delivery_of
+from maia.broker.audiences.local_subscribers import Audiences, Seen
 from maia.broker.interests.expected_sources import ExpectedSources
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes, book_keys
 from maia.broker.keys.blinded import BlindedIds
-from maia.broker.links.authors import AttachedStatements, vouched_for
 from maia.broker.links.links import Advertisement, Link, Subscription
 from maia.broker.links.transit import Transit
 from maia.broker.log.retained import RetainedFrame, RetainedFrames, Shows
@@ -32,7 +30,6 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.recorded_frames import Readable, RecordedFrames
 from maia.broker.streams.sealing import SealAlone
-from maia.broker.streams.sending import DeliveryTally
 from maia.broker.timers import StateQueries, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation
@@ -45,6 +42,7 @@ from maia.wire.effects import LinkId, Logged
 from maia.wire.messages import (
     AskState,
     Carried,
+    Deliver,
     Sealed,
     StateDone,
     StateFrame,
@@ -97,13 +95,10 @@ class StateAnswers:
     router: Router
     seal_alone: SealAlone
     links: dict[LinkId, Link]
-    identities: LinkIdentities
     audiences: Audiences
     recorded_frames: RecordedFrames
     retained: RetainedFrames
-    attached: AttachedStatements
     timers: TimerWheel
-    delivered: DeliveryTally
     sources: ExpectedSources
     records: DeliveryRecords
     questions: dict[bytes, Question] = field(default_factory=dict)
@@ -317,11 +312,9 @@ class StateAnswers:
             found = self.recorded_frames.read(Logged(0, now, encode_known(frame)))
         if not isinstance(found, Readable):
             return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
-        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-        transit = vouched_for(self.attached, found.transit, now)
-        seen = view_class.seen_of(transit, found.missing)
-        admitted = seen is not None and self.identities.admits(transit.requires, entry.link, now)
-        return (transit, seen) if admitted and seen is not None else None
+        seen = self.records.seen_by(entry, found.transit, found.missing, now)
+        is_met = seen is not None and self.records.identities.admits(seen[0].requires, entry.link, now)
+        return seen if is_met else None
 
     def _is_seen(self, entry: Subscription, frame: Transit | Sealed, now: Instant) -> bool:
         return isinstance(self._seen(entry, frame, now), tuple)
@@ -335,14 +328,12 @@ class StateAnswers:
             turn.count("maia_frames_refused_total", code=found)
             return
         transit, seen = found
-        delivery = delivery_of(transit, seen, [entry.ref])
+        delivery = Deliver([entry.ref], *transit.labels, seen.rows, seen.columns, seen.author)
         try:
-            self.records.put_on_record(entry, transit, seen, turn.now)
+            self.records.send_to(entry, transit, seen, delivery, turn)
         except LedgerRequired as problem:
             turn.count("maia_frames_refused_total", code=problem.code)
             return
-        self.delivered.rows += seen.rows
-        turn.send_bytes(entry.link, encode_known(delivery))
         turn.count("maia_states_sent_total")
 
     def _for_neighbour(self, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:

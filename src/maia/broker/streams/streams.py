@@ -34,7 +34,7 @@ from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.streams.catch_up import CatchUp
-from maia.broker.streams.disclosures import DeliveryRecords
+from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally
 from maia.broker.streams.neighbour import (
     Open,
     Wait,
@@ -73,7 +73,6 @@ from maia.broker.streams.sealing import (
 )
 from maia.broker.streams.sending import (
     Deliveries,
-    DeliveryTally,
     counting_arrivals,
     forwarding,
     hearing,
