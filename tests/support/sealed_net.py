@@ -139,7 +139,7 @@ class SealedNet(Net):
         """Return the rows of a frame that a broker would send to another one."""
         book = state_of(at).routes.book
         targets = book.targets_of_frame(self.key, "nobody", frame, missing)
-        return targets.get(node_id_of_key(of.key.principal.key), [])
+        return list(targets.get(node_id_of_key(of.key.principal.key), ()))
 
     def heard_by(self, running: Running) -> bytes:
         """Return all bytes that other brokers sent to a broker."""

@@ -29,7 +29,6 @@ from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes, new_routes
 from maia.broker.interests.sealed import SealedInterests
-from maia.broker.interests.signers import Signers
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
 from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
@@ -62,6 +61,7 @@ from maia.broker.streams.catch_up import CatchUp
 from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally, Disclosures
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.neighbour import Signers
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.streams.sealing import SealAlone
 from maia.broker.streams.state_query import Retention, StateAnswers

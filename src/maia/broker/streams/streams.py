@@ -18,7 +18,6 @@ from maia.broker.interests.expected_sources import ExpectedSources
 from maia.broker.interests.impairment import Impairments
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
-from maia.broker.interests.signers import Signers
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
 from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
@@ -37,6 +36,7 @@ from maia.broker.streams.catch_up import CatchUp
 from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally
 from maia.broker.streams.neighbour import (
     Open,
+    Signers,
     Wait,
     asked_for,
     checking_author,
