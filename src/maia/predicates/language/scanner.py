@@ -21,7 +21,7 @@ T = TypeVar("T")
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """What an author calls an attribute, a variable, a role."""
 
-_SPACES: Final = re.compile(r"[ \t\r\n]*")
+_SPACES: Final = frozenset(" \t\r\n")
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]+)[ \t\r\n]*\(")
 _SIGN: Final = re.compile(r"[=!<>]+")
@@ -81,8 +81,8 @@ class Scanner:
 
     def mark(self) -> int:
         """Skip spaces and return the position, for a later complaint or to come back to."""
-        found = _SPACES.match(self.text, self.position)
-        self.position = self.position if found is None else found.end()
+        while self.text[self.position : self.position + 1] in _SPACES:
+            self.position += 1
         return self.position
 
     def at_end(self) -> bool:
@@ -100,9 +100,10 @@ class Scanner:
 
     def take(self, sign: str) -> bool:
         """Take one punctuation sign if it is next."""
-        is_next = self.sees(sign)
-        self.position += len(sign) if is_next else 0
-        return is_next
+        if not self.text.startswith(sign, self.mark()):
+            return False
+        self.position += len(sign)
+        return True
 
     def must_take(self, sign: str) -> None:
         """Take one punctuation sign, or complain."""

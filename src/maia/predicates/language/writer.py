@@ -92,6 +92,8 @@ def _listed(membership: Membership) -> str:
 
 
 def _escaped(text: str) -> str:
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return text
     # What cannot be seen (controls, direction marks, odd spaces) could make a text read as another one.
     return "".join(
         _ESCAPES.get(character, character if character.isprintable() else f"\\u{{{ord(character):x}}}")
