@@ -21,14 +21,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from pyspark.sql import types as t
 
 from bench_spark import bench_session
-from governed_log import READER, RecordedLog, grant, record
+from governed_log import READER, RecordedLog, governed, grant, record
 from harness import Benchmark, Case, Race, Ratio, Side, Target, at_least, at_most
 from live_network import ATTRIBUTES, KINDS
 from maia.credentials import Action
 from maia.policy import Request, View
 from maia.predicates import Predicate, parse_predicate
 from maia.spark.governed.reader import Reader, slices_of
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type

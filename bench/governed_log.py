@@ -31,8 +31,8 @@ from maia.predicates import ALWAYS, Predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
+from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import Reader
-from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode

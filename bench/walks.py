@@ -24,7 +24,7 @@ from types import FrameType
 from b16_revocation import own_tested_right
 from bench_spark import bench_session
 from broker_row import Row, world_of
-from governed_log import record
+from governed_log import governed, record
 from live_network import World
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
@@ -37,7 +37,6 @@ from maia.credentials import (
 )
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import job_desk
 from maia.types import SealingLevel, definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT

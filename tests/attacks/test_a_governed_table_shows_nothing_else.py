@@ -14,7 +14,6 @@ from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import NoChain
 from maia.predicates.syntax import Comparison, Not, Operator
 from maia.spark.governed.reader import ReaderDistrusted
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from support.governed import (
@@ -26,6 +25,7 @@ from support.governed import (
     Recorded,
     at,
     between,
+    governed,
     grant,
     reader,
     rows_of,

@@ -54,8 +54,8 @@ from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
+from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import Reader, ReaderIdentity
-from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import (
     Sealing,

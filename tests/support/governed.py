@@ -31,8 +31,10 @@ from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
+from maia.spark.governed import table
+from maia.spark.governed.plan import Access, Asked, Keys, governed_read
 from maia.spark.governed.reader import Reader
-from maia.spark.governed.table import Keys
+from maia.spark.governed.table import Streaming
 from maia.spark.keys.content_keys import KeyDesk, RingKeys
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
@@ -235,3 +237,30 @@ def rows_of(table) -> list[dict[str, object]]:
             values[name] = Instant.from_datetime(values[name].astimezone(UTC))
         found.append({n: bytes(v) if isinstance(v, bytearray) else v for n, v in values.items()})
     return sorted(found, key=repr)
+
+
+def governed(
+    spark,
+    *,
+    log,
+    event_type,
+    reader,
+    keys=None,
+    versions=(),
+    watch=None,
+    transformation_keys=None,
+    is_stream=False,
+    fails_on_loss=True,
+    batch_bytes=None,
+    ledger=None,
+    **asked,
+):
+    """Return the governed table of a reader, by what of it a test is about."""
+    terms = Streaming(fails_on_loss, *([] if batch_bytes is None else [batch_bytes])) if is_stream else None
+    access = Access(reader, (*versions, event_type), keys, watch, transformation_keys)
+    return table.governed(spark, str(log), access, Asked(**asked), stream=terms, ledger=ledger)
+
+
+def decided(*, event_type, reader, keys=None, versions=(), watch=None, **asked):
+    """Return what a reader sees, without Spark."""
+    return governed_read(Access(reader, (*versions, event_type), keys, watch), Asked(**asked))

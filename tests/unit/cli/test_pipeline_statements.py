@@ -24,7 +24,7 @@ from maia.credentials import (
 from maia.keystore.key_files import create_key_file
 from maia.policy import GrantRevoked
 from maia.spark.applications import APPLICATIONS
-from maia.spark.governed.opened_log import StatementsMissing
+from maia.spark.open_log import StatementsMissing
 from maia.types import definition_to_text
 from support.governed import OWNER, READER, grant, key_of, typed
 

@@ -16,8 +16,8 @@ from maia.sealing.member.member import KeyMember
 from maia.sealing.member.past import HistoryRefused, NotSealed, PastReading
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
-from maia.spark.governed.opened_log import fetch_reading_keys
 from maia.spark.keys.content_keys import PastKeys
+from maia.spark.keys.reading_keys import fetch_reading_keys
 from maia.types import SealingLevel
 from maia.validity import answer_question
 from maia.wire.codec import decode, encode

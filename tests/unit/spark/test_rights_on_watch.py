@@ -106,10 +106,10 @@ def test_writers_are_tested_as_readers_are():
 # ------------------------------------------------------------ while a job runs
 
 
-def held(who, passes=()) -> HeldRight:
+def held(who, grant=None) -> HeldRight:
     request = asked(who, TYPE)
     return HeldRight(
-        who, who.credentials, slices_of(request, who), lambda now: slices_of(request, now), tuple(passes)
+        who, who.credentials, slices_of(request, who), lambda now: slices_of(request, now), grant
     )
 
 

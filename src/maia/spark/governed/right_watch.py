@@ -1,7 +1,7 @@
 """How does a driver learn that the right behind a running table has ended, and what does it do then?
 
     with job_desk() as desk, right_watch(desk, statements, asking=Asking(key, wallet)) as watch:
-        table = governed(spark, ..., keys=Keys(source, desk, signers), watch=watch)
+        table = governed(spark, log, Access(reader, versions, Keys(source, desk, signers), watch))
         watch.follow(more)          from a wallet that a login renews, or a client's subscription
 
 Before every answer the desk looks whether the last statement has ended, to
@@ -66,7 +66,7 @@ class HeldRight:
     decided: object = field(repr=False)
     decide: Callable[[Reader], object] = field(repr=False)
     """Says what a reader may see; equal to `decided` if nothing has changed, and raises if it is nothing."""
-    passes: tuple[KeyPass, ...] = field(repr=False)
+    grant: KeyPass | None = field(repr=False)
     request: Request | None = field(default=None, repr=False)
     """What was asked for: one-time questions are about it."""
 
@@ -298,8 +298,9 @@ class RightWatch:
 
     def _end(self, rights: Sequence[HeldRight]) -> None:
         self.ended += len(rights)
-        for one in (one for right in rights for one in right.passes):
-            self._desk.end(one)
+        for right in rights:
+            if right.grant is not None:
+                self._desk.end(right.grant)
 
 
 @contextmanager

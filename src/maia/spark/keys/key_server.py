@@ -9,7 +9,7 @@ the token while the driver runs, and reaches the driver, is the job; that is
 the trust a Spark job needs anyway (docs/decisions/governed-tables.md).
 
     with job_desk() as desk:
-        table = governed(spark, keys=Keys(source, desk, signers), ...)
+        table = governed(spark, log, Access(reader, versions, Keys(source, desk, signers)))
         desk.end_all()          the next task of any of its tables is refused
         desk.end(one_pass)      or that of one table (`governed/right_watch.py` does it)
 """

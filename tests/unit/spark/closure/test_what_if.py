@@ -8,7 +8,6 @@ from maia.credentials import Action
 from maia.policy import Request, see
 from maia.spark.closure.what_if import BlindQuestion, Pools, affected, compare, readable_by, supposed
 from maia.spark.governed.reader import slices_of
-from maia.spark.governed.table import governed
 from support.governed import (
     NOON,
     OWNER,
@@ -20,6 +19,7 @@ from support.governed import (
     Recorded,
     at,
     between,
+    governed,
     grant,
     key_of,
     reader,
