@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from bench_spark import bench_session
-from governed_log import governed, record
+from governed_log import record
 from harness import Benchmark, Case, Race, Ratio, Side, at_least
 from live_network import ATTRIBUTES
+from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type

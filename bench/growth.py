@@ -284,11 +284,12 @@ def brokers(quick: bool) -> Iterator[Curve]:
 def log_rows(quick: bool) -> Iterator[Curve]:
     """Read governed tables of growing logs, and run a user's applications over growing files."""
     from bench_spark import bench_session
-    from governed_log import governed, record
+    from governed_log import record
     from maia.spark.applications import APPLICATIONS
     from maia.spark.applications.runs import parquet_source, run
     from maia.spark.generators import SIGHTINGS, Order
     from maia.spark.generators.files import write_generated
+    from maia.spark.governed.table import governed
     from maia.spark.keys.key_server import job_desk
     from maia.types import SealingLevel
 

@@ -24,7 +24,7 @@ from types import FrameType
 from b16_revocation import own_tested_right
 from bench_spark import bench_session
 from broker_row import Row, world_of
-from governed_log import governed, record
+from governed_log import record
 from live_network import World
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
@@ -37,6 +37,7 @@ from maia.credentials import (
 )
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS
+from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import job_desk
 from maia.types import SealingLevel, definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT
@@ -273,9 +274,7 @@ def _governed_tables() -> Iterator[Walk]:
     ):
         for name, level in (("governed table", None), ("governed table, sealed", SealingLevel.ATTRIBUTE)):
             log = record(Path(folder) / name, rows=20, frame_rows=10, level=level)
-            known = log.known(desk)
-            if level is None:
-                del known["keys"]
+            known = log.known(None if level is None else desk)
             governed(spark, **known)
             with Walk(name) as walk:
                 table = governed(spark, **known)

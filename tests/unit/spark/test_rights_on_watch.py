@@ -175,7 +175,7 @@ def test_the_desk_checks_the_clock_before_it_answers():
     now = [NOW]
     with job_desk() as desk, right_watch(desk, [listed(1)], every_s=3600, clock=lambda: now[0]) as watch:
         one, other = desk.open(None, frozenset()), desk.open(None, frozenset())
-        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), [one]))
+        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         now[0] = Instant(NOW + MINUTE - 1)
         assert one.keys_of(()) == {}
         now[0] = Instant(NOW + MINUTE)
@@ -191,7 +191,7 @@ def test_a_statement_that_appears_in_a_wallet_is_followed(tmp_path):
         right_watch(desk, [listed(1)], folders=[tmp_path], every_s=0.01, clock=lambda: NOW) as watch,
     ):
         one = desk.open(None, frozenset())
-        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), [one]))
+        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         (tmp_path / "a.statement").write_bytes(b"half of one")
         (tmp_path / "b.statement").write_bytes(statement_to_bytes(listed(2, RIGHT, since=None)))
         until_in_a_thread(lambda: watch.ended == 1, "the table ends")
@@ -223,7 +223,7 @@ def test_a_client_that_receives_a_tester_ends_what_the_tester_takes_back():
     client = Streams(b"no statement", *map(statement_to_bytes, said))
     with job_desk() as desk, right_watch(desk, [listed(1)], every_s=3600, clock=lambda: NOW) as watch:
         one = desk.open(None, frozenset())
-        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), [one]))
+        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         asyncio.run(follow_streams(client, watch, [TESTER.principal], again_s=0))
         assert watch.ended == 1
         assert set(watch.monitor) == {TESTER.principal}
