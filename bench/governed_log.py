@@ -33,7 +33,8 @@ from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.spark.governed.plan import Access, Keys
 from maia.spark.governed.reader import Reader
-from maia.spark.keys.content_keys import KeyDesk, RingKeys
+from maia.spark.keys.content_keys import RingKeys
+from maia.spark.keys.key_server import JobDesk
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -75,7 +76,7 @@ class RecordedLog:
     event_type: VerifiedType
     ring: KeyRing
 
-    def known(self, desk: KeyDesk | None, *rights: SignedCertificate) -> dict[str, Any]:
+    def known(self, desk: JobDesk | None, *rights: SignedCertificate) -> dict[str, Any]:
         """Return what `governed` wants to know; without rights, those of a reader of everything."""
         writes = {BROKER.principal: (grant(BROKER, Action.PUBLISH),)}
         reader = Reader(READER.principal, rights or (grant(READER, Action.SUBSCRIBE),))

@@ -35,7 +35,8 @@ from maia.spark.governed import table
 from maia.spark.governed.plan import Access, Asked, Keys, governed_read
 from maia.spark.governed.reader import Reader
 from maia.spark.governed.table import Streaming
-from maia.spark.keys.content_keys import KeyDesk, RingKeys
+from maia.spark.keys.content_keys import RingKeys
+from maia.spark.keys.key_server import JobDesk
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -202,7 +203,7 @@ class Recorded:
         unfinished.rename(path)  # whoever lists the folder meanwhile finds it whole
         return path
 
-    def keys(self, desk: KeyDesk, *, only: Iterable[AttributeUid | None] | None = None) -> Keys:
+    def keys(self, desk: JobDesk, *, only: Iterable[AttributeUid | None] | None = None) -> Keys:
         """Return the keys of a reader, of some groups alone if told; the broker's frames count."""
         held = KeyRing(self.event_type.type_id)
         for epoch in (1, 2):

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from maia.spark.governed.reader import FactPeriod, Reader, ReaderIdentity
-from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource, RingKeys, SeveralSources
+from maia.spark.keys.content_keys import HeldEpoch, KeySource, RingKeys, SeveralSources
 from maia.spark.open_log import LogReader, RecordedLog, RecordedTable, open_log
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FactPeriod",
     "HeldEpoch",
-    "KeyDesk",
-    "KeyPass",
     "KeySource",
     "LogReader",
     "Reader",

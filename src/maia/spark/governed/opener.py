@@ -29,7 +29,8 @@ from maia.spark.errors import told_to_spark
 from maia.spark.governed.arrow_columns import arrow_column
 from maia.spark.governed.log_folder import HEADER, LogFrames, Stretch, Wanted, columns_to_read
 from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled, Signers
-from maia.spark.keys.content_keys import HeldEpoch, KeyPass
+from maia.spark.keys.content_keys import HeldEpoch
+from maia.spark.keys.key_server import DeskPass
 from maia.types import TransitKindMismatch
 from maia.types.definition import ENVELOPE_UID
 from maia.views.arrow_executor import ARROW_TYPES
@@ -156,7 +157,7 @@ class FrameOpener:
     periods: tuple[Period, ...]
     least_level: int
     """Frames that are sealed less than this are left out (A29)."""
-    keys: KeyPass | None = field(repr=False)
+    keys: DeskPass | None = field(repr=False)
     with_meta: bool = False
     requirements: FrameRequirements = field(default_factory=FrameRequirements)
     """What publishers and this reader require of each other."""

@@ -45,8 +45,9 @@ from maia.spark.governed.reader import (
     frame_requirements,
     slices_of,
 )
-from maia.spark.governed.right_watch import HeldRight, Watch
-from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeysBegin, KeySource
+from maia.spark.governed.right_watch import HeldRight, RightWatch
+from maia.spark.keys.content_keys import KeysBegin, KeySource
+from maia.spark.keys.key_server import DeskPass, JobDesk
 from maia.types import SealingLevel, VerifiedType
 from maia.types.definition import strongest
 
@@ -72,7 +73,7 @@ class Keys:
 
     source: KeySource | None = field(repr=False)
     """None for a type that is not sealed: its executors only check whether the grant is open."""
-    desk: KeyDesk = field(repr=False)
+    desk: JobDesk = field(repr=False)
     signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
     """The brokers that sign frames of the type, with the certificates by which they publish."""
     answers: Answers = field(default_factory=dict, repr=False)
@@ -90,7 +91,7 @@ class Access:
     """The type, after other versions of it whose attributes a right may name."""
     keys: Keys | None = field(default=None, repr=False)
     """Needed for a sealed type, and for a watch over any type: executors ask whether the grant is open."""
-    watch: Watch | None = field(default=None, repr=False)
+    watch: RightWatch | None = field(default=None, repr=False)
     """Tests the reader now, one-time questions included, and ends the grants when its right is gone."""
     secrets: TransformationKeySource | None = field(default=None, repr=False)
     """Where executors find the secrets of pseudonyms and noise."""
@@ -135,7 +136,7 @@ class GovernedRead:
     plans: tuple[Plan, ...]
     delivered: tuple[Attribute, ...]
     requirements: FrameRequirements
-    grant: KeyPass | None = field(default=None, repr=False)
+    grant: DeskPass | None = field(default=None, repr=False)
     """With which executors ask for keys, and whether the right still holds: one for all that is read."""
 
     @property
@@ -213,7 +214,7 @@ class GovernedRead:
             watch.begin(self._held(grant))
         return replace(self, grant=grant)
 
-    def _held(self, grant: KeyPass | None) -> HeldRight:
+    def _held(self, grant: DeskPass | None) -> HeldRight:
         """Return what the table depends on, and how to recheck it."""
         reader, keys = self.access.reader, self.access.keys
 

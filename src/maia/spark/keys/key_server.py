@@ -39,7 +39,6 @@ from maia.spark.governed.reader import GrantEnded
 from maia.spark.keys.content_keys import (
     EPOCHS_PER_REQUEST,
     HeldEpoch,
-    KeyPass,
     KeySource,
     Wanted,
     read_handout,
@@ -192,10 +191,10 @@ class JobDesk:
         host, port = self._server.server_address[:2]
         return DeskPass(str(host), int(port), grant, token)
 
-    def end(self, one: KeyPass) -> None:
+    def end(self, one: DeskPass) -> None:
         """Take back the grant of one pass of this desk, and no other's."""
         with self._lock:
-            grant = self._grants.get(one.grant) if isinstance(one, DeskPass) else None
+            grant = self._grants.get(one.grant)
             if grant is not None:
                 grant.is_open, grant.source = False, None
 

@@ -24,7 +24,7 @@ from maia.sealing.member.member import KeyMember
 from maia.sealing.member.past import ManagerUnreachable, NotSealed, PastReading
 from maia.sealing.member.settings import KeysRefused, MemberSettings
 from maia.sessions.challenges import Challenged
-from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, PastKeys, SeveralSources
+from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, SeveralSources
 from maia.types import VerifiedType
 from maia.validity import Monitor
 
@@ -55,7 +55,7 @@ async def fetch_reading_keys(
     if versions[-1].sealing is None:
         raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
     ring, past = await _asked(key, settings, versions, standing=standing, timeout_s=timeout_s)
-    before = PastKeys(past.epochs, past.terms)
+    before = HeldKeys.of_past(past.epochs, past.terms)
     begins = [KeysBegin(one.since, frozenset(one.keys)) for one in past.epochs]
     if ring is None:
         return ReadingKeys(before, past.writers, past.answers, tuple(begins))
@@ -65,7 +65,7 @@ async def fetch_reading_keys(
         begins.append(KeysBegin(period[0], frozenset(group.uid for group in groups)))
     answers = {**past.answers, **ring.answers}
     wanted = frozenset({None, *(uid for version in versions for uid in version.kinds), *answers})
-    source = SeveralSources((HeldKeys.of(ring, wanted), before))
+    source = SeveralSources((HeldKeys.of_ring(ring, wanted), before))
     return ReadingKeys(source, past.writers, answers, tuple(begins))
 
 
