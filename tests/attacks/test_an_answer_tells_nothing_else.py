@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.credentials import (
@@ -195,11 +196,10 @@ def test_a_broker_answers_only_for_what_it_may_publish():
     _, office = net.begin()
     state = state_of(net.met)
     frame = frozenset({*SEEN, ANSWER})
-    from maia.broker.refusals import SignerNotEntitled
 
     signer = net.ccs.key.principal
     assert state.streams.signers.may_publish(net.type_id, signer, frozenset(SEEN), net.now)
-    with pytest.raises(SignerNotEntitled):
+    with raises("SEALING-SIGNER-NOT-ENTITLED"):
         state.streams.signers.may_publish(net.type_id, signer, frame, net.now)
     assert moments(office) == []
 

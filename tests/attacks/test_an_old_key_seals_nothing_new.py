@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.events import Instant
 from maia.sealing.keys.epochs import (
     EpochForked,
     EpochStatement,
-    SecretNotMeant,
     check_meant,
     commitment,
     epoch_from_bytes,
@@ -186,9 +186,9 @@ def test_a_secret_that_the_manager_did_not_commit_itself_to_is_refused():
     meant, other = (Secret.fresh(random_from(seed)) for seed in (b"meant", b"other"))
     said = EpochStatement(net.type_id, 1, NOON, {group: commitment(meant, group, 1)}, None)
     check_meant(meant, group, said)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         check_meant(other, group, said)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         check_meant(meant, net.group(), said)
 
 

@@ -34,12 +34,13 @@ import maia
 from maia.api.testers import with_fetched
 from maia.client.api.connection import signing_key
 from maia.clock import system_now
+from maia.errors import Refusal
 from maia.events import Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.postgres.view_definitions import DeclaredTable, view_definition
 from maia.postgres.views import written
 from maia.profile import read_profile
-from maia.spark.governed.reader import GrantEnded, Reader
+from maia.spark.governed.reader import Reader
 from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES
 from support.nursery import Forked
@@ -461,7 +462,7 @@ def read_spark(world: Consortium, spark: SparkSession) -> dict[Stream, list[Row]
         try:
             with ExitStack() as logs:
                 return _read_spark(world, spark, logs)
-        except GrantEnded:
+        except Refusal:
             continue
         except PythonException as problem:
             if "ask for the table again" not in str(problem):

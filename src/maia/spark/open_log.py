@@ -38,7 +38,7 @@ from maia.credentials import (
     VerifiedConstitution,
 )
 from maia.credentials.names import type_id
-from maia.errors import Unavailable
+from maia.errors import Refusal, Unavailable
 from maia.events import Instant
 from maia.net.process import waited_for
 from maia.policy import GrantStale, GrantTestedOnce, Request
@@ -60,22 +60,10 @@ if TYPE_CHECKING:
     from maia.spark.keys.key_server import JobDesk
     from maia.views.to_spark import TransformationKeySource
 
-__all__ = ["LogClosed", "LogReader", "RecordedLog", "RecordedTable", "StatementsMissing", "open_log"]
+__all__ = ["LogReader", "RecordedLog", "RecordedTable", "open_log"]
 
 _Result = TypeVar("_Result")
 _SPARKS_OWN = frozenset({"pyspark", "py4j"})
-
-
-class LogClosed(Unavailable):
-    """A log was closed, and its tables with it; open it again."""
-
-    code = "UNAVAILABLE-LOG-CLOSED"
-
-
-class StatementsMissing(Unavailable):
-    """A certificate demands a validity statement, and no valid one is at hand."""
-
-    code = "UNAVAILABLE-STATEMENTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +144,9 @@ class RecordedLog:
         self.close()
         has_ended = "_desk_and_watch" in self.__dict__ and self._desk_and_watch[1].ended
         if has_ended and type(value).__module__.partition(".")[0] in _SPARKS_OWN:
-            from maia.spark.governed.reader import GrantEnded
-
-            raise GrantEnded(
-                "the right behind this run was revoked, or has no valid statement any more; nothing is kept"
+            raise Refusal(
+                "PIPELINE-GRANT-ENDED",
+                "the right behind this run was revoked, or has no valid statement any more; nothing is kept",
             ) from value
 
     def __repr__(self) -> str:
@@ -283,11 +270,15 @@ class RecordedLog:
             # The tester's own refusal says more than that a statement is missing.
             raise next(iter(self._desk_and_watch[1].unanswered.values()), problem) from problem
         except GrantStale as problem:
-            raise StatementsMissing(f"{problem.message}; {self._reader.hint}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-STATEMENTS", f"{problem.message}; {self._reader.hint}"
+            ) from problem
 
     def _check_open(self) -> None:
         if not self._close.alive:
-            raise LogClosed(f"the log in `{self.place}` was closed: open it again")
+            raise Unavailable(
+                "UNAVAILABLE-LOG-CLOSED", f"the log in `{self.place}` was closed: open it again"
+            )
 
 
 class RecordedTable:

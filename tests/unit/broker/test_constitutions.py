@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-import pytest
+from maia.testing.refusals import raises
 
 from maia.broker.node import Broker
 from maia.broker.settings import BrokerSettings
@@ -12,7 +12,6 @@ from maia.credentials import (
     NetworkName,
     QuorumEvidence,
     SigningKey,
-    StaleConstitution,
     Threshold,
     VerifiedConstitution,
     found_quorum,
@@ -57,7 +56,7 @@ def test_a_broker_goes_forward_and_never_back() -> None:
     assert notes(broker, FIRST) == []
     assert notes(broker, SECOND) == ["constitutions"]
     for old in (FIRST, FORK):
-        with pytest.raises(StaleConstitution):
+        with raises("CREDENTIAL-CONSTITUTION-STALE"):
             broker.adopt((old,), NOON)
     assert notes(broker, SECOND) == []
     assert broker.adopt((), NOON) == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from maia.testing.refusals import raises
 
-from maia.broker import BadSettings, BrokerSettings
+from maia.broker import BrokerSettings
 from maia.broker.links.transit import StreamOrder
 from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
 from maia.broker.refusals import TooManyRequests
@@ -251,7 +252,7 @@ def test_a_handed_over_definition_is_kept_before_it_is_answered() -> None:
 )
 def test_settings_that_no_broker_can_keep_are_refused(changes: dict[str, object]) -> None:
     network = Net().story.network
-    with pytest.raises(BadSettings):
+    with raises("INPUT-BROKER-SETTINGS"):
         BrokerSettings(**({"network": network, "address": "a:1", "credentials": ()} | changes))  # type: ignore[arg-type]  # by name
 
 

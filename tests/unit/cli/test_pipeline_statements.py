@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.cli.pipeline.source import EventOptions
 from maia.clock import system_now
@@ -26,7 +27,6 @@ from maia.events import Kind
 from maia.keystore.key_files import create_key_file
 from maia.policy import GrantRevoked
 from maia.spark.applications import APPLICATIONS
-from maia.spark.open_log import StatementsMissing
 from maia.types import definition_to_text
 from support.governed import OWNER, READER, grant, key_of, typed
 
@@ -75,7 +75,7 @@ def open_(asked: dict[str, object], **more: object) -> None:
 
 
 def test_without_statements_the_reader_is_told_what_to_do(asked):
-    with pytest.raises(StatementsMissing, match=r"maia login.*--statements") as told:
+    with raises("UNAVAILABLE-STATEMENTS", match=r"maia login.*--statements") as told:
         open_(asked)
     assert told.value.code == "UNAVAILABLE-STATEMENTS"
 
@@ -92,7 +92,7 @@ def test_statements_can_be_named(asked, tmp_path):
 def test_a_list_that_is_over_does_not_help(asked, tmp_path):
     over = period_from(type(system_now())(system_now() - 10_000_000), microseconds=5_000_000)
     old = sign_statement(RevocationList(TESTER.principal, 1, over, frozenset()), TESTER)
-    with pytest.raises(StatementsMissing):
+    with raises("UNAVAILABLE-STATEMENTS"):
         open_(asked, statements=[write(tmp_path / "list", old)])
 
 

@@ -7,13 +7,13 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     BadSignature,
-    NotTheIssuer,
     Principal,
     SignedKind,
     Validity,
@@ -90,7 +90,7 @@ def test_a_certificate_that_is_made_again_is_another_one():
 
 
 def test_only_the_issuer_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         issue_appointment(ORDER, SMITH)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical
 from maia.credentials import (
@@ -22,7 +23,6 @@ from maia.credentials import (
     NameCertificate,
     NamePattern,
     NetworkPattern,
-    NotTheIssuer,
     Subject,
     Threshold,
     TopicPattern,
@@ -75,7 +75,7 @@ def test_people_can_read_a_certificate_file():
 
 
 def test_only_the_issuer_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         issue(CERTIFICATE, CCS_KEY)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import (
@@ -12,7 +13,6 @@ from maia.credentials import (
     BadSignature,
     BadStatement,
     FactList,
-    NotTheIssuer,
     OneTimeAnswer,
     Revalidation,
     RevocationList,
@@ -90,7 +90,7 @@ def test_periods_follow_each_other_without_a_moment_between_or_in_both():
 
 
 def test_only_the_one_named_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         sign_statement(STATEMENTS[0], ISSUER)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from maia.testing.refusals import raises
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
-from maia.api.client import DomainClient, NotThisDomain, new_once
+from maia.api.client import DomainClient, new_once
 from maia.credentials import certificate_from_bytes
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import BadInput, MaiaError, Refusal
@@ -195,7 +196,7 @@ def test_the_document_lists_every_page_with_what_goes_in_and_out(met: DomainAtWo
 def test_a_caller_talks_to_the_domain_that_it_means_and_to_nobody_else(met: DomainAtWork) -> None:
     with (
         DomainClient(met.address, domain=key_of("court").principal, key=key_of("smith")) as client,
-        pytest.raises(NotThisDomain),
+        raises("CREDENTIAL-ANOTHER-DOMAIN"),
     ):
         client.about()
 

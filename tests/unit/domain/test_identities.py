@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
@@ -26,7 +27,6 @@ from maia.credentials.identity import (
 )
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.keys.settings import BadDomainSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.domain.storage.store import memory_store, postgres_store
 from maia.errors import MaiaError
@@ -389,7 +389,7 @@ def test_statements_and_quotes_hold_for_a_second_to_a_day(name: str) -> None:
     for good in (1, 86_400):
         assert AccessSettings(**{name: good})  # type: ignore[arg-type]
     for wrong in (0, 86_401):
-        with pytest.raises(BadDomainSettings):
+        with raises("INPUT-DOMAIN-SETTINGS"):
             AccessSettings(**{name: wrong})  # type: ignore[arg-type]
 
 

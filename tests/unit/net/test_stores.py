@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from maia.testing.refusals import raises
 
-from maia.net.stores import FolderStore, MemoryStore, StoreUnavailable
+from maia.net.stores import FolderStore, MemoryStore
 
 ODD_NAMES = [
     "plain",
@@ -89,7 +90,7 @@ def test_a_crash_while_writing_leaves_the_old_bytes(tmp_path: Path, monkeypatch,
 
 def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreUnavailable):
+    with raises("UNAVAILABLE-STORE"):
         FolderStore(tmp_path / "file")
 
 

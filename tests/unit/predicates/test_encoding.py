@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.canonical import Hinted
 from maia.events import Instant
@@ -12,7 +13,6 @@ from maia.predicates import (
     NEVER,
     NODES_MAX,
     AllOf,
-    BadPredicateEncoding,
     Comparison,
     Exists,
     Membership,
@@ -91,7 +91,7 @@ def test_a_predicate_has_its_one_expression(predicate, expression):
     ],
 )
 def test_whatever_is_not_an_encoding_is_refused(expression):
-    with pytest.raises(BadPredicateEncoding):
+    with raises("INPUT-PREDICATE-ENCODING"):
         predicate_from_expression(expression)
 
 

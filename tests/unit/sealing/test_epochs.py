@@ -7,10 +7,11 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from maia.testing.refusals import raises
 
 from maia.credentials import BadSignature, SignedKind
 from maia.errors import MaiaError
-from maia.sealing.groups.key_group import BadGroup, GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.epochs import (
     CHAIN_MAX,
     BadEpoch,
@@ -143,7 +144,7 @@ def test_a_commitment_is_for_one_secret_one_group_and_one_epoch():
 
 
 def test_a_group_belongs_to_a_type():
-    with pytest.raises(BadGroup):
+    with raises("SEALING-GROUP"):
         GroupId(b"short")
     assert str(PLATES) == "000102030405/plate"
     assert sorted([PLATES, GROUP, PLACES], key=lambda one: one.order) == [GROUP, PLACES, PLATES]

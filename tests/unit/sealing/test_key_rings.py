@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from maia.testing.refusals import raises
 
 from maia.events import Instant
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.key_ring import EpochOutOfOrder, KeyRing, KeyTerms, content_key
+from maia.sealing.keys.key_ring import KeyRing, KeyTerms, content_key
 from maia.sealing.keys.secrets import Secret
 from support.key_groups import PLACE, PLATE, at, random_from
 
@@ -116,13 +117,13 @@ def test_a_group_that_is_lost_takes_all_its_keys_with_it(ring):
 
 def test_epochs_begin_in_their_order(ring):
     ring.learn(3, since=at(80))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.learn(3, since=at(81))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.learn(4, since=at(79))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.hold(GROUP, 9, fresh("x"))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.hold(GroupId(bytes(32)), 1, fresh("x"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -18,7 +19,6 @@ from maia.events import Attribute, AttributeUid, Kind
 from maia.types import (
     STATEMENT,
     InstallNotGranted,
-    NotAManager,
     Sealing,
     SealingLevel,
     TypeDefinition,
@@ -55,7 +55,7 @@ def test_every_issuer_has_a_stream_of_its_own():
 
 
 def test_no_principal_defines_the_stream_of_another():
-    with pytest.raises(NotAManager):
+    with raises("TYPE-NOT-A-MANAGER"):
         verified(TypeDefinition(NAME, None, (STATEMENT,)), ISSUER)
 
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from maia.api.revalidation import AskingTesters, Revalidator
 from maia.clock import system_now
 from maia.credentials import Principal, SignedCertificate, SigningKey
+from maia.errors import BadInput, Unavailable
 from maia.net.node_runner import NodeRunner
 from maia.policy.answers import Answers
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.past import ManagerUnreachable, NotSealed, PastReading
+from maia.sealing.member.past import PastReading
 from maia.sealing.member.settings import KeysRefused, MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, SeveralSources
@@ -53,7 +54,7 @@ async def fetch_reading_keys(
     `standing` shows the manager that certificates still count which demand it.
     """
     if versions[-1].sealing is None:
-        raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
+        raise BadInput("INPUT-NOT-SEALED", f"`{versions[-1].name.name}` is not sealed, and has no keys")
     ring, past = await _asked(key, settings, versions, standing=standing, timeout_s=timeout_s)
     before = HeldKeys.of_past(past.epochs, past.terms)
     begins = [KeysBegin(one.since, frozenset(one.keys)) for one in past.epochs]
@@ -119,4 +120,6 @@ async def _waited(done: asyncio.Event, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             await done.wait()
     except TimeoutError:
-        raise ManagerUnreachable(f"the key manager did not answer in {timeout_s:g} seconds") from None
+        raise Unavailable(
+            "UNAVAILABLE-HISTORY-KEYS", f"the key manager did not answer in {timeout_s:g} seconds"
+        ) from None
