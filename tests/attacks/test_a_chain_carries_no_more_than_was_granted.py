@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -26,6 +25,7 @@ from maia.credentials import (
 from maia.credentials.keys import SignedKind
 from maia.events import AttributeUid
 from maia.predicates.syntax import AllOf, Comparison, Operator
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,

@@ -15,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
@@ -40,6 +39,7 @@ from maia.errors import MaiaError, Refusal
 from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
 from maia.net.tls import pinning_context
+from maia.testing.refusals import raises
 from maia.types import definition_to_bytes
 from maia.wire.api_requests import ApiCall, ApiRequest
 from support.access_control import Station

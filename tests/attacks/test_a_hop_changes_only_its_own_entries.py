@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, parse_predicate
@@ -14,6 +13,7 @@ from maia.routing.table import interests as crowd
 from maia.routing.table.hops import LOCAL, ResyncRequest, RouteEntry
 from maia.routing.table.replicas import Replica, ReplicaStore
 from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import targets_of
 
 TYPE = b"T" * 32

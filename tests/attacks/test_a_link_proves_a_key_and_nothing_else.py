@@ -9,7 +9,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
-from maia.testing.refusals import raises
 
 import maia
 from maia.credentials import BadKey, SigningKey
@@ -21,6 +20,7 @@ from maia.net.tls import (
     principal_of_leaf,
     proved_principal,
 )
+from maia.testing.refusals import raises
 from maia.wire import Bye, Greeting, encode, framed
 from support.live import BROKER, STORY, broker, client, hello, stranger
 from support.odd_leaves import context_showing, expired, keys, leaf

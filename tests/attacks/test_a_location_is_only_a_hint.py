@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.api import tester_calls as testers_calls
 from maia.api import testers
@@ -40,6 +39,7 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.validity import Monitor, OneTimeQuestion, answer_question
 from support.fetching import fetch_statements
 from support.lying_location import Place, answer_of, page_of, place

@@ -8,7 +8,6 @@ import sys
 
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 
 from maia.errors import MaiaError
 from maia.log import LogBroken, LogDamaged, SegmentName, segment_name
@@ -18,6 +17,7 @@ from maia.log.format.journal import Kind, Opening, opening_bytes
 from maia.log.format.manifest import Change, Segment, change_bytes, read_manifest
 from maia.log.format.names import journal_first, manifest_number
 from maia.log.format.records import NO_CHECK, batch_bytes
+from maia.testing.refusals import raises
 from support.event_log import NOON, PLATES, PowerDisk, carried, opened
 
 UPWARDS = [  # days of nowhere

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.storage.tables import PolicyRow, TypeRow
 from maia.roles import BadPolicy
+from maia.testing.refusals import raises
 from support.access_control import (
     MET,
     NUMBERPLATE,

@@ -6,7 +6,6 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     Action,
@@ -33,6 +32,7 @@ from maia.credentials import (
 )
 from maia.credentials.chains.quorum import change_body, checked_threshold
 from maia.credentials.keys import SignedKind
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,

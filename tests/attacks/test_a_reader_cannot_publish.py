@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.credentials import SignedKind
@@ -20,6 +19,7 @@ from maia.events import Frame
 from maia.sealing import SignatureChecks, VerifiedRun, open_run, plaintexts_by_uid, read_run, verify
 from maia.sealing.frames.content import plaintexts_of
 from maia.sealing.frames.proof import roots_of
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import Column, Sealed

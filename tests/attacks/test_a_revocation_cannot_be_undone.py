@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import error_code
 
 from maia.canonical import write_canonical
 from maia.credentials import (
@@ -23,6 +22,7 @@ from maia.credentials import (
 )
 from maia.credentials.statements import PERIOD_MAX
 from maia.events import INSTANT_MAX, Instant
+from maia.testing.refusals import error_code
 from maia.validity import Monitor
 from support.statements import ISSUER, NOON, STRANGER, TESTER, certificate, crl, moment, revalidation
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -20,6 +19,7 @@ from maia.credentials import (
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
 from maia.sessions.statements import KEPT_STATEMENTS
+from maia.testing.refusals import raises
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show

@@ -9,7 +9,6 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -29,6 +28,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Comparison, Operator, Predicate
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -31,6 +30,7 @@ from maia.predicates import parse_predicate
 from maia.roles import parse_policy
 from maia.roles.statements import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing
+from maia.testing.refusals import raises
 from maia.types import (
     Sealing,
     SealingLevel,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import psycopg
 import pytest
-from maia.testing.refusals import raises
 from pyspark.sql import SparkSession
 
 from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import AnyOf, Comparison, Exists, Operator, TextMatch, TextTest
+from maia.testing.refusals import raises
 from maia.views import to_arrow, to_python, to_sql
 from maia.views.to_python import see_source
 from maia.views.to_spark import to_spark

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.credentials import (
@@ -25,6 +24,7 @@ from maia.credentials import (
 from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.sealing.keys.key_ring import KeyRing
+from maia.testing.refusals import raises
 from maia.wire.messages import Message, Sealed, Warned
 from support.broker import NOW, Client, Running, sighting
 from support.numberplate import NUMBERPLATE, TIMESTAMP

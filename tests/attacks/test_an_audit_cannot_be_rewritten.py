@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.statements import AuditHead, RevocationList, statement_from_bytes
 from maia.domain.access.audit import (
@@ -16,6 +15,7 @@ from maia.domain.access.audit import (
     record_from_bytes,
     record_of,
 )
+from maia.testing.refusals import raises
 from support.access_control import MET, SMITH, Station, court, later, met, order, told
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import Instant
 from maia.sealing.keys.epochs import (
@@ -18,6 +17,7 @@ from maia.sealing.keys.epochs import (
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
+from maia.testing.refusals import raises
 from maia.wire.codec import decode
 from maia.wire.messages import GroupKeys, GroupsEnded, Rekey
 from support.key_groups import (

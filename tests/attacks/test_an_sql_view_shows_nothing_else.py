@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from maia.testing.refusals import raises
 
 from maia.clock import system_now
 from maia.credentials import (
@@ -31,6 +30,7 @@ from maia.credentials import (
 from maia.events import SECOND, AttributeUid, Instant
 from maia.postgres.views import InstalledViews
 from maia.predicates import parse_predicate
+from maia.testing.refusals import raises
 from maia.types import sign_definition, verify_definition
 from maia.validity import Monitor
 from support.homecare import CARER, DOCTOR, HOSPITAL, PRESCRIBE

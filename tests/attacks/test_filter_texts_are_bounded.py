@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.errors import BadInput
 from maia.events import ATTRIBUTES_MAX, BadAttribute, Kind, checked_event
@@ -26,6 +25,7 @@ from maia.predicates import (
     predicate_from_expression,
     predicate_to_expression,
 )
+from maia.testing.refusals import raises
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from hashlib import sha256
 from itertools import combinations
 
 import pytest
-from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.errors import MaiaError
 from maia.sealing import BadSecret, EpochKeys, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import content_key
+from maia.testing.refusals import raises
 from support.sealing import LEVELS, PLATE, TYPE_ID, Publishing, keys, opened, plates, read, sealer, secret
 
 LOUD = sha256(b"a key that must not be seen").digest()

@@ -6,10 +6,10 @@ import tracemalloc
 
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 
 from maia.errors import ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, ROWS_MAX, Kind
+from maia.testing.refusals import raises
 from maia.wire import (
     HANDSHAKE_BYTES_MAX,
     MESSAGE_BYTES_MAX,

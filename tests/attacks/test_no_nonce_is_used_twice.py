@@ -15,7 +15,6 @@ from operator import lt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.credentials import SigningKey
 from maia.events import Frame
@@ -23,6 +22,7 @@ from maia.net.process import process_id
 from maia.sealing import Publication, Sealer
 from maia.sealing.frames.ciphers import EpochKeys, nonce
 from maia.sealing.frames.sealer import COUNTER_MAX
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.messages import SealMark
 from support.random_cases import usually

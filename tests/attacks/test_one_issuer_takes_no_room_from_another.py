@@ -5,7 +5,6 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import error_code, raises
 
 from maia.credentials import (
     CertificateRevoked,
@@ -16,6 +15,7 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
+from maia.testing.refusals import error_code, raises
 from maia.validity import Monitor
 from maia.validity import series as standing_room
 from support.statements import ISSUER, SECOND, certificate, crl, moment

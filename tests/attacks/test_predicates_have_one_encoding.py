@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical, write_canonical
 from maia.errors import BadInput
@@ -14,6 +13,7 @@ from maia.predicates import (
     predicate_from_expression,
     predicate_to_expression,
 )
+from maia.testing.refusals import raises
 
 
 @pytest.mark.parametrize(

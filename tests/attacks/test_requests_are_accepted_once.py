@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import Action, BadSignature, NetworkName, SignedKind
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.testing.refusals import raises
 from maia.wire import ReplayMemory, request_from_bytes, request_to_bytes, verify_request
 from support.wire import CLIENT, NETWORK, NOON, OTHER, OWNER, plate_is, signed
 

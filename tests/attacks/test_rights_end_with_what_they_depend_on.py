@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from maia.testing.refusals import raises
-
 from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.statements import CertificateRevoked, StatementOld
 from maia.domain.access.results import Revoked
 from maia.policy import Permit
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from support.access_control import (
     BROWN,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.errors import BrokenCredential, MaiaError
 from maia.sealing import read_run
 from maia.sealing.frames.ciphers import description
 from maia.sealing.frames.content import plaintexts_of
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.messages import Column, Sealed, SealMark

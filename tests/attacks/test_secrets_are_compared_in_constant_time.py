@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from maia.testing.refusals import raises
 
 import maia
 from maia.credentials import same_secret
@@ -35,6 +34,7 @@ from maia.sealing.tree import node_secrets
 from maia.sealing.tree.rekey import PathNeeded
 from maia.spark.keys import key_server as desk_module
 from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 from reference.tree_store import Scheme
 from support.key_trees import GROUP, member_of, tree_of
 from support.sealed_filters import random_from, ring, sealed

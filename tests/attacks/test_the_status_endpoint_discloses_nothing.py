@@ -9,7 +9,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.net.status_endpoint import (
     DOOR_FILE,
@@ -21,6 +20,7 @@ from maia.net.status_endpoint import (
     new_token,
     read_door,
 )
+from maia.testing.refusals import raises
 from support.ports import free_port
 
 NAMES = {"links": [{"peer": "ed25519:somebody"}]}

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import write_canonical
 from maia.credentials.authority import Action
@@ -21,6 +20,7 @@ from maia.credentials.keys import (
 )
 from maia.errors import MaiaError
 from maia.events import ATTRIBUTES_MAX, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     BadDefinition,
     BadDefinitionEncoding,

@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.domain.facts.poller import FactAges
 from maia.domain.storage.fenced_store import FencedStore
@@ -29,6 +28,7 @@ from maia.spark.applications import STATISTICS
 from maia.spark.applications.runs import parquet_source, run
 from maia.spark.generators import SIGHTINGS, Order
 from maia.spark.generators.files import write_generated
+from maia.testing.refusals import raises
 from support.event_log import NOON, carried
 from support.network_process import address_of, config, lets_connect, make_keys
 from support.processes import maia, running_maia, until

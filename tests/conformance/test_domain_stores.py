@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.domain.storage.store import (
     AT_ONCE,
@@ -23,6 +22,7 @@ from maia.domain.storage.store import (
     sqlite_store,
 )
 from maia.domain.storage.tables import ALL_TABLES, FOR_EVER, FactRow, MetaRow, RevokedRow, RightRow
+from maia.testing.refusals import raises
 from support.random_cases import usually
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.clock import system_now
 from maia.credentials import certificate_to_text
@@ -26,6 +25,7 @@ from maia.credentials.identity import TPM_ATTRIBUTE, identity_from_text
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import BrokenCredential
 from maia.keystore.key_files import create_key_file
+from maia.testing.refusals import raises
 from maia.testing.swtpm import EmulatedMachine, LocalAuthority, missing_emulator
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import Answer, maia

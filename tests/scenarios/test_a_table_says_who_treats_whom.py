@@ -16,7 +16,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import psycopg
-from maia.testing.refusals import raises
 
 from maia.broker import BrokerSettings
 from maia.broker.server.server import run_broker
@@ -33,6 +32,7 @@ from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedA
 from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.domain_server import RecordedNotes
 from support.homecare import (
     CLINIC,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     ALL_ACTIONS,
@@ -40,6 +39,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid
 from maia.predicates.syntax import Comparison, Operator
+from maia.testing.refusals import raises
 from support.chains import (
     KEYS,
     NOON,

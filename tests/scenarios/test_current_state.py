@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from maia.testing.refusals import raises
-
 from support.live import STORY, city
 from support.waiting import in_a_loop, soon
 

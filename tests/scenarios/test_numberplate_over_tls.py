@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from maia.testing.refusals import raises
 
 import maia
 from maia.client import RowsRefused
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.live import STORY, TYPE, broker, broker_process, city, client
 from support.live_rights import story_with_a_choosy_camera
 from support.ports import free_port

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from maia.testing.refusals import raises
 
 import maia
 from maia.events import Attribute, Instant, Kind
+from maia.testing.refusals import raises
 from maia.types import Added
 from support.processes import maia as command
 from support.processes import running_maia, until

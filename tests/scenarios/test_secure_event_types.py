@@ -3,13 +3,13 @@
 from uuid import UUID
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action
 from maia.credentials.certificate import UNBOUNDED
 from maia.credentials.keys import BadSignature
 from maia.credentials.names import TypeName
 from maia.events import Instant, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     Added,
     InstallNotGranted,

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 import maia
 from maia.broker.server.log_recording import LogRecorder
@@ -19,6 +18,7 @@ from maia.credentials import BadName, NetworkName, TopicName
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
+from maia.testing.refusals import raises
 from support.newsroom import (
     CITY,
     NETWORK,

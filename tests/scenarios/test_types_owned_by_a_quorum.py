@@ -3,7 +3,6 @@
 import hashlib
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action, NetworkPattern
 from maia.credentials.chains.quorum import (
@@ -17,6 +16,7 @@ from maia.credentials.chains.quorum import (
 from maia.credentials.chains.reduction import UnknownQuorum
 from maia.credentials.keys import QuorumId, Threshold
 from maia.credentials.names import NetworkName, parse_name_pattern
+from maia.testing.refusals import raises
 from maia.types import VerifiedTypeCache, sign_definition, type_id, verify_definition
 from support.types import LOCATION, MANAGER, NOON, PLATE, TIME, grant, key, manage, numberplate
 

@@ -462,8 +462,9 @@ def read_spark(world: Consortium, spark: SparkSession) -> dict[Stream, list[Row]
         try:
             with ExitStack() as logs:
                 return _read_spark(world, spark, logs)
-        except Refusal:
-            continue
+        except Refusal as problem:
+            if problem.code != "PIPELINE-GRANT-ENDED":
+                raise
         except PythonException as problem:
             if "ask for the table again" not in str(problem):
                 raise

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import read_advanced, read_canonical, write_advanced, write_canonical
+from maia.testing.refusals import raises
 
 VECTORS = Path(__file__).parent / "canonical"
 AGREED = json.loads((VECTORS / "advanced_to_canonical.json").read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.credentials.requirements import (
     checked_requirement,
@@ -20,6 +19,7 @@ from maia.events import AttributeUid, Kind, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator, covers
 from maia.predicates.meaning import admitted_rows
 from maia.routing.matching.index import MatchIndex
+from maia.testing.refusals import raises
 from maia.wire.names import filter_from_bytes, filter_to_bytes
 from reference import requirements as reference
 

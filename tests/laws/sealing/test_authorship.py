@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.credentials import SigningKey
 from maia.events import AttributeUid, Column, Frame, Kind, frame_of
 from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_author, sign_as_author
+from maia.testing.refusals import raises
 
 KEY, OTHER = SigningKey.from_seed(b"a" * 32), SigningKey.from_seed(b"b" * 32)
 ABOUT, SEED = Publishing(b"t" * 32, b"s" * 16, 1_700_000_000_000_000), b"z" * 32

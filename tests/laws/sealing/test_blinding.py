@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.events import Column, Frame, Instant, Kind
 from maia.sealing import EpochKeys, Publication
@@ -22,6 +21,7 @@ from maia.sealing.keys.blinding import (
     read_envelope,
 )
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.types.definition import ENVELOPE_UID
 from maia.wire.columns import frame_to_columns

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.errors import ProtocolViolation
 from maia.sealing.tree.rekey import PathNeeded, read_path, read_rekey
+from maia.testing.refusals import raises
 from reference.coalitions import WatchedGroup, breaches, left_in_the_dark, read_alone
 from reference.deferral import DeferringGroup
 from reference.tree_store import Scheme, member_from_bytes, tree_from_bytes, tree_to_bytes

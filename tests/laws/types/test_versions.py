@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.errors import MaiaError
 from maia.events import Kind, frame_of, kind_of
 from maia.predicates.syntax import Exists, TextMatch, atoms
+from maia.testing.refusals import raises
 from maia.types import (
     Added,
     Removed,

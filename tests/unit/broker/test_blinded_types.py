@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.broker.settings import BrokerLimits, RecordingSettings
@@ -14,6 +13,7 @@ from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.codec import decode, decode_recorded, encode, encode_known
 from maia.wire.columns import frame_label, stream_label

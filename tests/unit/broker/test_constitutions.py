@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from maia.testing.refusals import raises
-
 from maia.broker.node import Broker
 from maia.broker.settings import BrokerSettings
 from maia.credentials import (
@@ -21,6 +19,7 @@ from maia.credentials import (
     verify_constitution,
 )
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.wire.effects import Note
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.broker import BrokerLimits
 from maia.credentials import (
@@ -28,6 +27,7 @@ from maia.credentials import (
 from maia.credentials.statements import period_from
 from maia.policy import CHAINS_MAX, Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate, parse_predicate
+from maia.testing.refusals import raises
 from maia.wire.messages import Changed, Show
 from support.broker import SECOND, Client, Net, sighting
 from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP

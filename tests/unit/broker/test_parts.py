@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.broker import BrokerSettings
 from maia.broker.links.transit import StreamOrder
@@ -13,6 +12,7 @@ from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.events import Instant
 from maia.sessions.admission import RequestQuota
+from maia.testing.refusals import raises
 from maia.wire.columns import NUMBERS_BEHIND_MAX
 from maia.wire.effects import LinkId, Tick, WakeAt
 from maia.wire.messages import Accepted

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.testing.refusals import raises
-
 from maia.broker.rights.known_types import KEPT_TYPE, KnownTypes
 from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
 from maia.config.type_folder import latest, same_version_once
 from maia.credentials import Validity, VerificationCache
 from maia.events import SECOND, Instant
+from maia.testing.refusals import raises
 from maia.types import SignedDefinition, definition_to_bytes, sign_definition
 from maia.wire.effects import Keep
 from support.types import CCS, NETWORK, NOON, PITO, PLATE, install, numberplate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import (
     BadSExpression,
@@ -14,6 +13,7 @@ from maia.canonical import (
     write_advanced,
     write_canonical,
 )
+from maia.testing.refusals import raises
 
 DEEP = 10**6
 

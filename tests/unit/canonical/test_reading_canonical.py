@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import BadSExpression, Hinted, Limits, read_canonical, write_canonical
+from maia.testing.refusals import raises
 
 DEEP = 10**6
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.cli.demo import StoryName
 from maia.demo.numberplate import STORY
 from maia.demo.playground import commands
 from maia.demo.processes import start, stop_all
 from maia.demo.report import Showing, after, story_named, typed_command
+from maia.testing.refusals import raises
 
 
 def test_the_first_words_of_the_first_story_fit_a_narrow_terminal() -> None:

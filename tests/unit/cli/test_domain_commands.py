@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.api.requests import TypedArgument
 from maia.cli.domain.calls import arguments_from_words, shown_call
@@ -15,6 +14,7 @@ from maia.clock import system_now
 from maia.credentials import RevocationList, certificate_to_text
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.refusals import raises
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import Answer, maia
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.cli.pipeline.source import EventOptions
 from maia.clock import system_now
@@ -25,8 +24,8 @@ from maia.credentials import (
 )
 from maia.events import Kind
 from maia.keystore.key_files import create_key_file
-from maia.policy import GrantRevoked
 from maia.spark.applications import APPLICATIONS
+from maia.testing.refusals import raises
 from maia.types import definition_to_text
 from support.governed import OWNER, READER, grant, key_of, typed
 
@@ -98,5 +97,5 @@ def test_a_list_that_is_over_does_not_help(asked, tmp_path):
 
 def test_a_revoked_reader_is_told_so(asked, tmp_path):
     write(tmp_path / "wallet" / "1.statement", listed(1))
-    with pytest.raises(GrantRevoked):
+    with raises("POLICY-REVOKED"):
         open_(asked, statements=[write(tmp_path / "more", listed(2, right()))])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.client import ROWS_PER_FRAME, Outbox, histories, known_version
 from maia.client.batch import FRAME_BYTES, rows_per_frame
+from maia.testing.refusals import raises
 from maia.types import Cover, Sealing, SealingLevel, sign_definition
 from maia.wire import columns_to_frame
 from support.client_session import NOW, STORY

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.console.pages.page import el, to_html
 from maia.console.sessions import LINK_S, LINKS_MAX, SESSION_S, NotSignedIn, Sessions
 from maia.credentials import SigningKey
 from maia.events import SECOND, Instant
+from maia.testing.refusals import raises
 
 NOW = Instant.parse("2026-11-16T12:00:00Z")
 LAB = SigningKey.from_seed(b"l" * 32).principal

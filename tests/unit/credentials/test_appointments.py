@@ -7,7 +7,6 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import (
@@ -39,6 +38,7 @@ from maia.credentials.authority import ALL_ACTIONS, AnyResource
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.types import NOON, key
 
 COURT, SMITH = key(2), key(9)

@@ -12,7 +12,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.clock import system_now
 from maia.credentials.attestation import (
@@ -32,6 +31,7 @@ from maia.credentials.attestation import (
 )
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.testing.software_tpm import ATTRIBUTES, EK_USAGE, Maker, SoftwareTpm, boot_log, registers, sized
 
 MAKER, STRANGER = Maker(), Maker("Stranger")

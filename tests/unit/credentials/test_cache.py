@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     BadCertificate,
@@ -22,6 +21,7 @@ from maia.credentials import (
 from maia.credentials.chains import chain as chain_module
 from maia.credentials.chains.chain import Links
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
 
 CHAIN = (grant(OWNER, ALICE, validity=TODAY), grant(ALICE, DAVE))

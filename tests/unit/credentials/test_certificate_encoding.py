@@ -6,7 +6,6 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical
 from maia.credentials import (
@@ -41,6 +40,7 @@ from maia.credentials.encoding.certificates import COMMENT_BYTES_MAX
 from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS, Exists, Not
+from maia.testing.refusals import raises
 from support.certificates import KEYS
 
 PITO_KEY, CCS_KEY, MET_KEY = KEYS[:3]

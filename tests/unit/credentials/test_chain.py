@@ -8,7 +8,6 @@ import pickle
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -26,6 +25,7 @@ from maia.credentials import (
 from maia.credentials.chains.reduction import includes
 from maia.credentials.keys import QuorumId
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -18,6 +17,7 @@ from maia.credentials import (
     find_chain,
     find_chains,
 )
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,

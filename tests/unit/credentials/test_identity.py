@@ -8,7 +8,6 @@ from pickle import dumps
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.credentials import BadSignature, SigningKey
 from maia.credentials.identity import (
@@ -32,6 +31,7 @@ from maia.credentials.requirements import attributes_of_identity, is_met
 from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.predicates import parse_predicate
+from maia.testing.refusals import raises
 
 NORWAY, UK, ANNA, EVE = (SigningKey.from_seed(bytes([n]) * 32) for n in range(1, 5))
 START = Instant.parse("2026-11-16T08:00:00Z")

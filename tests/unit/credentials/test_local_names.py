@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import SearchTooLarge
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices, leaves, satisfied
 from maia.credentials.chains.reduction import Budget, name_book, rewritten
 from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
+from maia.testing.refusals import raises
 from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import (
@@ -26,6 +25,7 @@ from maia.credentials import (
 )
 from maia.credentials.statements import FACTS_MAX, IDS_MAX, PERIOD_MAX, SEQUENCE_MAX
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.testing.refusals import raises
 from support.statements import HOLDER, ISSUER, NOON, TESTER
 
 BY = TESTER.principal

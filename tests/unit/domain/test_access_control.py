@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import Action, BadSignature, TypePattern, exact_name
 from maia.credentials.certificate import OnlineTest, TestKind
@@ -16,6 +15,7 @@ from maia.domain.storage.tables import ALL_TABLES
 from maia.policy import Denial, Permit, see
 from maia.policy.decision import PolicyRefusal
 from maia.roles import BadPolicy
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from support.access_control import (
     BROWN,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.testing.refusals import raises
-
 from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, check_against, check_linked, record_from_bytes, record_of
+from maia.testing.refusals import raises
 from support.access_control import SMITH, later
 
 

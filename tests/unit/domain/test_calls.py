@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
@@ -17,6 +16,7 @@ from maia.credentials import certificate_from_bytes
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import BadInput, MaiaError, Refusal
 from maia.net.tls import pinning_context
+from maia.testing.refusals import raises
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 
 POLICY = """

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.config.row_sources import FileSource, HttpSource, PostgresSource, Row, SqliteSource, row_of
 from maia.credentials.appointments import ParameterKind
@@ -23,6 +22,7 @@ from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.domain_server import RecordedNotes, key_of
 
 SMITH = key_of("smith").principal

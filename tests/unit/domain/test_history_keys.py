@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 
 import pytest
-from maia.testing.refusals import error_code, raises
 
 from maia.errors import ProtocolViolation
 from maia.sealing.groups.manager_store import ManagerStore
@@ -20,6 +19,7 @@ from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.spark.keys.content_keys import HeldKeys
 from maia.spark.keys.reading_keys import fetch_reading_keys
+from maia.testing.refusals import error_code, raises
 from maia.types import SealingLevel
 from maia.validity import answer_question
 from maia.wire.codec import decode, encode

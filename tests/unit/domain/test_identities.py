@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
@@ -32,6 +31,7 @@ from maia.domain.storage.store import memory_store, postgres_store
 from maia.errors import MaiaError
 from maia.events import SECOND, AttributeUid, Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.refusals import raises
 from maia.testing.software_tpm import Maker, SoftwareTpm
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import maia

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import Validity, certificate_to_bytes
 from maia.domain import DomainLimits, DomainSettings
 from maia.sealing.keys.delivery import SessionKey
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.sealing.member.settings import MemberSettings
+from maia.testing.refusals import raises
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import Unsendable, decode, encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received, Send, Tick

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     Action,
@@ -25,6 +24,7 @@ from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.events import Instant
 from maia.policy import Permit
 from maia.predicates.language.parser import parse_predicate
+from maia.testing.refusals import raises
 from support.access_control import (
     BROWN,
     DAY,

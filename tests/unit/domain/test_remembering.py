@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.access.unit_of_work import answered_once, forget_old
 from maia.domain.storage.store import Tables, memory_store
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.access_control import JONES, SMITH, later
 
 KEPT_S = 60

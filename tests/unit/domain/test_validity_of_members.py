@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     AuthorisationCertificate,
@@ -21,6 +20,7 @@ from maia.credentials import (
 from maia.sealing.groups.membership import Claim
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close

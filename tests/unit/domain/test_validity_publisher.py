@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.statements import (
@@ -19,6 +18,7 @@ from maia.credentials.statements import (
 )
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from support.access_control import (
     DAY,

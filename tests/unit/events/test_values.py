@@ -7,7 +7,6 @@ import math
 
 import numpy
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import (
     INT_MAX,
@@ -20,6 +19,7 @@ from maia.events import (
     checked_value,
     kind_of,
 )
+from maia.testing.refusals import raises
 
 ONE_OF_EACH = {
     Kind.STRING: "1",

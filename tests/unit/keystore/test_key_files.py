@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import SigningKey
 from maia.errors import MaiaError
@@ -19,6 +18,7 @@ from maia.keystore.key_files import (
     new_signing_key,
     public_half,
 )
+from maia.testing.refusals import raises
 
 SEED = bytes(range(1, 33))
 KEY = SigningKey.from_seed(SEED)

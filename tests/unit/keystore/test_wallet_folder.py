@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.api.responses import WalletAnswer
 from maia.config.input_files import read_certificates
@@ -25,6 +24,7 @@ from maia.credentials.appointments import Appointment, AppointmentKind, issue_ap
 from maia.credentials.statements import RevocationList, sign_statement, statement_to_bytes
 from maia.events import Instant
 from maia.keystore.wallet_folder import WalletFolder, to_show
+from maia.testing.refusals import raises
 from support.domain_server import key_of
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")

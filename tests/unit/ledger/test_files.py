@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.errors import BadInput
 from maia.ledger.files import (
@@ -35,6 +34,7 @@ from maia.ledger.records import (
     records_to_bytes,
     to_ranges,
 )
+from maia.testing.refusals import raises
 from maia.wire.effects import Disclose
 
 KEY, STREAM = bytes(range(32)), b"s" * 16
@@ -79,7 +79,9 @@ def test_ranges_are_as_few_as_can_be():
 def test_any_bytes_are_read_or_refused(data):
     try:
         records = records_from_bytes(data)
-    except BadInput:
+    except BadInput as problem:
+        if problem.code != "INPUT-LEDGER":
+            raise
         return
     assert records_from_bytes(records_to_bytes(records)) == records
 

@@ -7,7 +7,6 @@ from contextlib import closing
 
 import pyarrow.parquet as pq
 import pytest
-from maia.testing.refusals import raises
 
 from maia.cli import main
 from maia.events import Instant
@@ -15,6 +14,7 @@ from maia.log import Keep, LogDamaged, Retention, column_name, message_of
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.log.disk.reader import LogView
 from maia.log.format.names import day_of
+from maia.testing.refusals import raises
 from support.event_log import DAY_US, NOISE, NOON, PLATES, PowerDisk, carried, opened, sealed
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.clock import system_now
 from maia.errors import Unavailable
@@ -16,6 +15,7 @@ from maia.net.connections import BackOff
 from maia.net.links import SocketLink
 from maia.net.node_runner import NodeRunner
 from maia.net.stores import MemoryStore
+from maia.testing.refusals import raises
 from maia.wire import (
     Close,
     Count,

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.net.stores import FolderStore, MemoryStore
+from maia.testing.refusals import raises
 
 ODD_NAMES = [
     "plain",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action
 from maia.credentials.certificate import Validity
@@ -24,6 +23,7 @@ from maia.predicates.syntax import (
     NotAConstraintFilter,
     Operator,
 )
+from maia.testing.refusals import raises
 from maia.views.plan import checked_view
 from support.policy import (
     CCS,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from maia.testing.refusals import raises
-
 from maia.postgres.positions import Positions
+from maia.testing.refusals import raises
 from support.postgres_clinic import DERIVE, RELEASE, STORE, Clinic, clinic
 
 __all__ = ["clinic"]

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from maia.testing.refusals import raises
 from psycopg import sql
 
 from maia.clock import system_now
@@ -23,6 +22,7 @@ from maia.postgres.outbox import Outbox, PlannedFrame
 from maia.postgres.schema import _common, _install_release
 from maia.postgres.values import connected
 from maia.predicates import ALWAYS
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 
 OWNER = SigningKey.from_seed(b"o" * 32)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import AttributeUid
 from maia.predicates.covering.cover_table import CoverTable
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator, Predicate
+from maia.testing.refusals import raises
 from reference.pairwise_poset import PairwisePoset
 
 PRICE = AttributeUid("price")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import Hinted
 from maia.events import Instant
@@ -24,6 +23,7 @@ from maia.predicates import (
     predicate_from_expression,
     predicate_to_expression,
 )
+from maia.testing.refusals import raises
 
 FIVE = (b"==", b"x", (b"int", b"5"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import AttributeUid, Instant
 from maia.predicates.merging.measure import Choices, Span
@@ -21,6 +20,7 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
+from maia.testing.refusals import raises
 
 PRICE = AttributeUid("price")
 NAME = AttributeUid("name")

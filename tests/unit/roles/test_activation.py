@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import UNBOUNDED, Validity
 from maia.credentials.appointments import (
@@ -33,6 +32,7 @@ from maia.roles import (
 )
 from maia.roles.matching import bind
 from maia.roles.policy import Variable
+from maia.testing.refusals import raises
 from support.roles import (
     COURT,
     DOMAIN,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import ROWS_MAX
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, row_set, rows_in
+from maia.testing.refusals import raises
 
 KEY, STREAM = b"K" * 32, b"S" * 16
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from maia.testing.refusals import raises
-
 from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, Predicate, parse_predicate
 from maia.routing.table.hops import (
@@ -17,6 +15,7 @@ from maia.routing.table.hops import (
     RouteUpdate,
 )
 from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import entry_id, targets_of
 
 TYPE = b"T" * 32

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import AttributeUid, Frame, Instant, Kind, frame_of
 from maia.predicates import ALWAYS, Predicate, parse_predicate, predicate_from_expression
@@ -19,6 +18,7 @@ from maia.routing.table.hops import (
 )
 from maia.routing.table.interests import Tally, compared_by, known_attributes, mark_of_interest
 from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import entry_id, targets_of
 
 TYPE = b"T" * 32

@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.credentials import BadSignature, SignedKind
 from maia.errors import MaiaError
@@ -26,6 +25,7 @@ from maia.sealing.keys.epochs import (
     verify_epoch,
 )
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from support.key_groups import MANAGER, NOON, PLACE, PLATE, at, key_of, random_from
 
 TYPE = bytes(range(32))

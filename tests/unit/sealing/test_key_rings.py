@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.events import Instant
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms, content_key
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from support.key_groups import PLACE, PLATE, at, random_from
 
 TYPE = bytes(range(32))

@@ -6,11 +6,11 @@ import copy
 import pickle
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.sealing.tree.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, Slots
 from maia.sealing.tree.node_secrets import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
 from maia.sealing.tree.rekey import PathNeeded, read_rekey
+from maia.testing.refusals import raises
 from reference.tree_store import (
     Scheme,
     member_from_bytes,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.sealing.tree.key_tree import TreeMember
 from maia.sealing.tree.node_secrets import ROOT, ancestor
 from maia.sealing.tree.rekey import ENTRIES_MAX, read_path, read_rekey
+from maia.testing.refusals import raises
 from reference.tree_store import Scheme
 from support.key_trees import tree_of
 

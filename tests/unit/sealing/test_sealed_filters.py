@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import write_canonical
 from maia.errors import MaiaError
@@ -44,6 +43,7 @@ from maia.sealing.filters.sealed_filters import (
 )
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from support.sealed_filters import EPOCH, TYPE, random_from, ring, sealed
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 from msgspec.structs import replace
 
 from maia.events import Frame
@@ -11,6 +10,7 @@ from maia.sealing import BATCH_MAX, EpochKeys, SignatureChecks, read_run, verify
 from maia.sealing.frames import proof as frame_proof
 from maia.sealing.frames.ciphers import INSTANCES_MAX
 from maia.sealing.frames.proof import SIGNATURES_REMEMBERED
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.columns import frame_to_columns
 from support.sealing import (

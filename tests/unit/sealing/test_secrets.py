@@ -7,9 +7,9 @@ from hashlib import sha256
 import pytest
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from maia.testing.refusals import raises
 
 from maia.sealing import Secret
+from maia.testing.refusals import raises
 
 BYTES = sha256(b"a secret").digest()
 

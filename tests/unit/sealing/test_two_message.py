@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.identity import IDENTITY_BYTES_MAX, BadIdentity, guest_statement, verify_identity
 from maia.sealing.two_message import (
@@ -14,6 +13,7 @@ from maia.sealing.two_message import (
     Responder,
     message_length,
 )
+from maia.testing.refusals import raises
 from maia.wire.replays import ReplayMemory
 from support.two_message import (
     ANNA,

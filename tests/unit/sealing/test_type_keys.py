@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.sealing.groups.key_group import GroupId, group_name
 from maia.sealing.keys.epochs import EpochStatement, commitment, epoch_to_bytes, sign_epoch
@@ -11,6 +10,7 @@ from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
 from maia.sealing.tree.key_tree import KeyTree
+from maia.testing.refusals import raises
 from maia.wire.messages import GroupKeys, KeyTermsRecord, Rekey, RekeyPart
 from support.key_groups import MANAGER, NOON, at, random_from
 

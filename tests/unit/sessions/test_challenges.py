@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from maia.testing.refusals import error_code
 
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Principal, SigningKey, TestKind, statement_to_bytes
@@ -20,6 +19,7 @@ from maia.sessions.challenges import (
     QuestionNotOurs,
     TooManyQuestions,
 )
+from maia.testing.refusals import error_code
 from maia.validity import OneTimeQuestion, answer_question, question_to_bytes
 from maia.wire.effects import LinkId
 from maia.wire.messages import Challenge, Vouched

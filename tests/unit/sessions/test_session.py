@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.broker.settings import BrokerLimits
 from maia.credentials import NetworkName, SigningKey, TestKind, statement_to_bytes
@@ -16,6 +15,7 @@ from maia.events import Instant
 from maia.policy import GrantTestedOnce
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, NotVouchedFor
 from maia.sessions.session import Endpoint, Established, PeerSilent, Session, SessionLimits, Stage, goodbye
+from maia.testing.refusals import raises
 from maia.validity import VouchedFor, answer_question, question_from_bytes
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
@@ -202,7 +202,7 @@ def test_what_comes_on_a_ready_link_is_left_to_the_node_but_for_pings() -> None:
 
 def needs_answers(vouched: VouchedFor | None) -> None:
     if vouched is None:
-        raise GrantTestedOnce(())
+        raise GrantTestedOnce(GrantTestedOnce.code, ())
 
 
 def test_a_hello_that_must_be_vouched_for_waits_for_the_answers_to_a_challenge() -> None:

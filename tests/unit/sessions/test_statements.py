@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maia.testing.refusals import raises
-
 from maia.credentials import SignedStatement, TestKind, statement_to_bytes
 from maia.events import Instant
 from maia.sessions.session import Session, SessionLimits, Stage
 from maia.sessions.statements import KEPT_STATEMENTS, StatementIntake
+from maia.testing.refusals import raises
 from maia.validity import Changed
 from maia.wire.effects import Count, Effect, LinkId, Note
 from support.statements import HOLDER, ISSUER, TESTER, certificate, crl, moment

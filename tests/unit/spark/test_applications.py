@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import Kind
 from maia.spark.applications import (
@@ -23,6 +22,7 @@ from maia.spark.applications import (
 )
 from maia.spark.applications.application import columns_read, plan_lines
 from maia.spark.generators import GENERATORS
+from maia.testing.refusals import raises
 from maia.views import ARROW_TYPES
 
 WEDNESDAY = datetime(2026, 11, 4, tzinfo=UTC)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Kind
@@ -23,6 +22,7 @@ from maia.predicates.syntax import (
 from maia.spark.matching import tables as bulk_matching_tables
 from maia.spark.matching.boxes import BOXES_MAX, boxes_of
 from maia.spark.matching.tables import Subscription, rights_classes, shown_words, tables
+from maia.testing.refusals import raises
 from maia.views import ViewTooLarge
 
 PLATE, SPEED = AttributeUid("plate"), AttributeUid("speed")

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from maia.testing.refusals import raises
 
 from maia.spark.sink.writer import FRAMES_PER_BATCH_MAX, first_number, frames_of, in_one_order, stream_of
+from maia.testing.refusals import raises
 
 SCHEMA = pa.schema(
     [

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.spark import check_endpoint
 from maia.spark.endpoint import RESTRICTED
 from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 
 
 def session(restricted: str) -> SimpleNamespace:

@@ -11,7 +11,6 @@ from statistics import fmean, pvariance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import INT_MAX, INT_MIN
 from maia.spark.generators import (
@@ -30,6 +29,7 @@ from maia.spark.generators import (
     generated,
 )
 from maia.spark.generators.files import write_generated
+from maia.testing.refusals import raises
 from reference.pipeline_applications import distance_km
 
 # ------------------------------------------------------------ the same rows

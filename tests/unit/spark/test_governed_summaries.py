@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from maia.testing.refusals import raises
 from pyspark.sql import SparkSession
 
 from maia.credentials import ALL_ATTRIBUTES, SignedCertificate, Transformation, TypeName, Validity, issue
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions.summary_text import parse_summary
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.governed import (
     ATTRIBUTES,

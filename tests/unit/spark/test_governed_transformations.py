@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 from pyspark.sql import SparkSession
 
 from maia.canonical import write_advanced
@@ -29,6 +28,7 @@ from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence, see
 from maia.predicates import parse_predicate
 from maia.spark.closure.what_if import Affected, compare
 from maia.spark.governed.reader import slices_of
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, from_transit, sign_definition, verify_definition
 from support.governed import (
     ATTRIBUTES,

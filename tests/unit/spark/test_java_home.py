@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.spark.session.java_home import (
     SUITABLE_SPARK,
@@ -19,6 +18,7 @@ from maia.spark.session.java_home import (
     machine_java_home,
     wrapped_java_home,
 )
+from maia.testing.refusals import raises
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 

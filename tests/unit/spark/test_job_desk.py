@@ -9,13 +9,13 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import AttributeUid
 from maia.sealing import Secret
 from maia.spark.keys import key_server as module
 from maia.spark.keys.content_keys import HeldEpoch, SeveralSources, read_handout
 from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
 ALL = frozenset({None, PLATE, PLACE})

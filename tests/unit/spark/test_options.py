@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.spark.source.options import job_options
+from maia.testing.refusals import raises
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.spark.applications import STATISTICS
 from maia.spark.applications.runs import Source, interruptible, parquet_source, run
 from maia.spark.generators import SIGHTINGS, Order
 from maia.spark.generators.files import write_generated
+from maia.testing.refusals import raises
 
 
 def interrupt_when_busy(spark) -> None:

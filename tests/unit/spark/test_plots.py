@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from maia.testing.refusals import raises
 
 from maia.spark.applications import APPLICATIONS, TRACKING, TrackingTerms
 from maia.spark.applications.plots import draw
 from maia.spark.generators import GENERATORS
+from maia.testing.refusals import raises
 
 
 @pytest.mark.parametrize("application", APPLICATIONS.values(), ids=APPLICATIONS)

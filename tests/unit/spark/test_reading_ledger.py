@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from maia.testing.refusals import raises
-
 from maia.credentials import TypeName
 from maia.ledger.files import disclosures_in
 from maia.ledger.records import from_ranges
 from maia.spark.governed.arrow_table import ArrowTable
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.governed import (
     ATTRIBUTES,

@@ -8,9 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.spark.session.session import Cluster, cluster_of, cluster_settings, package_zip
+from maia.testing.refusals import raises
 
 MASTER = "spark://10.0.0.1:7077"
 SECRET = "s" * 32

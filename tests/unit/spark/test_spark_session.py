@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 from pyspark.sql import SparkSession
 
 from maia.spark.session.java_home import JavaHome
 from maia.spark.session.session import spark_session
+from maia.testing.refusals import raises
 
 
 def test_the_session_is_in_utc_with_ansi_mode_on(spark: SparkSession):

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import SigningKey
+from maia.testing.refusals import raises
 from maia.testing.simulation import BEGINNING, Chaos, SimulatedNetwork, Weather
 from maia.wire.effects import Close, LinkOpened, Send, Tick
 from support.echo_nodes import add_echo

@@ -1,10 +1,10 @@
 """The four changes between two versions, and the rights that allow them."""
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action
 from maia.events import Attribute, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     Added,
     BadDefinition,

@@ -1,7 +1,6 @@
 """Events, filters and restrictions speak the language of their type, or their author learns why not."""
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action, Authority
 from maia.events import AttributeUid, Instant, Kind
@@ -18,6 +17,7 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
+from maia.testing.refusals import raises
 from maia.types import KindMismatch, ValueMismatch, check_event, check_predicate, check_restriction
 from support.types import MET, attribute, numberplate, type_pattern
 

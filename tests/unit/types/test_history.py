@@ -1,10 +1,10 @@
 """What was accepted once is not contradicted later."""
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.keys import SigningKey
 from maia.events import Kind
+from maia.testing.refusals import raises
 from maia.types import TypeHistory, UidReused, sign_definition, verify_definition
 from maia.types import verified as history_module
 from support.types import CCS, NOON, PITO, PLATE, TIME, attribute, numberplate, version

@@ -1,7 +1,6 @@
 """A sub-type adds to its super-type with the consent of its owner, and changes nothing."""
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action, Authority
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, OnlineTest, TestKind, Validity
@@ -10,6 +9,7 @@ from maia.credentials.names import FIRST_VERSION, TypeName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.predicates.syntax import Exists
+from maia.testing.refusals import raises
 from maia.types import (
     EMBEDDED_MAX,
     SUPER_TYPES_MAX,

@@ -4,10 +4,10 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import write_canonical
 from maia.credentials.authority import Action
+from maia.testing.refusals import raises
 from maia.types import (
     Added,
     BadDefinition,

@@ -1,9 +1,9 @@
 """Into transit and out of it: uids only, and the receiver's version decides what arrives."""
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import AttributeUid, BadFrame, Column, Frame, Instant, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     TransitKindMismatch,
     ValueMismatch,

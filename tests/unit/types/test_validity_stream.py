@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     UNBOUNDED,
@@ -16,6 +15,7 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     STATEMENT,
     InstallNotGranted,

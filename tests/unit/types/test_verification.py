@@ -6,7 +6,6 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials.authority import Action, Authority
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Validity
@@ -14,6 +13,7 @@ from maia.credentials.encoding.certificates import issue
 from maia.credentials.keys import BadSignature
 from maia.events import AttributeUid, Instant, Kind
 from maia.predicates.syntax import Exists
+from maia.testing.refusals import raises
 from maia.types import (
     Added,
     InstallNotGranted,

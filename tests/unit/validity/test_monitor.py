@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import error_code
 
 from maia.credentials import (
     ALL_ACTIONS,
@@ -30,6 +29,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
+from maia.testing.refusals import error_code
 from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
 from maia.validity import series as standing_room
 from maia.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import BadStatement
+from maia.testing.refusals import raises
 from maia.validity import (
     PATIENCE,
     OneTimeQuestion,

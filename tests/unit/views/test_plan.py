@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import SigningKey
 from maia.credentials.authority import ALL_ATTRIBUTES, Transformation
@@ -26,6 +25,7 @@ from maia.predicates.syntax import (
     Predicate,
     PredicateTooLarge,
 )
+from maia.testing.refusals import raises
 from maia.views import WINDOWS_MAX, ViewTooLarge, arrow_schema, to_arrow, to_python, to_sql
 
 PLATE = AttributeUid("plate")

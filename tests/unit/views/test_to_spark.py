@@ -7,7 +7,6 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from maia.testing.refusals import raises
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -16,6 +15,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Membership, Operator
 from maia.spark.generators import SIGHTINGS
+from maia.testing.refusals import raises
 from maia.views import spark_schema
 from maia.views.to_spark import _balanced, to_spark, walled
 

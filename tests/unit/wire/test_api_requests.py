@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import BadSignature, SigningKey
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.wire.api_requests import (
     API_REQUEST_BYTES_MAX,
     ApiCall,

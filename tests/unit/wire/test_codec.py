@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX
+from maia.testing.refusals import raises
 from maia.wire import (
     MESSAGE_BYTES_MAX,
     Accepted,

@@ -6,7 +6,6 @@ import math
 
 import msgspec
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import (
     INSTANT_MAX,
@@ -24,6 +23,7 @@ from maia.events import (
     Instant,
     Kind,
 )
+from maia.testing.refusals import raises
 from maia.types import TransitKindMismatch
 from maia.wire import (
     BadColumn,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
+from maia.testing.refusals import raises
 from maia.wire import HANDSHAKE_BYTES_MAX, MESSAGE_BYTES_MAX, Splitter, framed, length_prefix
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import write_canonical
 from maia.credentials import (
@@ -16,6 +15,7 @@ from maia.credentials import (
 )
 from maia.credentials.encoding.parts import resource_to_expression
 from maia.predicates import ALWAYS, AnyOf
+from maia.testing.refusals import raises
 from maia.wire import (
     FilterTooLong,
     filter_from_bytes,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.wire import PAGES, ReplayMemory, page_of
 from support.wire import CLIENT, NOON, OTHER
 

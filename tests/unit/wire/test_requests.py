@@ -7,13 +7,13 @@ import dataclasses
 import pickle
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import Action, BadSignature, NetworkName, SignedKind, TypeName
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.predicates import ALWAYS, NEVER, AnyOf
+from maia.testing.refusals import raises
 from maia.wire import (
     BadRequestEncoding,
     EdgeRequest,

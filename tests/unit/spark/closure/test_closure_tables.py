@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
@@ -23,6 +22,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.syntax import Comparison, Operator
 from maia.spark.closure.reach import Reach
 from maia.spark.closure.tables import Closure, build, difference, open_closure, update, who_can
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.chains import (
     ALICE,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from maia.testing.refusals import raises
 
 from maia.credentials import Action
 from maia.policy import Request, see
 from maia.spark.closure.what_if import Pools, affected, compare, readable_by, supposed
 from maia.spark.governed.reader import slices_of
+from maia.testing.refusals import raises
 from support.governed import (
     NOON,
     OWNER,
