@@ -10,7 +10,8 @@ other brokers (Miklós 2; A77). The quota belongs to the principal, so that
 neither a second link nor a new connection renews it.
 
 Brokers, key servers and the runtime also ask before a peer has proved anything
-who has to go when more peers wait than there are places. The oldest goes, and it goes from the network that holds most places: a flood
+who has to go when more peers wait than there are places. The oldest goes, and it goes
+from the network that holds most places: a flood
 from one address costs its own places, and a flood from everywhere costs those
 who have had most time (A74, A88).
 """
