@@ -56,11 +56,18 @@ class BrokenChain(BrokenCredential):
 
     code = "CREDENTIAL-CHAIN"
 
-    def __init__(self, sentence: str, *, certificate: bytes | None = None, field: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str | None = None,
+        *,
+        certificate: bytes | None = None,
+        field: str | None = None,
+    ) -> None:
         """Keep the id of the certificate to blame and its field, where there is one."""
         self.certificate = certificate
         self.field = field
-        super().__init__(sentence)
+        super().__init__(code, message)
 
     def as_record(self) -> dict[str, object]:
         """Return the error as named fields; the id in full."""
