@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import NoChain
 from maia.predicates.syntax import Comparison, Not, Operator
-from maia.spark.governed.reader import ReaderDistrusted
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from support.governed import (
     PLACE,
@@ -283,7 +283,7 @@ def test_a_peer_that_was_put_out_reads_nothing_of_the_past_either(spark, tmp_pat
     assert cached.count() == 3
     with pytest.raises(NoChain):
         governed(spark, reader=reader(right, revoked=frozenset({right.id})), keys=log.keys(desk), **known)
-    with pytest.raises(ReaderDistrusted):
+    with raises("PIPELINE-READER-DISTRUSTED"):
         governed(
             spark,
             reader=reader(right, evicted=frozenset({READER.principal})),

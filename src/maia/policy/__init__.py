@@ -4,7 +4,6 @@ from maia.policy.decide import decide
 from maia.policy.decision import (
     AttributeNotReadable,
     Audience,
-    BadRequest,
     ConditionNotMet,
     Decision,
     Denial,
@@ -27,11 +26,9 @@ from maia.policy.evidence import (
     CHAINS_COUNTED,
     CHAINS_MAX,
     NO_EVIDENCE,
-    BadBound,
     Bound,
     BoundRule,
     Evidence,
-    TooMuchEvidence,
     gather_evidence,
 )
 from maia.policy.facts import NO_FACTS, Facts
@@ -44,8 +41,6 @@ __all__ = [
     "NO_FACTS",
     "AttributeNotReadable",
     "Audience",
-    "BadBound",
-    "BadRequest",
     "Bound",
     "BoundRule",
     "ConditionNotMet",
@@ -67,7 +62,6 @@ __all__ = [
     "Request",
     "SubscriptionTooWide",
     "TooMuchToSearch",
-    "TooMuchEvidence",
     "View",
     "Window",
     "decide",

@@ -319,12 +319,6 @@ _FITTING: Final[Mapping[type[ResourceName], tuple[frozenset[Action], str]]] = {
 }
 
 
-class BadRequest(BadInput):
-    """A request's action, resource, event type and filter do not fit together."""
-
-    code = "INPUT-REQUEST"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """`principal`, whose key has been proved, asks for `action` on `resource`.
@@ -349,7 +343,7 @@ class Request:
         _check_resource(self.action, self.resource)
         _check_event_type(self.action, self.resource, self.event_type)
         if self.filter != ALWAYS and self.action not in EVENT_ACTIONS:
-            raise BadRequest(f"a request to `{self.action.value}` has no filter")
+            raise BadInput("INPUT-REQUEST", f"a request to `{self.action.value}` has no filter")
         # The id of a definition is a digest of its signed bytes: one id, one set of attributes.
         type_id = None if self.event_type is None else self.event_type.id
         validity = None if self.event_type is None else self.event_type.validity
@@ -418,11 +412,13 @@ def _topics_above(topic: TopicName) -> tuple[TopicName, ...]:
 def _check_resource(action: Action, resource: ResourceName) -> None:
     fitting, thing = _FITTING[type(resource)]
     if action not in fitting:
-        raise BadRequest(f"`{action.value}` cannot be done with {thing}")
+        raise BadInput("INPUT-REQUEST", f"`{action.value}` cannot be done with {thing}")
 
 
 def _check_event_type(action: Action, resource: ResourceName, event_type: VerifiedType | None) -> None:
     if event_type is not None and event_type.name != resource:
-        raise BadRequest("the event type is not the resource that was named")
+        raise BadInput("INPUT-REQUEST", "the event type is not the resource that was named")
     if event_type is None and action in EVENT_ACTIONS and isinstance(resource, TypeName):
-        raise BadRequest(f"a request to `{action.value}` needs the definition of its event type")
+        raise BadInput(
+            "INPUT-REQUEST", f"a request to `{action.value}` needs the definition of its event type"
+        )

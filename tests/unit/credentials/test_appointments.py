@@ -13,7 +13,6 @@ from maia.credentials import (
     AuthorisationCertificate,
     Authority,
     BadSignature,
-    NotTheIssuer,
     Principal,
     SignedKind,
     Validity,
@@ -39,6 +38,7 @@ from maia.credentials.authority import ALL_ACTIONS, AnyResource
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.types import NOON, key
 
 COURT, SMITH = key(2), key(9)
@@ -90,7 +90,7 @@ def test_a_certificate_that_is_made_again_is_another_one():
 
 
 def test_only_the_issuer_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         issue_appointment(ORDER, SMITH)
 
 

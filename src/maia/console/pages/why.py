@@ -27,9 +27,9 @@ from maia.console.pages.page import (
     table,
 )
 from maia.console.pages.refusals import refusals_seen
-from maia.console.principal import READ_NETWORK, READ_REGISTER, NotAllowed
+from maia.console.principal import READ_NETWORK, READ_REGISTER
 from maia.credentials import actions_from_words, principal_from_text
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.policy import Audience, Request
 from maia.predicates import ALWAYS, parse_predicate
@@ -67,7 +67,9 @@ async def _answer(visit: Visit, asked: Mapping[str, str]) -> Data:
     names, is_reader, own = await visit.names(), READ_REGISTER in visit.acts, str(visit.acting.principal)
     who = names.principal(asked["who"]) if asked["who"] else own
     if not is_reader and who != own:
-        raise NotAllowed("without the right to read the register, you can ask about yourself alone")
+        raise Refusal(
+            "CONSOLE-NOT-ALLOWED", "without the right to read the register, you can ask about yourself alone"
+        )
     event_type = names.by_label.get(asked["type"])
     if event_type is None:
         raise NoSuchThing("you know no type of this name")

@@ -24,8 +24,8 @@ from typing import Final
 from maia.credentials import Principal, certificate_to_bytes
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
-from maia.domain.keys.settings import DomainSettings, NotAMember
-from maia.errors import MaiaError, ProtocolViolation
+from maia.domain.keys.settings import DomainSettings
+from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, Instant
 from maia.policy import GrantsLeftOut
 from maia.sealing.groups.key_group import GroupId
@@ -265,7 +265,7 @@ class KeyRequestHandler:
     def _tell_writer(self, link: MemberLink, message: WhoWrites, now: Instant) -> list[Effect]:
         manager = self.types.get(message.type_id)
         if manager is None or not manager.is_in(GroupId(message.type_id), link.peer):
-            raise NotAMember("only members of a type's groups are told who publishes")
+            raise Refusal("REFUSED-NOT-A-MEMBER", "only members of a type's groups are told who publishes")
         shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
 

@@ -26,6 +26,7 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.clock import system_now
+from maia.errors import BadInput
 from maia.events import Instant
 from maia.log.disk.files import Disk, FolderDisk
 from maia.log.disk.journals import Cut, JournalFile, Journals
@@ -47,7 +48,6 @@ from maia.log.disk.rollover import (
     remove_left_overs,
     write_piece,
 )
-from maia.log.format.errors import NotAFrame
 from maia.log.format.manifest import Change, Segment, in_order
 from maia.log.format.records import LogRecord, checked_frame
 from maia.log.format.retention import Retention, pieces, to_forget, to_join
@@ -125,7 +125,10 @@ class EventLog:
         is room) and `LogBroken` (the log must be opened again).
         """
         if len(messages) > BATCH_MAX or sum(map(len, messages)) > self._limits.batch_bytes:
-            raise NotAFrame(f"a batch has at most {BATCH_MAX} frames and {self._limits.batch_bytes} bytes")
+            raise BadInput(
+                "LOG-NOT-A-FRAME",
+                f"a batch has at most {BATCH_MAX} frames and {self._limits.batch_bytes} bytes",
+            )
         checked = [checked_frame(message) for message in messages]
         with self._writing:
             if not checked:

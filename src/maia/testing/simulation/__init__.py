@@ -2,7 +2,7 @@
 
 from maia.testing.simulation.clients import SimulatedClient
 from maia.testing.simulation.hosts import Host, Node, Power
-from maia.testing.simulation.network import BEGINNING, NotInTime, SimulatedNetwork, TooManySteps, UnknownHost
+from maia.testing.simulation.network import BEGINNING, SimulatedNetwork
 from maia.testing.simulation.schedule import Step, Trace
 from maia.testing.simulation.trouble import Trouble, Troublemaker
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
@@ -14,15 +14,12 @@ __all__ = [
     "Chaos",
     "Host",
     "Node",
-    "NotInTime",
     "Power",
     "SimulatedClient",
     "SimulatedNetwork",
     "Step",
-    "TooManySteps",
     "Trace",
     "Trouble",
     "Troublemaker",
-    "UnknownHost",
     "Weather",
 ]
