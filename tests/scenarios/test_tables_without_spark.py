@@ -54,7 +54,9 @@ def read(hospital: maia.Organisation, who: str, work: Callable[[maia.RecordedLog
         try:
             with maia.open_log(profile=hospital.folder / f"{who}.maia") as log:
                 return work(log)
-        except Refusal:
+        except Refusal as problem:
+            if problem.code != "PIPELINE-GRANT-ENDED":
+                raise
             return False
 
     until(is_done, seconds=120)

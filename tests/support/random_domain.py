@@ -274,7 +274,9 @@ class DomainBeside:
             found = self.act(
                 lambda: self.station.activate(principal, role, arguments, list(self.shown.values()))
             )
-        except Refusal:
+        except Refusal as problem:
+            if problem.code != "REFUSED-ACTIVATION":
+                raise
             found = ()
         self._take_in(found, ways)
         for one in found[:2]:

@@ -37,11 +37,6 @@ class RefusedByBroker(Refusal):
 
     code = "REFUSED-BY-BROKER"
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        # On the object, where it hides the code of the class.
-        self.__dict__["code"] = code
-
 
 class ConnectionRefused(RefusedByBroker):
     """The certificates that a client showed, or has, do not let it connect; `code` is the reason's own."""
@@ -53,10 +48,6 @@ class BrokerUnavailable(Unavailable):
     """A broker cannot do now what it was asked for; `code` is the broker's own."""
 
     code = "UNAVAILABLE-BROKER"
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.__dict__["code"] = code
 
 
 class ClientClosed(Unavailable):

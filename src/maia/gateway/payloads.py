@@ -27,7 +27,7 @@ _SIMPLE: Final[dict[int, bool | None]] = {20: False, 21: True, 22: None, 23: Non
 
 
 def decode_map(data: bytes) -> dict[str, object]:
-    """Read one map; raise BadCbor for anything else."""
+    """Read one map; raise `INPUT-CBOR` for anything else."""
     try:
         major, count, at = _head(data, 0)
         if major != 5 or count > _ENTRIES_MAX:

@@ -356,7 +356,8 @@ def row_of(
         if holder is None:
             raise BadInput(
                 "INPUT-MQTT-TABLE",
-                f"a plain payload needs an `attribute` of the type; `{_shown(name)}` is none, or in the topic",
+                "a plain payload needs an `attribute` of the type; "
+                f"`{_shown(name)}` is none, or in the topic",
             )
     elif attribute is not None:
         raise BadInput("INPUT-MQTT-TABLE", "`attribute` is for plain payloads")

@@ -39,8 +39,8 @@ from maia.credentials.names import NamePattern, type_id
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
 from maia.organisation.draft import write_file
-from maia.policy import NO_FACTS, Audience, ConditionNotMet, Denial, Request, decide, gather_evidence
-from maia.policy.decision import AttributeNotReadable, Reason
+from maia.policy import NO_FACTS, Audience, Denial, PolicyRefusal, Request, decide, gather_evidence
+from maia.policy.decision import Reason
 from maia.policy.grants import unread_in
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
@@ -275,9 +275,9 @@ def check_held(
         sentence = (
             f"`{issuer}` cannot restrict a right by `{names.get(uid, uid)}`, which it may not see itself"
         )
-        raise AttributeNotReadable((Reason("readable", sentence, attribute=uid),))
+        raise PolicyRefusal("POLICY-ATTRIBUTE-NOT-READABLE", (Reason("readable", sentence, attribute=uid),))
     # Whether a condition holds is asked at the moment of use.
-    if isinstance(decision, Denial) and decision.kind is not ConditionNotMet:
+    if isinstance(decision, Denial) and decision.code != "POLICY-CONDITION-NOT-MET":
         if _holds(right, by, pool, now=now) is None:
             wanted = f"`maia grant {issuer}.pub --may {right} --delegable`"
             raise Refusal(

@@ -213,7 +213,7 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
             found = search.chains(tested.good, resource, left_out, explains=not tested.problems)
         except BrokenCredential as problem:
             if budget is not None and isinstance(problem, SearchTooLarge):
-                raise TooMuchToSearch((_TOO_MUCH,)) from problem
+                raise TooMuchToSearch(TooMuchToSearch.code, (_TOO_MUCH,)) from problem
             blamed = search.blamed(tested, resource)
             missed |= blamed
             broken += [tested.problems[one] for one in blamed] or [

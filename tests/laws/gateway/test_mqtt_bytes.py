@@ -206,7 +206,9 @@ def test_an_event_is_the_same_after_it_was_a_message(form: PayloadForm, event: d
 def test_cbor_is_read_within_its_bounds(data: bytes) -> None:
     try:
         found = decode_map(data)
-    except BadInput:
+    except BadInput as problem:
+        if problem.code != "INPUT-CBOR":
+            raise
         return
     assert len(found) <= len(data)
 

@@ -79,7 +79,9 @@ def test_ranges_are_as_few_as_can_be():
 def test_any_bytes_are_read_or_refused(data):
     try:
         records = records_from_bytes(data)
-    except BadInput:
+    except BadInput as problem:
+        if problem.code != "INPUT-LEDGER":
+            raise
         return
     assert records_from_bytes(records_to_bytes(records)) == records
 

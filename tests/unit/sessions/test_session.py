@@ -202,7 +202,7 @@ def test_what_comes_on_a_ready_link_is_left_to_the_node_but_for_pings() -> None:
 
 def needs_answers(vouched: VouchedFor | None) -> None:
     if vouched is None:
-        raise GrantTestedOnce(())
+        raise GrantTestedOnce(GrantTestedOnce.code, ())
 
 
 def test_a_hello_that_must_be_vouched_for_waits_for_the_answers_to_a_challenge() -> None:

@@ -10,7 +10,7 @@ import pytest
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.log.disk.event_log import EventLog
 from maia.log.disk.reader import LogView
-from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
+from maia.policy import Facts, see
 from maia.policy.facts import during
 from maia.predicates import parse_predicate
 from maia.spark.governed.reader import FactPeriod, RightsCut, slices_of
@@ -120,7 +120,7 @@ def test_each_period_has_the_rights_of_its_moment(spark, tmp_path, desk):
     assert set(found) == {2, 3}
     assert (found[2]["numberplate"], found[2]["location"]) == ("AE00001", None)
     assert (found[3]["numberplate"], found[3]["location"]) == ("AE00002", "Trumpington")
-    with pytest.raises(GrantExpired):
+    with raises("POLICY-EXPIRED"):
         governed(
             spark, log=str(tmp_path), event_type=log.event_type, reader=who, keys=log.keys(desk), since=at(41)
         )
@@ -207,9 +207,9 @@ def test_a_type_of_which_nothing_was_recorded_is_an_empty_table(spark, tmp_path)
 def test_refusals_come_from_the_driver_before_anything_is_read(spark, tmp_path):
     plain, sealed = typed(), typed(SealingLevel.ATTRIBUTE)
     log = str(tmp_path)
-    with pytest.raises(NoChain):
+    with raises("POLICY-NO-CHAIN"):
         governed(spark, log=log, event_type=plain, reader=reader(grant(CAMERA)))
-    with pytest.raises(AttributeNotReadable):
+    with raises("POLICY-ATTRIBUTE-NOT-READABLE"):
         governed(
             spark, log=log, event_type=plain, reader=reader(grant(attributes=[PLATE])), filter="speed > 3"
         )

@@ -100,7 +100,7 @@ def explain(
         return Answer(said, because, row("  way out", way), no=True)
     required, met = _required(requires, identity, request.principal, now)
     if not met:
-        said = row("", f"no [REFUSED-REQUIREMENT]", permitted=False, code="REFUSED-REQUIREMENT")
+        said = row("", "no [REFUSED-REQUIREMENT]", permitted=False, code="REFUSED-REQUIREMENT")
         return Answer(said, row("  because", required, requirement=required), because, no=True)
     until = "unbounded" if decision.until is None else str(decision.until)
     assumed = standing.assumed(evidence)

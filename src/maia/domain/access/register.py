@@ -58,18 +58,7 @@ from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AuditRow, MembershipRow, RightRow, active_memberships, valid_rights
 from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import SECOND, AttributeUid, Instant
-from maia.policy import (
-    ConditionNotMet,
-    Decision,
-    Denial,
-    Evidence,
-    Facts,
-    Permit,
-    Request,
-    decide,
-    gather_evidence,
-    shows,
-)
+from maia.policy import Decision, Denial, Evidence, Facts, Permit, Request, decide, gather_evidence, shows
 from maia.roles import possible_rights
 from maia.types import VerifiedType
 from maia.validity import Tester
@@ -158,7 +147,7 @@ class AccessRegister(AccessCore):
             uid = question.attribute
             is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
             return Holder(principal, decision.view, decision.until, chains) if is_yes else None
-        if decision.kind is not ConditionNotMet:
+        if decision.code != "POLICY-CONDITION-NOT-MET":
             return None
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
         return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)

@@ -27,7 +27,6 @@ from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.settings import DomainSettings
 from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, Instant
-from maia.policy import GrantsLeftOut
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager import Delivery, GroupManager, Outcome
 from maia.sealing.groups.membership import Claim, NoGroupOpen, demanded, keys_digest, requests_for, standing
@@ -348,7 +347,7 @@ def _left_out(link: MemberLink, outcomes: Iterable[Outcome]) -> list[Effect]:
     if not any(isinstance(one, Delivery) and one.is_cut and one.member == link.peer for one in outcomes):
         return []
     return [
-        Note("grants-left-out", {**link.named(), "code": GrantsLeftOut.code}),
+        Note("grants-left-out", {**link.named(), "code": "POLICY-GRANTS-LEFT-OUT"}),
         Count("maia_grants_left_out_total"),
     ]
 

@@ -100,7 +100,7 @@ class EventLog:
     ) -> EventLog:
         """Take `folder` for this process alone, and recover what is in it.
 
-        Raises `LogInUse` if another process has it, and `LogDamaged`, with file and
+        Raises `LOG-IN-USE` if another process has it, and `LogDamaged`, with file and
         offset, if something in it is not as it was written. Look at `cuts` afterwards.
         """
         disk = disk or FolderDisk(folder)
@@ -121,7 +121,7 @@ class EventLog:
     def append(self, messages: Sequence[bytes], *, recorded_at: Instant) -> range:
         """Keep the bytes of `Carried` and `Sealed` messages; return their positions when they are on disk.
 
-        All of them are kept or none. Raises `NotAFrame`, `LogDiskFull` (try again when there
+        All of them are kept or none. Raises `LOG-NOT-A-FRAME`, `LogDiskFull` (try again when there
         is room) and `LogBroken` (the log must be opened again).
         """
         if len(messages) > BATCH_MAX or sum(map(len, messages)) > self._limits.batch_bytes:

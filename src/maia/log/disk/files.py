@@ -56,7 +56,7 @@ class Disk(Protocol):
     """A folder of files, by paths inside it."""
 
     def lock(self) -> None:
-        """Take the folder for this process alone; raises `LogInUse`."""
+        """Take the folder for this process alone; raises `LOG-IN-USE`."""
         ...
 
     def names(self, folder: str = "") -> list[str]:

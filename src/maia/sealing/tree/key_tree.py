@@ -331,7 +331,7 @@ class TreeMember(_Side):
     __slots__ = ("_slot",)
 
     def __init__(self, *, group: bytes, path: MemberPath) -> None:
-        """Take the place that `path` gives. Raises `BadPath` unless it fits the group."""
+        """Take the place that `path` gives. Raises `PROTOCOL-TREE-PATH` unless it fits the group."""
         self._group, self._slot = group, path.slot
         self._lineage, self.version, self.confirmation = path.lineage, path.version, path.confirmation
         self._secrets = dict(path.secrets)
@@ -357,7 +357,7 @@ class TreeMember(_Side):
 
         Raises `PathNeeded`, and stays as it is, when the change does not follow
         from what is held here: messages were lost or overtook each other, the
-        manager began anew, or this member was put out. Raises `BadRekey` on
+        manager began anew, or this member was put out. Raises `PROTOCOL-REKEY` on
         anything that is no rekey.
         """
         rekey = read_rekey(broadcast)

@@ -4,7 +4,7 @@ The manager writes both, members read both. A rekey is one message for all: a
 few wrapped secrets, each with the node it renews and the node whose members
 open it. A path is what one member holds of the tree; it is secret, and the
 caller seals it to that member. Both have one form: whatever else arrives ends
-in `BadRekey` or `BadPath`, and nothing is reserved because a count says so.
+in `PROTOCOL-REKEY` or `PROTOCOL-TREE-PATH`, and nothing is reserved because a count says so.
 
     rekey:  form lineage version previous confirmation nonce, gone nodes, entries
     path:   form lineage version confirmation slot, (node, secret) from the leaf up
@@ -121,7 +121,7 @@ class RekeyWriter:
 
 
 def read_rekey(data: bytes) -> Rekey:
-    """Read a rekey; raise `BadRekey` unless it is written in the one form."""
+    """Read a rekey; raise `PROTOCOL-REKEY` unless it is written in the one form."""
     if len(data) < _HEAD.size:
         raise ProtocolViolation("PROTOCOL-REKEY", "a rekey message ends within its head")
     form, lineage, version, before, after, nonce, gone_count, count = _HEAD.unpack_from(data)
@@ -162,7 +162,7 @@ def read_rekey(data: bytes) -> Rekey:
 
 
 def read_path(data: bytes) -> MemberPath:
-    """Read a path; raise `BadPath` unless it is written in the one form."""
+    """Read a path; raise `PROTOCOL-TREE-PATH` unless it is written in the one form."""
     if len(data) < _PATH_HEAD.size:
         raise ProtocolViolation("PROTOCOL-TREE-PATH", "a path of a key tree ends within its head")
     form, lineage, version, confirmation, slot, count = _PATH_HEAD.unpack_from(data)

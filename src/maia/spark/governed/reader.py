@@ -58,10 +58,6 @@ from maia.policy import (
     BoundRule,
     Denial,
     Facts,
-    GrantRevoked,
-    GrantsLeftOut,
-    GrantStale,
-    GrantTestedOnce,
     Permit,
     PolicyRefusal,
     Request,
@@ -258,7 +254,7 @@ PERIODS_MAX: Final = 256
 STEPS_MAX: Final = 8192
 """How often the kernel is asked for one table: for some years of working hours."""
 
-_NOT_VOUCHED_FOR: Final = (GrantStale, GrantRevoked, GrantTestedOnce)
+_NOT_VOUCHED_FOR: Final = frozenset({"POLICY-STALE", "POLICY-REVOKED", "POLICY-ONE-TIME"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +289,7 @@ def slices_of(
     refusal: PolicyRefusal | None = None
     for piece in _decided(request, reader, first, last, VerificationCache() if cache is None else cache):
         if isinstance(piece, PolicyRefusal):
-            refusal = refusal if isinstance(refusal, _NOT_VOUCHED_FOR) else piece
+            refusal = refusal if refusal is not None and refusal.code in _NOT_VOUCHED_FOR else piece
         else:
             _add(found, piece)
     if not found and refusal is not None:
@@ -324,7 +320,7 @@ def _decided(
         match decision:
             case Permit(view=view, limit=limit):
                 if limit is not None:
-                    warnings.warn(f"{limit.line()} [{GrantsLeftOut.code}]", RightsCut, stacklevel=2)
+                    warnings.warn(f"{limit.line()} [{'POLICY-GRANTS-LEFT-OUT'}]", RightsCut, stacklevel=2)
                 yield Slice(moment, end, replace(view, until=None))
             case Denial():
                 yield decision.as_refusal()

@@ -93,7 +93,7 @@ class DeskPass:
     token: bytes = field(repr=False)
 
     def keys_of(self, epochs: Collection[int]) -> dict[int, HeldEpoch]:
-        """Ask the driver; raise `GrantEnded` if it has taken the grant back."""
+        """Ask the driver; raise `PIPELINE-GRANT-ENDED` if it has taken the grant back."""
         return self._asked(epochs, {})
 
     def report(self, refused: Mapping[str, int]) -> None:

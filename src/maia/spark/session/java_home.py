@@ -60,7 +60,8 @@ def check_spark_version(version: str) -> None:
         allowed = f"{first[0]}.{first[1]} or later, below {end[0]}"
         raise Unavailable(
             "UNAVAILABLE-SPARK-VERSION",
-            f"PySpark {version[:32]} is installed, and Maia needs {allowed}: pip install 'maia-pubsub[spark]'",
+            f"PySpark {version[:32]} is installed, and Maia needs {allowed}: "
+            "pip install 'maia-pubsub[spark]'",
         )
 
 

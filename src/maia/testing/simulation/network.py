@@ -199,7 +199,7 @@ class SimulatedNetwork:
         self._schedule.now = until
 
     def run_until(self, condition: Callable[[], bool], *, at_most: float) -> None:
-        """Let time pass until something holds; raise `NotInTime` after `at_most` seconds without it."""
+        """Let time pass until something holds; `SIMULATION-NOT-IN-TIME` after `at_most` seconds."""
         until = self._schedule.now + round(at_most * SECOND)
         while not condition():
             if not self._step(until):
