@@ -35,10 +35,8 @@ from maia.console.pages.page import (
     Data,
     Element,
     Node,
-    NoSuchThing,
     Page,
     Visit,
-    Works,
     el,
     prose,
     shape_and_texts,
@@ -49,6 +47,7 @@ from maia.console.pages.streams import events_of
 from maia.console.pages.what_if import replay
 from maia.console.principal import Acting
 from maia.console.sessions import NotSignedIn, Session, Sessions
+from maia.console.works import NoSuchThing, Works
 from maia.credentials import Principal
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.net.http_listener import let_in, listening

@@ -6,24 +6,20 @@ the page shows and nothing else.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
-from maia.bounded_map import BoundedMap
 from maia.console.config import Held
 from maia.console.network import Network
 from maia.console.principal import Acting
 from maia.console.rights import Names
 from maia.console.sessions import Session
 from maia.console.suggestions import Suggestions, suggestions
-from maia.credentials import Principal
-from maia.errors import BadInput
+from maia.console.works import Works
 from maia.events import Instant
 
 # ------------------------------------------------------------ elements
@@ -35,7 +31,6 @@ from maia.events import Instant
 # Some texts are `Live`: they have an address in the page, and a stream sends what they change to.
 
 
-_BEGUN_MAX: Final = 64
 _VOID: Final = frozenset({"input", "link", "meta", "br", "line"})
 _LINKS: Final = frozenset({"action", "formaction", "href", "src"})
 _RENAMED: Final = {"class_": "class", "for_": "for"}
@@ -118,60 +113,6 @@ def _write(node: Node, out: list[str], texts: dict[str, str] | None) -> None:
 
 # Any: each page has values of its own, all of them plain values of JSON.
 Data = Mapping[str, Any]
-
-
-class NoSuchThing(BadInput):
-    """There is no such page of the console, or nothing of that id that its reader may see."""
-
-    code = "CONSOLE-NOT-FOUND"
-
-
-class _Begun(Protocol):
-    """What a principal has begun."""
-
-    by: Principal
-
-
-_Work = TypeVar("_Work", bound=_Begun)
-
-
-class Works:
-    """What was begun on pages in this run of the console, and goes on beside them, by its id."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._begun: BoundedMap[str, _Begun] = BoundedMap(_BEGUN_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def keep(self, work: _Begun) -> str:
-        """Remember what was begun; return its id."""
-        number = os.urandom(8).hex()
-        self._begun.put(number, work)
-        return number
-
-    def of(self, kind: type[_Work]) -> list[_Work]:
-        """Return everything of a kind."""
-        return [one for one in self._begun.values() if isinstance(one, kind)]
-
-    def found(self, kind: type[_Work], number: str, by: Principal) -> _Work:
-        """Return what was begun to the principal that did."""
-        work = self._begun.get(number)
-        if not isinstance(work, kind) or work.by != by:
-            raise NoSuchThing("there is nothing of yours of this id")
-        return work
-
-    def beside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Go on with something while pages are looked at."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def close(self) -> None:
-        """End what goes on."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
