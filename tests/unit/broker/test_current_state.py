@@ -14,8 +14,6 @@ from maia.wire.messages import AskState, Deliver, StateQuery, StateTold
 from support.broker import NOW, Net, sighting
 from support.numberplate import LOCATION, NUMBERPLATE
 
-PLATES = [NUMBERPLATE]
-
 
 @pytest.fixture
 def net() -> Net:
