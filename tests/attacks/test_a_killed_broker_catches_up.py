@@ -34,8 +34,8 @@ def brokers(tmp_path: Path) -> Iterator[tuple[Forker, Forker]]:
     made = []
     for who, own, other in zip(("CCS broker", "Met broker"), addresses, addresses[::-1], strict=True):
         key = cast.keys[who]
-        right = story.grant("PITO", key.principal, story.type_pattern, Action.SUBSCRIBE)
-        shown = [*cast.credentials[who], right]
+        right = story.grant("PITO", key.principal, story.definition, Action.SUBSCRIBE)
+        shown = [*cast.wallets[who], right]
         made.append(Forker(tmp_path / who, story, key=key, credentials=shown, join=[other], address=own))
     yield made[0], made[1]
     for one in made:
@@ -59,7 +59,7 @@ class Archive(threading.Thread):
             self.problem = problem
 
     def _read(self) -> None:
-        story = self.broker.story
+        story = self.broker.cast
         with maia.connect_blocking(
             self.broker.address,
             key=story.keys[READER],

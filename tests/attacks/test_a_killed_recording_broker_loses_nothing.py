@@ -79,7 +79,7 @@ def test_what_was_acknowledged_is_in_the_log_and_the_table_exactly_once(spark, b
 
 
 def governed_plates(spark, broker: Forker) -> Counter[str]:
-    story = broker.story
+    story = broker.cast
     event_type = verify_definition(story.definition, at=system_now())
     reader = Reader(story.principal("billing office"), story.certificates)
     table = governed(spark, log=str(broker.home / "log"), event_type=event_type, reader=reader)

@@ -18,7 +18,7 @@ def test_a_neighbour_that_never_answers_and_asks_without_end_costs_seconds_and_l
         edges=[(0, 1), (0, 2)],
         liars={1: lambda message: [] if isinstance(message, RoutesSynced) else [message]},
     )
-    network, victim = city.network, city.network.broker(city.brokers[0])._parts
+    network, victim = city.network, city.network.broker(city.brokers[0]).parts
     network.run_for(30)
     city.camera("camera", "Soho", via=[2])
     network.run_until(lambda: city.cameras[0].stands, at_most=10)
@@ -30,7 +30,7 @@ def test_a_neighbour_that_never_answers_and_asks_without_end_costs_seconds_and_l
     network.run_for(1)
     assert len(office.seen) == 2
 
-    liar = network.broker(city.brokers[1])._parts
+    liar = network.broker(city.brokers[1]).parts
     (link,) = [one.id for one in liar.links.values() if one.role.value == "broker"]
     (asker,) = [one.id for one in victim.links.values() if one.peer == liar.own.principal]
     key, chance = liar.own.principal.key, network.chance("liar")

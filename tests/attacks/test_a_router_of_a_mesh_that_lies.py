@@ -193,7 +193,7 @@ def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
         if not invented:
             key, digest = stranger.principal.key, digest_of_parts(parts)
             head = AggregateHead(key, message.number, message.dated, 1, digest, bytes(64))
-            invented.append(replace(head, signature=sign_head(head, city.story.network, stranger)))
+            invented.append(replace(head, signature=sign_head(head, city.cast.network, stranger)))
         return [message, invented[0], AggregateContent(invented[0].origin, b"", [*parts.values()], [], False)]
 
     city = MeshCity(11, brokers=3, edges=[(0, 1), (1, 2)], liars={0: lie})
@@ -212,7 +212,7 @@ def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
 async def test_at_a_socket_each_lie_is_counted_and_the_link_gets_no_event() -> None:
     """A98, A67: forged, from the future, repeated, without a proof; over TLS, by a key that may connect."""
     key, other = STORY.keys["billing office"], STORY.keys["camera at Victoria"]
-    kind = type_id(STORY.definition.definition.name.owner, STORY.definition.definition.name.name)
+    kind = type_id(STORY.type_name.owner, STORY.type_name.name)
     part = part_to_bytes(InterestPart(kind, filter_to_bytes(ALWAYS), None, []))
 
     def head(signer: SigningKey, *, origin: SigningKey, ahead_s: int = 0) -> AggregateHead:

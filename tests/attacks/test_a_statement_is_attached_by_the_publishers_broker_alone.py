@@ -30,7 +30,6 @@ from maia.wire.messages import (
     Publish,
     SignedByPublisher,
 )
-from support.broker import connect_right
 from support.live import BROKER, STORY, TYPE, Stranger, client, hello, settings, stranger
 from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from support.two_message import (
@@ -82,7 +81,7 @@ async def watched_broker() -> AsyncIterator[tuple[str, Subscription]]:
 
 async def as_router(peer: Stranger) -> None:
     """Shake hands as a broker, and offer the type."""
-    right = connect_right(STORY, ROUTER.principal)
+    right = STORY.connect_right(ROUTER.principal)
     await soon(peer.hear())
     peer.say(hello(address="127.0.0.1:1", credentials=[certificate_to_bytes(right)]))
     await heard(peer, Identify)  # the broker shows its own statement to a neighbour

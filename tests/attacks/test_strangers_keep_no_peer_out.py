@@ -18,9 +18,9 @@ from maia.spark.keys.key_server import WORKERS_MAX, job_desk
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
 from maia.wire.messages import Ping
-from support.broker import Net
 from support.key_groups import KeyNet
 from support.live import STORY, broker, client, stranger
+from support.numberplate import Net
 from support.waiting import in_a_loop, soon, until
 
 BILLING = "billing office"

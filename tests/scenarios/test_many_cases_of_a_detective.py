@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.credentials import Action, AuthorisationCertificate, Authority, SignedCertificate, issue
+from maia.credentials import Action, SignedCertificate
 from maia.policy import Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate
 from support.live import STORY, broker, client
@@ -18,12 +18,8 @@ CONNECT = tuple(one for one in STORY.certificates if Action.CONNECT in one.certi
 
 
 def grant(issuer: str, subject: str, restriction: Predicate = ALWAYS) -> SignedCertificate:
-    authority = Authority(STORY.type_pattern, frozenset({Action.SUBSCRIBE}), restriction=restriction)
-    validity = STORY.certificates[0].certificate.validity
-    said = AuthorisationCertificate(
-        STORY.principal(issuer), STORY.principal(subject), True, authority, validity
-    )
-    return issue(said, STORY.keys[issuer])
+    terms = {"restriction": restriction, "may_delegate": True}
+    return STORY.grant(issuer, subject, STORY.definition, Action.SUBSCRIBE, **terms)
 
 
 def car(number: int) -> str:

@@ -172,7 +172,7 @@ def test_derived_events_are_published_once_however_often_the_batch_runs(spark, c
         drained(query.option("checkpointLocation", str(sink.folder)).trigger(availableNow=True).start())
 
     with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+        received = client.subscribe(city.cast.definition)
         publish()
         assert sorted(taken(received, len(plates))) == plates
         sink.lose_last_commit()
@@ -184,7 +184,7 @@ def test_a_named_job_publishes_its_table_once(spark, city) -> None:
     rows = spark.createDataFrame([("J2", "Victoria"), ("J1", "Victoria")], COLUMNS)
     writer = rows.write.format("maia").mode("append")
     with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+        received = client.subscribe(city.cast.definition)
         writer.options(**city.options(CAMERA, job="night of the 15th")).save()
         assert taken(received, 2) == ["J1", "J2"]
         writer.options(**city.options(CAMERA, job="night of the 15th")).save()
@@ -251,7 +251,7 @@ def test_the_example_of_the_page_runs(spark, city, tmp_path) -> None:
     for said in ("checkpoint", "charges"):
         example = example.replace(f'"{said}"', repr(str(tmp_path / said)))
     example = example.replace("127.0.0.1:7400", city.address).replace(
-        "pito.pub", str(city.story.network.owner)
+        "pito.pub", str(city.cast.network.owner)
     )
     names: dict[str, object] = {"spark": spark}
     exec(example, names)  # noqa: S102 - our own page

@@ -96,7 +96,7 @@ def test_brokers_without_keys_carry_a_blinded_type_through_every_epoch(seed):
 def test_brokers_without_keys_never_learn_which_type_it_is(seed):
     """A100: every byte that reaches them, and every byte on their disks, is searched."""
     city, _ = carried_by_strangers(seed)
-    definition = city.story.definition.definition
+    definition = city.cast.definition.definition
     known = city.known.event_type
     secrets = [
         known.type_id,
@@ -149,7 +149,7 @@ def test_blinded_types_are_refreshed_at_moments_that_do_not_depend_on_the_type(s
     city.populate()
     city.settle()
     city.network.run_for(130)
-    ring = city.network.host(city.brokers[0]).node._parts.keys.member.ring(city.known.event_type.type_id)
+    ring = city.network.host(city.brokers[0]).node.parts.keys.member.ring(city.known.event_type.type_id)
     since, _ = ring.period(ring.newest)
     assert since % (TERMS.refresh_s * SECOND) < SECOND
 
@@ -160,7 +160,7 @@ def test_old_ids_are_let_go_of(seed):
     city.populate()
     city.settle()
     publish_for(city, 240)
-    states = [city.network.host(name).node._parts for name in city.brokers]
+    states = [city.network.host(name).node.parts for name in city.brokers]
     # In some cities a camera publishes a sub-type, which is blinded too.
     entries = [
         one for state in states for link in state.links.values() for one in link.advertisements.values()

@@ -65,7 +65,7 @@ def live_on(city: SealedCity, seconds: int) -> list[int]:
 
 def past_of(city: SealedCity) -> int:
     node = city.network.host(BROKER).node
-    return len(node._parts.keys.member.past._found)
+    return len(node.parts.keys.member.past._found)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_revoked_right_ends_on_the_way_and_at_its_router():
     loser, other = city.office("loser", via=[2]), city.office("other", via=[1])
     city.settle()
     city.probe()
-    middle = city.network.broker(city.brokers[1])._parts
+    middle = city.network.broker(city.brokers[1]).parts
     far, key = node_id_of_key(city.key(city.brokers[2]).principal.key), city.known.event_type.type_id
     assert middle.routes.book.wanted(far, key)
     go_on_wanting(city, city.brokers[2])
@@ -147,7 +147,7 @@ def test_a_revoked_right_ends_on_the_way_and_at_its_router():
 
 def go_on_wanting(city, name):
     """Let a router publish what it wants now for ever, whatever becomes of it."""
-    router = city.network.broker(name)._parts.router
+    router = city.network.broker(name).parts.router
     said = router._own_parts.build()
     router._own_parts = SimpleNamespace(build=lambda: said)
 
@@ -169,7 +169,7 @@ def test_brokers_that_route_in_different_ways_part_and_say_why():
     """All brokers of one network route in the same way; a mistaken one is refused with a code."""
     city = MeshCity(6, brokers=2, edges=[(0, 1)])
     settings = BrokerSettings(
-        network=city.story.network,
+        network=city.cast.network,
         address="10.0.1.1:7400",
         credentials=(city._force_connects("Met"), city._grant("Met", "mistaken", Action.CONNECT)),
         seeds=(city.addresses[0],),

@@ -147,7 +147,7 @@ def test_the_rendezvous_without_keys_has_opened_nothing(level):
     city = SealedCity(seed, level=level, brokers=BROKERS, outsiders=frozenset({outsider}))
     begin(city, [number for number in range(BROKERS) if number != outsider])
     node = city.network.host(city.brokers[outsider]).node
-    book, key = node._parts.routes.book, book_key_of_sealed(city.known.event_type.type_id)
+    book, key = node.parts.routes.book, book_key_of_sealed(city.known.event_type.type_id)
     entries = [entry for hop in book.hops(key) for entry in book.entries(hop, key)]
     assert entries
     assert book.parent(key) is None

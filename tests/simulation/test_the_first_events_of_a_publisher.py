@@ -63,11 +63,11 @@ def test_the_first_event_with_a_new_attribute_of_a_sealed_type_waits_for_its_key
     city = SealedCity(1, brokers=3)
     publisher, reader = (city.camera("camera", "Soho", via=[0]), city.office("office", via=[1]))
     city.settle()
-    before, seen, ended = city.story.definition, [], []
+    before, seen, ended = city.cast.definition, [], []
     name = replace(before.definition.name, version=str(UUID(int=5)))
     attributes = (*before.definition.attributes, Attribute("colour", "colour", Kind.STRING))
     newer = replace(before.definition, name=name, previous="0", attributes=attributes)
-    known = known_version([before, sign_definition(newer, city.story.keys["PITO"])], at=BEGINNING)
+    known = known_version([before, sign_definition(newer, city.cast.keys["PITO"])], at=BEGINNING)
     reader.client.on_notice = lambda notice: seen.append(notice) if isinstance(notice, Delivered) else None
     publisher.client.on_notice = lambda notice: ended.append(notice) if isinstance(notice, Ended) else None
     offer = publisher.client.advertise(known)

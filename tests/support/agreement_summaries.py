@@ -19,13 +19,13 @@ from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.expressions.syntax import Call, Expression, Function, Rule, Take
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.spark.governed.reader import Reader
+from maia.testing import NetClient
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.types.definition import TOPIC
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import THERE, World
-from support.broker import NOW, Client
-from support.sealed_publications import READ, WRITE
+from support.numberplate import NOW, READ, WRITE
 
 AGGREGATES = {
     Kind.INT: (Aggregate.MIN, Aggregate.MAX, Aggregate.MEAN),
@@ -112,7 +112,7 @@ class SummarisingWorld(World):
 
     def _brokers(self) -> None:
         super()._brokers()
-        self.subscriber: Client = self._client("summaries", THERE, (self.right,))
+        self.subscriber: NetClient = self._client("summaries", THERE, (self.right,))
         name = self.versions[0].name
         self.subscriber.subscribe(self.wanted, event_type=name, ref=1, definitions=self.definitions)
         assert self.subscriber.was_accepted(1), self.subscriber.heard

@@ -16,7 +16,7 @@ import maia
 from maia.clock import system_now
 from maia.credentials import SignedCertificate, SigningKey, certificate_to_text
 from maia.keystore.key_files import create_key_file
-from support.numberplate import NumberplateStory
+from maia.testing import Cast
 from support.ports import free_port
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -29,14 +29,14 @@ class Forker:
     def __init__(
         self,
         home: Path,
-        story: NumberplateStory,
+        story: Cast,
         *,
         key: SigningKey | None = None,
         credentials: Iterable[SignedCertificate] | None = None,
         join: Iterable[str] = (),
         address: str | None = None,
     ) -> None:
-        self.home, self.story = home, story
+        self.home, self.cast = home, story
         self.child: int | None = None
         self.address = address or f"127.0.0.1:{free_port()}"
         shown = story.certificates if credentials is None else credentials
@@ -58,8 +58,8 @@ class Forker:
             (self.home / "certs" / f"{number}.cert").write_text(certificate_to_text(signed))
         known = {
             "key": "CCS.key",
-            "network": self.story.network.name,
-            "coordinator": str(self.story.network.owner),
+            "network": self.cast.network.name,
+            "coordinator": str(self.cast.network.owner),
             "credentials": "certs",
             "listen": self.address,
             "data": "data",
@@ -118,7 +118,7 @@ class Camera(threading.Thread):
             time.sleep(0.01)
 
     def _publish(self) -> None:
-        story = self.broker.story
+        story = self.broker.cast
         with maia.connect_blocking(
             self.broker.address,
             key=story.keys[CAMERA],

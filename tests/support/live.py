@@ -21,6 +21,7 @@ from maia.credentials import SigningKey, certificate_to_bytes
 from maia.net.links import LinkLimits
 from maia.net.stores import Store
 from maia.net.tls import dialling_context
+from maia.testing import Cast
 from maia.wire import (
     PROTOCOL_VERSION,
     Greeting,
@@ -33,24 +34,24 @@ from maia.wire import (
     framed,
     network_to_bytes,
 )
-from support.numberplate import NumberplateStory, tell_numberplate_story
+from support.numberplate import tell_numberplate_story
 from support.nursery import module_command
 
 BROKER = "CCS"
 """Which member of the cast runs the broker."""
 
 STORY = tell_numberplate_story(b"over real sockets", now=system_now())
-TYPE = STORY.definition.definition.name
+TYPE = STORY.type_name
 
 
-def settings(story: NumberplateStory = STORY, **changes: object) -> BrokerSettings:
+def settings(story: Cast = STORY, **changes: object) -> BrokerSettings:
     """Return the settings of the story's broker, at any free port."""
     return replace(BrokerSettings(story.network, "127.0.0.1:0", story.certificates), **changes)
 
 
 def broker(
     *,
-    story: NumberplateStory = STORY,
+    story: Cast = STORY,
     listen: str | None = None,
     store: Store | None = None,
     limits: LinkLimits | None = None,
@@ -66,7 +67,7 @@ def broker(
 
 
 def client(
-    who: str, address: str, *, story: NumberplateStory = STORY, **named: object
+    who: str, address: str, *, story: Cast = STORY, **named: object
 ) -> AbstractAsyncContextManager[Client]:
     """Connect a member of the cast, with every certificate of the story in its wallet."""
     given: dict[str, object] = {
@@ -81,7 +82,7 @@ def client(
 
 @asynccontextmanager
 async def city(
-    *who: str, story: NumberplateStory = STORY, **named: object
+    *who: str, story: Cast = STORY, **named: object
 ) -> AsyncIterator[tuple[RunningBroker, *tuple[Client, ...]]]:
     """Run the story's broker here, and connect these members of the cast to it."""
     async with AsyncExitStack() as stack:
@@ -169,9 +170,7 @@ class Stranger:
             heard.append(message)
         return heard
 
-    async def introduce(
-        self, who: str, *, address: str | None = None, story: NumberplateStory = STORY
-    ) -> None:
+    async def introduce(self, who: str, *, address: str | None = None, story: Cast = STORY) -> None:
         """Shake hands as a member of the cast, and be welcomed."""
         assert isinstance(await self.hear(), Greeting)
         self.say(hello(story=story, address=address))
@@ -184,7 +183,7 @@ class Stranger:
 
 
 def hello(
-    *, story: NumberplateStory = STORY, address: str | None = None, credentials: list[bytes] | None = None
+    *, story: Cast = STORY, address: str | None = None, credentials: list[bytes] | None = None
 ) -> Hello:
     """Return a hello that shows every certificate of the story."""
     shown = [certificate_to_bytes(signed) for signed in story.certificates]

@@ -13,11 +13,11 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.predicates import parse_predicate
+from maia.testing import Cast
 from support.live import STORY
-from support.numberplate import NumberplateStory
 
 
-def story_with_a_choosy_camera() -> NumberplateStory:
+def story_with_a_choosy_camera() -> Cast:
     """Let the camera publish plates that begin with `AE`, and no others."""
     definition = STORY.definition.definition
     name = definition.name

@@ -54,7 +54,7 @@ class MeshCity(City):
         # One end of each edge dials: a neighbour that is not configured is a neighbour all the same.
         dialled = tuple(self.addresses[max(edge)] for edge in sorted(self.edges) if min(edge) == number)
         own = BrokerSettings(
-            network=self.story.network,
+            network=self.cast.network,
             address=self.addresses[number],
             credentials=(
                 self._force_connects(force),
@@ -120,7 +120,7 @@ def says_also(broker: Broker, more: InterestPart) -> None:
 
 
 def _say(broker: Broker, change: Callable[[list[bytes]], list[bytes]]) -> None:
-    router = broker._parts.router
+    router = broker.parts.router
     honest = router._own_parts.build
 
     def build() -> dict[bytes, bytes]:

@@ -329,7 +329,9 @@ class BlindedNet(SealedNet):
         held = KeyRing(self.type_id)
         for epoch in epochs:
             held.learn(epoch, since=self.since.setdefault(epoch, self.now))
-            held.hold(GroupId(self.type_id), epoch, Secret.from_bytes(key_of(f"/{epoch}", SEED).principal.key))
+            held.hold(
+                GroupId(self.type_id), epoch, Secret.from_bytes(key_of(f"/{epoch}", SEED).principal.key)
+            )
         return held
 
     def id_of(self, epoch: int) -> bytes:

@@ -20,10 +20,10 @@ from maia.credentials import (
 from maia.domain import DomainSettings
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.sealing.keys.key_ring import KeyTerms
+from maia.testing import Cast
 from maia.testing.simulation import Host
 from maia.types import Cover, Sealing, SealingLevel, sign_definition, type_id
 from maia.wire.effects import Received
-from support.numberplate import NumberplateStory
 from support.simulated_city import City, tell_city_story
 from support.sub_types import CHARGE
 
@@ -61,17 +61,17 @@ class SealedCity(City):
         self.blinded, self.cover = blinded, cover
         self.overheard: dict[str, list[bytes]] = {}
         super().__init__(seed, **{"share_plaintext": True, **settings})
-        pattern = NetworkPattern(self.story.network.owner, parse_name_pattern(self.story.network.name))
+        pattern = NetworkPattern(self.cast.network.owner, parse_name_pattern(self.cast.network.name))
         connects = self._certificate("PITO", self.key(KEYS).principal, pattern, Action.CONNECT)
         kept = frozenset({self.known.event_type.type_id}) if keeps_history else frozenset()
         domain = DomainSettings(
-            self.story.network, ADDRESS, (connects,), terms=terms, lease_s=12, history=kept
+            self.cast.network, ADDRESS, (connects,), terms=terms, lease_s=12, history=kept
         )
         self.keys: Host = self.network.add_key_server(KEYS, self.key(KEYS), domain)
         for number in outsiders:
             self._listen_in(self.network.host(self.brokers[number]))
 
-    def tell(self, seed: int) -> NumberplateStory:
+    def tell(self, seed: int) -> Cast:
         """Tell the story of a type whose owner wants it sealed."""
         self._keys = {}
         story = tell_city_story(seed)
@@ -83,9 +83,9 @@ class SealedCity(City):
         """Let PITO grant every broker but the outsiders to write and read the type, and CCS its sub-type."""
         if number in self.outsiders:
             return ()
-        name = self.story.definition.definition.name
+        name = self.cast.type_name
         above = TypePattern(name.owner, parse_name_pattern(name.name), None)
-        below = TypePattern(self.story.principal("CCS"), parse_name_pattern(CHARGE), None)
+        below = TypePattern(self.cast.principal("CCS"), parse_name_pattern(CHARGE), None)
         principal = self.key(self.brokers[number]).principal
         return tuple(
             self._certificate(issuer, principal, pattern, action)
@@ -108,7 +108,7 @@ class SealedCity(City):
     def epoch(self, number: int) -> int | None:
         """Return the newest epoch that a broker knows."""
         node = self.network.host(self.brokers[number]).node
-        ring = node._parts.keys.member.ring(self.known.event_type.type_id)
+        ring = node.parts.keys.member.ring(self.known.event_type.type_id)
         return None if ring is None else ring.newest
 
 

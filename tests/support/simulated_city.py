@@ -35,17 +35,11 @@ from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Event, Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate, TextMatch, TextTest
+from maia.testing import Cast
 from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
 from maia.types import TypeDefinition, sign_definition
 from maia.types.definition import TOPIC, topic_attributes
-from support.numberplate import (
-    LOCATION,
-    NUMBERPLATE,
-    SUSPECT,
-    TIMESTAMP,
-    NumberplateStory,
-    tell_numberplate_story,
-)
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP, tell_numberplate_story
 from support.sub_types import FEE, SECRET_FEE, tell_of_sub_types
 
 SECOND = 1_000_000
@@ -55,7 +49,7 @@ PLACES = ("Victoria", "Soho", "Bank")
 LANES = ("", "/a", "/a/b", "/b")
 
 
-def tell_city_story(seed: int) -> NumberplateStory:
+def tell_city_story(seed: int) -> Cast:
     """Tell the numberplate story of a city; in every other one cameras publish on topics of their places."""
     story = tell_numberplate_story(b"city/%d" % seed, now=BEGINNING)
     if not has_topics(seed):
@@ -134,8 +128,8 @@ class City:
         self.network = SimulatedNetwork(seed)
         self.chance = self.network.chance("city")
         self.has_topics = has_topics(seed)
-        self.story = self.tell(seed)
-        self.known: KnownVersion = known_version([self.story.definition], at=BEGINNING)
+        self.cast = self.tell(seed)
+        self.known: KnownVersion = known_version([self.cast.definition], at=BEGINNING)
         self.brokers = [f"broker {number}" for number in range(brokers)]
         self.addresses = [f"10.0.0.{number}:7400" for number in range(brokers)]
         self.cameras: list[Camera] = []
@@ -147,7 +141,7 @@ class City:
         for number in range(brokers):
             self._add_broker(number, lease_s, settings)
 
-    def tell(self, seed: int) -> NumberplateStory:
+    def tell(self, seed: int) -> Cast:
         """Tell the story that this city is about."""
         return tell_city_story(seed)
 
@@ -171,7 +165,7 @@ class City:
             name,
             self.key(name),
             BrokerSettings(
-                network=self.story.network,
+                network=self.cast.network,
                 address=self.addresses[number],
                 credentials=(
                     self._force_connects(force),
@@ -226,7 +220,7 @@ class City:
         self, name: str, place: str, *, via: Sequence[int] = (0,), skew_s: float = 0.0
     ) -> Camera:
         """Add a camera that publishes a sub-type of the type, to which alone it has a right."""
-        world = tell_of_sub_types(self.story, sealing=self.story.definition.definition.sealing)
+        world = tell_of_sub_types(self.cast, sealing=self.cast.definition.definition.sealing)
         known = known_version([world.charge], at=BEGINNING)
         pattern = TypePattern(
             known.event_type.name.owner, parse_name_pattern(known.event_type.name.name), None
@@ -272,7 +266,7 @@ class City:
         self, name: str, pool: Iterable[SignedCertificate], via: Sequence[int], skew_s: float
     ) -> SimulatedClient:
         settings = ClientSettings(
-            network=self.story.network,
+            network=self.cast.network,
             addresses=tuple(self.addresses[number] for number in via),
             credentials=tuple(pool),
             dial_again_most_s=4.0,
@@ -282,17 +276,17 @@ class City:
     # ------------------------------------------------------------ certificates
 
     def _force_connects(self, force: str) -> SignedCertificate:
-        pattern = NetworkPattern(self.story.network.owner, parse_name_pattern(self.story.network.name))
+        pattern = NetworkPattern(self.cast.network.owner, parse_name_pattern(self.cast.network.name))
         return self._certificate(
-            "PITO", self.story.principal(force), pattern, Action.CONNECT, may_delegate=True
+            "PITO", self.cast.principal(force), pattern, Action.CONNECT, may_delegate=True
         )
 
     def _force_on_type(self, force: str) -> tuple[SignedCertificate, ...]:
         return tuple(
             signed
-            for signed in self.story.certificates
+            for signed in self.cast.certificates
             if isinstance(signed.certificate.authority.resources, TypePattern)
-            and signed.certificate.subject == self.story.principal(force)
+            and signed.certificate.subject == self.cast.principal(force)
         )
 
     def _client_connects(self, force: str, name: str) -> tuple[SignedCertificate, ...]:
@@ -308,7 +302,7 @@ class City:
         restriction: Predicate = ALWAYS,
         until: Instant | None = None,
     ) -> SignedCertificate:
-        network, event_type = self.story.network, self.known.event_type.name
+        network, event_type = self.cast.network, self.known.event_type.name
         pattern = (
             NetworkPattern(network.owner, parse_name_pattern(network.name))
             if action is Action.CONNECT
@@ -325,13 +319,13 @@ class City:
     ) -> SignedCertificate:  # fmt: skip
         day = 86_400 * SECOND
         certificate = AuthorisationCertificate(
-            issuer=self.story.principal(issuer),
+            issuer=self.cast.principal(issuer),
             subject=subject,
             may_delegate=may_delegate,
             authority=Authority(pattern, frozenset({action}), attributes, restriction),
             validity=Validity(Instant(BEGINNING - day), until or Instant(BEGINNING + 30 * day)),
         )
-        return issue(certificate, self.story.keys[issuer])
+        return issue(certificate, self.cast.keys[issuer])
 
     def _view(
         self,

@@ -16,8 +16,9 @@ from maia.clock import system_now
 from maia.credentials import SignedCertificate, certificate_to_text
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing import Cast
 from maia.types import definition_to_text
-from support.numberplate import NumberplateStory, tell_numberplate_story
+from support.numberplate import tell_numberplate_story
 from support.processes import running_maia, until
 
 __all__ = ["CAMERA", "SparkCity", "sighting", "spark_city", "taken"]
@@ -31,7 +32,7 @@ class SparkCity:
     """A folder with everybody's keys and certificates, and the address of the broker that runs."""
 
     folder: Path
-    story: NumberplateStory
+    story: Cast
     address: str = ""
     _process: subprocess.Popen[str] | None = None
 
@@ -41,8 +42,8 @@ class SparkCity:
             "broker": self.address,
             "key": str(self.folder / f"{who}.key"),
             "credentials": str(self.folder / "certs"),
-            "network": self.story.network.name,
-            "coordinator": str(self.story.network.owner),
+            "network": self.cast.network.name,
+            "coordinator": str(self.cast.network.owner),
             "definition": str(self.folder / "numberplate.type"),
             **{name: str(value) for name, value in more.items()},
         }
@@ -51,7 +52,7 @@ class SparkCity:
     def publish(self, *plates: str, location: str = "Victoria") -> None:
         """Let the camera see cars, and wait until the broker has taken all of it on."""
         with self.connected(CAMERA) as client:
-            publisher = client.advertise(self.story.definition)
+            publisher = client.advertise(self.cast.definition)
             publisher.publish_many([sighting(plate, location=location) for plate in plates])
             publisher.flush()
 
@@ -59,9 +60,9 @@ class SparkCity:
         """Connect one of the cast."""
         return maia.connect_blocking(
             self.address,
-            key=self.story.keys[who],
-            network=self.story.network,
-            credentials=self.story.certificates,
+            key=self.cast.keys[who],
+            network=self.cast.network,
+            credentials=self.cast.certificates,
         )
 
     def kill(self) -> None:
@@ -84,8 +85,8 @@ class SparkCity:
         (self.folder / "out.log").write_text("")
         config = {
             "key": "CCS.key",
-            "network": self.story.network.name,
-            "coordinator": str(self.story.network.owner),
+            "network": self.cast.network.name,
+            "coordinator": str(self.cast.network.owner),
             "credentials": "certs",
             "listen": listen,
             "data": "data",

@@ -91,7 +91,7 @@ class SpillingCity:
 
     def state(self, broker: int):
         """Return what a broker knows."""
-        return self.network.broker(self.city.brokers[broker])._parts
+        return self.network.broker(self.city.brokers[broker]).parts
 
     @property
     def aggregate(self):

@@ -16,11 +16,11 @@ from maia.credentials import (
 )
 from maia.events import Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
+from maia.testing import Statements
 from maia.testing.simulation import BEGINNING
 from maia.types import validity_definition
 from maia.types.verified import statement_to_event
 from maia.validity import ASSUMED_GOOD
-from support.revoking import Statements
 from support.simulated_city import SECOND, City, Office, Violation
 
 PERIOD_S = 12
@@ -42,7 +42,7 @@ class VouchedCity(City):
     def __init__(self, seed: int, *, brokers: int = 3, issuer_at: int = 0, **settings: object) -> None:
         self.rights: dict[str, SignedCertificate] = {}
         super().__init__(seed, brokers=brokers, require_install=False, **settings)
-        self.says = Statements(self.story.keys["Met"])
+        self.says = Statements(self.cast.keys["Met"])
         self.skews = dict.fromkeys(range(brokers), 0.0)
         self.endings: dict[str, Ending] = {}
         self.homes: dict[str, int] = {}
@@ -50,13 +50,13 @@ class VouchedCity(City):
         self.stated: list[SignedStatement] = []
         self.is_silent = False
         settings_of_issuer = ClientSettings(
-            network=self.story.network,
+            network=self.cast.network,
             addresses=(self.addresses[issuer_at],),
             credentials=(self._force_connects("Met"),),
             dial_again_most_s=2.0,
         )
-        self.issuer = self.network.add_client("Met", self.story.keys["Met"], settings_of_issuer)
-        stream = known_version([validity_definition(self.story.keys["Met"])], at=BEGINNING)
+        self.issuer = self.network.add_client("Met", self.cast.keys["Met"], settings_of_issuer)
+        stream = known_version([validity_definition(self.cast.keys["Met"])], at=BEGINNING)
         self.stream = self.issuer.advertise(stream)
         self._beat()
 
@@ -89,7 +89,7 @@ class VouchedCity(City):
         if action is not Action.SUBSCRIBE or named.get("may_delegate"):
             return signed
         plain = signed.certificate
-        test = OnlineTest(TestKind.TIMED_CRL, self.story.principal(issuer))
+        test = OnlineTest(TestKind.TIMED_CRL, self.cast.principal(issuer))
         certificate = AuthorisationCertificate(
             issuer=plain.issuer,
             subject=plain.subject,
@@ -97,7 +97,7 @@ class VouchedCity(City):
             authority=plain.authority,
             validity=plain.validity.with_tests(test),
         )
-        return issue(certificate, self.story.keys[issuer])
+        return issue(certificate, self.cast.keys[issuer])
 
     def _grant(self, force, name, action, **named) -> SignedCertificate:
         signed = super()._grant(force, name, action, **named)

@@ -5,7 +5,17 @@ seed, `Processes` runs the programs. A `Cast` says who takes part. `docs/testing
 """
 
 from maia.testing.cast import BEGINNING, Cast, grant, key_of, pattern_of, random_from
-from maia.testing.net import Issuer, Net, NetBroker, NetClient, NetLog, address_of, answers_to, questions_of, shown
+from maia.testing.net import (
+    Issuer,
+    Net,
+    NetBroker,
+    NetClient,
+    NetLog,
+    address_of,
+    answers_to,
+    questions_of,
+    shown,
+)
 from maia.testing.statements import Statements
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Who takes part in a test, with which keys and certificates?
 
-    cast = Cast.of("hospital", "lab", "office", type="LabResult", ward="string", value="float")
+    cast = Cast.of("hospital", "lab", "office", of_type="LabResult", ward="string", value="float")
     cast = cast.let("lab", Action.PUBLISH).let("office", Action.SUBSCRIBE, attributes={"value"})
 
 Every key grows from a seed, so that a failing test shows the same keys each time. All three worlds (`Net`,
@@ -71,7 +71,7 @@ def pattern_of(on: NetworkName | TypeName | SignedDefinition | ResourcePattern) 
     return TypePattern(on.owner, exact_name(on.name), None) if isinstance(on, TypeName) else on
 
 
-def grant(
+def grant(  # noqa: PLR0913 - the fields of a certificate
     issuer: SigningKey,
     subject: SigningKey | Subject,
     on: Resource,
@@ -83,7 +83,7 @@ def grant(
     comment: str = "",
     **terms: Any,
 ) -> SignedCertificate:
-    """Issue one certificate; `terms` are the other fields of an authority, `test` demands the word of `by`."""
+    """Issue one certificate; `terms` are other fields of an authority, `test` demands the word of `by`."""
     if test is not None:
         validity = validity.with_tests(OnlineTest(test, by or issuer.principal))
     to = subject.principal if isinstance(subject, SigningKey) else subject
@@ -108,7 +108,7 @@ class Cast:
 
     @classmethod
     def of(
-        cls, owner: str, *people: str, type: str = "Event", seed: bytes = b"a cast", **attributes: str
+        cls, owner: str, *people: str, of_type: str = "Event", seed: bytes = b"a cast", **attributes: str
     ) -> Cast:
         """Make keys for an owner of a network and a type, and for people who may connect to it."""
         keys = {who: key_of(who, seed) for who in (owner, *people)}
@@ -116,7 +116,7 @@ class Cast:
         shape = tuple(
             Attribute(name, attribute_uid(name), Kind[kind.upper()]) for name, kind in attributes.items()
         )
-        definition = TypeDefinition(TypeName(keys[owner].principal, type, FIRST_VERSION), None, shape)
+        definition = TypeDefinition(TypeName(keys[owner].principal, of_type, FIRST_VERSION), None, shape)
         cast = cls(keys, network, sign_definition(definition, keys[owner]), (), seed=seed)
         connects = tuple(cast.connect_right(keys[who].principal) for who in people)
         return replace(cast, certificates=connects)
@@ -148,7 +148,7 @@ class Cast:
         return {one.uid: one.kind for one in self.definition.definition.attributes}
 
     def identity(self, name: str) -> tuple[SigningKey, tuple[SignedCertificate, ...]]:
-        """Return the key of a broker and what it shows; of one that is not in the cast, the right to connect."""
+        """Return the key of a broker and what it shows; outside of the cast, a right to connect."""
         if name in self.wallets:
             return self.keys[name], self.wallets[name]
         key = self.keys.get(name) or key_of(name, self.seed)
@@ -157,8 +157,13 @@ class Cast:
     # ------------------------------------------------------------ certificates
 
     def grant(
-        self, issuer: str | SigningKey, subject: str | SigningKey | Subject, on: Resource, *actions: Action, **more: Any
-    ) -> SignedCertificate:  # fmt: skip
+        self,
+        issuer: str | SigningKey,
+        subject: str | SigningKey | Subject,
+        on: Resource,
+        *actions: Action,
+        **more: Any,  # of `grant`
+    ) -> SignedCertificate:
         """Issue one more certificate, which is valid for as long as the others unless it says otherwise."""
         key = self.keys[issuer] if isinstance(issuer, str) else issuer
         to = self.keys[subject] if isinstance(subject, str) else subject

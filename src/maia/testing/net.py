@@ -274,15 +274,15 @@ class NetClient:
         return 900 + ref
 
     def publish(
-        self, ref: int, *events: Mapping[AttributeUid, Value], requires: Predicate | None = None, **changes: Any
-    ) -> int:  # fmt: skip
+        self, ref: int, *events: Mapping[AttributeUid, Value], requires: Predicate | None = None, **said: Any
+    ) -> int:
         """Publish events as one frame, and return its number."""
-        sequence: int | None = changes.pop("sequence", None)
+        sequence: int | None = said.pop("sequence", None)
         if sequence is None:
             sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1
-        frame = frame_of(events, changes.pop("kinds", self.net.cast.kinds))
-        said = (ref, sequence, int(self.net.now), frame.rows, frame_to_columns(frame))
-        self.say(Publish(*said) if requires is None else Publish(*said, requirement_to_bytes(requires)))
+        frame = frame_of(events, said.pop("kinds", self.net.cast.kinds))
+        told = (ref, sequence, int(self.net.now), frame.rows, frame_to_columns(frame))
+        self.say(Publish(*told) if requires is None else Publish(*told, requirement_to_bytes(requires)))
         return sequence
 
     def acknowledge(self, ref: int, position: int) -> None:
@@ -570,7 +570,7 @@ class Net:
         self.settle()
         return running
 
-    def perform(self, running: NetBroker, effects: Iterable[Effect]) -> None:
+    def perform(self, running: NetBroker, effects: Iterable[Effect]) -> None:  # noqa: PLR0912 - each effect
         """Begin what a broker asks for."""
         log = self.logs[running.key.principal.key]
         for effect in effects:
@@ -654,7 +654,9 @@ class Net:
 
     def link(self, sender: str, receiver: str) -> LinkId:
         """Return the link on which one broker hears another one."""
-        return next(there for (name, _), (at, there) in self.wires.items() if (name, at) == (sender, receiver))
+        return next(
+            there for (name, _), (at, there) in self.wires.items() if (name, at) == (sender, receiver)
+        )
 
     def repeat(self, sender: str, receiver: str, *messages: Message) -> None:
         """Let one broker hear something from another one, which need not have said it."""

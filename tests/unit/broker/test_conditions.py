@@ -17,12 +17,12 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.policy.facts import during
 from maia.predicates import Predicate, parse_predicate
+from maia.testing import NetClient
 from maia.wire.messages import Published, Show
-from support.broker import NOW, SECOND, Client, Net, sighting
-from support.numberplate import NUMBERPLATE
+from support.numberplate import NOW, NUMBERPLATE, Net, sighting
 
 NOT_MET = "POLICY-CONDITION-NOT-MET"
 SUNDAY_SHIFT = during("Europe/London", days=frozenset({7}), start=9 * 60, end=13 * 60)  # NOW is Sunday, noon
@@ -37,8 +37,8 @@ def net() -> Net:
 
 def granted(net: Net, who: str, action: Action, condition: str | Predicate) -> tuple[SignedCertificate, ...]:
     """Let CCS grant all of the type to somebody, under a condition, and nothing else of it."""
-    story = net.story
-    name = story.definition.definition.name
+    story = net.cast
+    name = story.type_name
     pattern = TypePattern(name.owner, exact_name(name.name), None)
     said = parse_predicate(condition) if isinstance(condition, str) else condition
     certificate = AuthorisationCertificate(
@@ -59,7 +59,7 @@ def is_to_connect(signed: SignedCertificate, who: object) -> bool:
     return is_grant and Action.CONNECT in certificate.authority.actions
 
 
-def office(net: Net, condition: str | Predicate, **named: object) -> Client:
+def office(net: Net, condition: str | Predicate, **named: object) -> NetClient:
     credentials = granted(net, "billing office", Action.SUBSCRIBE, condition)
     return net.client("billing office", credentials=credentials, **named)
 
@@ -162,8 +162,8 @@ def duty(
     """Return the owner's word on who is on duty, from now on, by a clock that may be ahead."""
     start = Instant(net.now - net.now % SECOND + ahead)
     period = period_from(start, microseconds=seconds * SECOND)
-    facts = {} if on is None else {(net.story.principal("billing office"), "on-duty"): on}
-    key = net.story.keys[by]
+    facts = {} if on is None else {(net.cast.principal("billing office"), "on-duty"): on}
+    key = net.cast.keys[by]
     return statement_to_bytes(sign_statement(FactList(key.principal, number, period, facts), key))
 
 

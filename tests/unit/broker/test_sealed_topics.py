@@ -23,9 +23,7 @@ from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, on_topics, plain
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import HERE, THERE, AgreeingNet
-from support.broker import NOW, SEED, connect_right
-from support.numberplate import tell_numberplate_story
-from support.sealed_publications import READ, WRITE
+from support.numberplate import NOW, READ, SEED, WRITE, tell_numberplate_story
 
 PITO = tell_numberplate_story(SEED, now=NOW).keys["PITO"]
 UIDS = (TOPIC.uid, PAYLOAD.uid, CONTENT_TYPE.uid)
@@ -45,7 +43,7 @@ class SealedNews:
     def __init__(self, level: SealingLevel) -> None:
         name = tree_name(PITO.principal, "/news")
         self.net = net = AgreeingNet(TypeDefinition(name, None, plain_attributes()), PITO, level)
-        self.version = verify_definition(net.story.definition, at=NOW)
+        self.version = verify_definition(net.cast.definition, at=NOW)
         net.entitle(HERE, READ, WRITE)
         net.entitle(THERE, READ)
         here = net.broker(HERE)
@@ -62,7 +60,7 @@ class SealedNews:
         )
         subject = key(who).principal
         right = AuthorisationCertificate(PITO.principal, subject, False, authority, Validity(None, None))
-        wallet = (connect_right(self.net.story, subject), issue(right, PITO))
+        wallet = (self.net.cast.connect_right(subject), issue(right, PITO))
         return self.net.client(who, at, key=key(who), credentials=wallet)
 
     def seen(self, reader) -> list[str]:

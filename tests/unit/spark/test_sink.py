@@ -52,7 +52,7 @@ def task(sink: MaiaStreamWriter | MaiaWriter, *plates: str, query: str | None = 
 
 def test_a_batch_that_runs_again_in_other_partitions_is_published_once(city: SparkCity) -> None:
     with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+        received = client.subscribe(city.cast.definition)
         sink = writer(city)
         sink.commit([task(sink, "A3", "A1"), task(sink, "A2"), task(sink)], 5)
         assert taken(received, 3) == ["A1", "A2", "A3"]
@@ -70,7 +70,7 @@ def test_a_broker_that_was_killed_still_knows_what_was_published(tmp_path: Path)
         sink.commit([task(sink, "B1")], 0)
         city.kill()
         with city.running(), city.connected(BILLING) as client:
-            received = client.subscribe(city.story.definition)
+            received = client.subscribe(city.cast.definition)
             again = writer(city)
             again.commit([task(again, "B1")], 0)
             again.commit([task(again, "B2")], 1)
@@ -124,7 +124,7 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
     options = city.options("statistics office") | {"credentials": str(_right_to_publish(city, prefix="G"))}
     sink = MaiaStreamWriter(job_options(options), SCHEMA, overwrite=False)
     with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+        received = client.subscribe(city.cast.definition)
         for _ in range(2):  # Spark runs a batch again, and it is refused again
             with pytest.raises(SparkProblem, match=r"\[REFUSED-ROWS\] 2 events"):
                 sink.commit([task(sink, "H1", "G2"), task(sink, "H3")], 0)
@@ -138,13 +138,13 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
 
 def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
     """Let PITO grant the statistics office to publish plates that begin so; return its certificates."""
-    name, key = city.story.definition.definition.name, city.story.keys["PITO"]
+    name, key = city.cast.type_name, city.cast.keys["PITO"]
     pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
     begins = TextMatch(NUMBERPLATE, TextTest.PREFIX, prefix)
     authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES, begins)
-    subject = city.story.keys["statistics office"].principal
+    subject = city.cast.keys["statistics office"].principal
     certificate = AuthorisationCertificate(key.principal, subject, False, authority, UNBOUNDED)
-    return city.add(*city.story.certificates, issue(certificate, key), folder="publishes")
+    return city.add(*city.cast.certificates, issue(certificate, key), folder="publishes")
 
 
 @pytest.mark.parametrize(

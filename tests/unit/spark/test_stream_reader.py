@@ -147,7 +147,7 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
 def test_more_frames_than_a_broker_sends_unacknowledged_go_through(city: SparkCity) -> None:
     subscribed(city, "e")
     with city.connected(CAMERA) as client:
-        publisher = client.advertise(city.story.definition)
+        publisher = client.advertise(city.cast.definition)
         for number in range(600):
             publisher.publish_many([{"numberplate": f"{number}", "location": "Victoria"}])
         publisher.flush()
@@ -256,8 +256,8 @@ def test_rows_on_their_way_do_not_show(city: SparkCity) -> None:
 
 def short_lived(city: SparkCity, *, seconds: int) -> str:
     """Write certificates that let the statistics office subscribe for some seconds; return their folder."""
-    story, ccs = city.story, city.story.keys["CCS"]
-    name, office = story.definition.definition.name, story.keys[STATISTICS].principal
+    story, ccs = city.cast, city.cast.keys["CCS"]
+    name, office = story.type_name, story.keys[STATISTICS].principal
     network = NetworkPattern(story.network.owner, parse_name_pattern(story.network.name))
     pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
     until_then = Validity(None, Instant(system_now() // 1_000_000 * 1_000_000 + seconds * 1_000_000))
