@@ -43,6 +43,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.predicates import parse_predicate
 from maia.testing import Issuer
+from maia.testing import grant as certify
 from maia.types import VALIDITY_TYPE, validity_type_name
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.numberplate import Net
@@ -74,8 +75,7 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainAtWork]:
 def granted(
     issuer: SigningKey, subject: Principal, resources: ResourcePattern, *, delegate: bool = False
 ) -> SignedCertificate:
-    authority = Authority(resources, ALL_ACTIONS)
-    return issue(AuthorisationCertificate(issuer.principal, subject, delegate, authority, UNBOUNDED), issuer)
+    return certify(issuer, subject, resources, *ALL_ACTIONS, may_delegate=delegate)
 
 
 # ---------------------------------------------------------------- what is reserved

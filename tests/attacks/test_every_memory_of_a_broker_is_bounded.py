@@ -22,11 +22,7 @@ from maia.broker.keys import publisher_rights as writers
 from maia.broker.rights import authoriser as edge
 from maia.credentials import (
     FIRST_VERSION,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    OnlineTest,
     Principal,
     RevocationList,
     SignedCertificate,
@@ -35,7 +31,6 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     exact_name,
-    issue,
     sign_statement,
 )
 from maia.credentials.identity import Identity
@@ -44,6 +39,7 @@ from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.sessions import admission
 from maia.testing import NetClient, key_of, shown
+from maia.testing import grant as granted
 from maia.types import type_id
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
@@ -130,11 +126,13 @@ def refused_certificates(**limits: int) -> Sizes:
 
 def right_to_read(owner: SigningKey, to: Principal) -> SignedCertificate:
     """Return a right to a type, as its owner gives it who publishes lists of what it takes back."""
-    authority = Authority(
-        TypePattern(owner.principal, exact_name("of-its-own"), None), frozenset({Action.SUBSCRIBE})
+    return granted(
+        owner,
+        to,
+        TypePattern(owner.principal, exact_name("of-its-own"), None),
+        Action.SUBSCRIBE,
+        test=TestKind.TIMED_CRL,
     )
-    validity = UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, owner.principal))
-    return issue(AuthorisationCertificate(owner.principal, to, False, authority, validity), owner)
 
 
 def contacts(**limits: int) -> Sizes:

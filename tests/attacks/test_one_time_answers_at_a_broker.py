@@ -14,7 +14,6 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
     Authority,
     OneTimeAnswer,
     OnlineTest,
@@ -27,7 +26,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.predicates import Comparison, Operator
-from maia.testing import Issuer, NetClient, answers_to, questions_of, shown
+from maia.testing import Issuer, NetClient, answers_to, grant, questions_of, shown
 from maia.types import type_id
 from maia.validity import answer_question
 from maia.wire.messages import (
@@ -345,7 +344,7 @@ def test_certificates_of_strangers_making_open_no_question(net: Net) -> None:
         key = SigningKey.from_seed(number.to_bytes(32, "big"))
         validity = Validity(None, None).with_tests(OnlineTest(TestKind.ONE_TIME, key.principal))
         authority = Authority(net.cast.definition, frozenset({Action.SUBSCRIBE}))
-        made.append(issue(AuthorisationCertificate(key.principal, to, False, authority, validity), key))
+        made.append(grant(key, to, authority, validity=validity))
     billing = net.client(BILLING, credentials=pool_with(net, *made))
     ref = billing.subscribe()
     assert billing.code_of(ref) == "POLICY-NO-CHAIN"

@@ -6,17 +6,12 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SigningKey,
-    TypePattern,
     Validity,
-    exact_name,
-    issue,
 )
 from maia.events import SECOND, Instant, frame_of
 from maia.predicates import ALWAYS
-from maia.testing import NetClient, shown
+from maia.testing import NetClient, grant, shown
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -61,16 +56,16 @@ def the_type(net: Net) -> bytes:
 def camera_for(net: Net, seconds: int) -> NetClient:
     """Connect a camera whose right to publish ends soon."""
     story, name = net.cast, net.cast.type_name
-    pattern = TypePattern(name.owner, exact_name(name.name), None)
-    ends = Validity(Instant(net.now - SECOND), Instant(net.now + seconds * SECOND))
-    granted = AuthorisationCertificate(
-        story.principal("CCS"),
-        story.principal("billing office"),
-        may_delegate=False,
-        authority=Authority(pattern, frozenset({Action.PUBLISH})),
-        validity=ends,
+    certificates = (
+        *story.certificates,
+        grant(
+            story.keys["CCS"],
+            story.principal("billing office"),
+            name,
+            Action.PUBLISH,
+            validity=Validity(Instant(net.now - SECOND), Instant(net.now + seconds * SECOND)),
+        ),
     )
-    certificates = (*story.certificates, issue(granted, story.keys["CCS"]))
     return net.client("billing office", credentials=certificates)
 
 

@@ -17,9 +17,7 @@ from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.broker import BrokerLimits
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
     Authority,
     NetworkPattern,
     SignedCertificate,
@@ -28,13 +26,12 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     exact_name,
-    issue,
 )
 from maia.credentials.chains.discovery import FORGED_MAX
 from maia.domain.access.results import AdminAct
 from maia.errors import Refusal
 from maia.predicates import ALWAYS
-from maia.testing import NetClient, shown
+from maia.testing import NetClient, grant, shown
 from maia.types import type_id
 from maia.wire.codec import decode, encode
 from maia.wire.effects import LinkId, LinkOpened, Received, Send
@@ -62,8 +59,7 @@ def connecting(net: Net) -> Authority:
 def passed_on(
     owner: SigningKey, subject: SigningKey, authority: Authority, *, final: bool = False
 ) -> SignedCertificate:
-    said = AuthorisationCertificate(owner.principal, subject.principal, not final, authority, UNBOUNDED)
-    return issue(said, owner)
+    return grant(owner, subject, authority, may_delegate=not final)
 
 
 # ------------------------------------------------------------ a hello

@@ -22,8 +22,6 @@ import maia
 from maia.clock import system_now
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkPattern,
     Principal,
     SignedCertificate,
@@ -31,7 +29,6 @@ from maia.credentials import (
     TypePattern,
     certificate_to_text,
     exact_name,
-    issue,
 )
 from maia.domain import DomainSettings
 from maia.domain.server.process import run_key_server
@@ -73,14 +70,7 @@ def right(story: Cast, to: Principal, *actions: Action) -> SignedCertificate:
         if actions == (Action.CONNECT,)
         else TypePattern(name.owner, exact_name(name.name), None)
     )
-    certificate = AuthorisationCertificate(
-        story.principal("PITO"),
-        to,
-        may_delegate=False,
-        authority=Authority(pattern, frozenset(actions)),
-        validity=story.certificates[0].certificate.validity,
-    )
-    return issue(certificate, story.keys["PITO"])
+    return story.grant("PITO", to, pattern, *actions)
 
 
 def key_nearest_to_the_type(story: Cast, *others: SigningKey) -> SigningKey:

@@ -23,17 +23,13 @@ from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
 from maia.credentials import (
     FIRST_VERSION,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SigningKey,
     TestKind,
     TypeName,
     TypePattern,
     exact_name,
-    issue,
 )
 from maia.domain import DomainSettings, KeyServer
 from maia.domain.access.results import Wallet
@@ -47,6 +43,7 @@ from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
 from maia.sealing.member.settings import MemberSettings
 from maia.spark.governed.opened_log import fetch_reading_keys
+from maia.testing import grant
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -88,10 +85,7 @@ def warrants(keys_at: str) -> SignedDefinition:
 
 def reads(who: SigningKey) -> SignedCertificate:
     """Let a client read the type, on the Met's own word."""
-    pattern = TypePattern(MET.principal, exact_name("Warrant"), None)
-    authority = Authority(pattern, frozenset({Action.SUBSCRIBE}))
-    said = AuthorisationCertificate(MET.principal, who.principal, False, authority, UNBOUNDED)
-    return issue(said, MET)
+    return grant(MET, who, TypePattern(MET.principal, exact_name("Warrant"), None), Action.SUBSCRIBE)
 
 
 @dataclass

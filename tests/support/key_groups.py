@@ -16,8 +16,6 @@ from maia.credentials import (
     UNBOUNDED,
     Action,
     AttributeSet,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     NetworkPattern,
     Principal,
@@ -26,7 +24,6 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     Validity,
-    issue,
     parse_name_pattern,
 )
 from maia.domain import DomainLimits, DomainSettings, KeyServer
@@ -36,6 +33,7 @@ from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings, Notice
+from maia.testing import grant as granted
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import decode
 from maia.wire.effects import (
@@ -108,20 +106,26 @@ def grant(
 ) -> SignedCertificate:
     """Let somebody read, or write, these attributes, or all; bounds are seconds after noon, included."""
     attributes: AttributeSet = ALL_ATTRIBUTES if uids is None else frozenset(uids)
-    pattern = TypePattern(OWNER.principal, parse_name_pattern(name), None)
-    validity = Validity(None if since is None else at(since), None if until is None else at(until))
     subject = who if isinstance(who, Principal) else who.principal
-    said = AuthorisationCertificate(
-        OWNER.principal, subject, False, Authority(pattern, actions, attributes), validity
+    return granted(
+        OWNER,
+        subject,
+        TypePattern(OWNER.principal, parse_name_pattern(name), None),
+        *actions,
+        attributes=attributes,
+        validity=Validity(None if since is None else at(since), None if until is None else at(until)),
     )
-    return issue(said, OWNER)
 
 
 def connects(who: SigningKey, validity: Validity = UNBOUNDED) -> SignedCertificate:
     """Let somebody be part of the network."""
-    pattern = NetworkPattern(OWNER.principal, parse_name_pattern("*"))
-    authority = Authority(pattern, frozenset({Action.CONNECT}))
-    return issue(AuthorisationCertificate(OWNER.principal, who.principal, False, authority, validity), OWNER)
+    return granted(
+        OWNER,
+        who,
+        NetworkPattern(OWNER.principal, parse_name_pattern("*")),
+        Action.CONNECT,
+        validity=validity,
+    )
 
 
 def sealed_type(

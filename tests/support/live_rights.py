@@ -6,14 +6,9 @@ from dataclasses import replace
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
-    TypePattern,
-    issue,
-    parse_name_pattern,
 )
 from maia.predicates import parse_predicate
-from maia.testing import Cast
+from maia.testing import Cast, grant
 from support.live import STORY
 
 
@@ -22,19 +17,6 @@ def story_with_a_choosy_camera() -> Cast:
     definition = STORY.definition.definition
     name = definition.name
     camera, owner = STORY.principal("camera at Victoria"), STORY.keys["PITO"]
-    choosy = AuthorisationCertificate(
-        issuer=owner.principal,
-        subject=camera,
-        may_delegate=False,
-        authority=Authority(
-            TypePattern(name.owner, parse_name_pattern(name.name), None),
-            frozenset({Action.PUBLISH}),
-            frozenset(attribute.uid for attribute in definition.attributes),
-            parse_predicate('prefix(numberplate, "AE")', definition.vocabulary),
-        ),
-        validity=STORY.certificates[0].certificate.validity,
-        comment="PITO to camera, plates of one region",
-    )
     others = tuple(
         signed
         for signed in STORY.certificates
@@ -43,4 +25,19 @@ def story_with_a_choosy_camera() -> Cast:
             and Action.PUBLISH in getattr(signed.certificate.authority, "actions", ())
         )
     )
-    return replace(STORY, certificates=(*others, issue(choosy, owner)))
+    return replace(
+        STORY,
+        certificates=(
+            *others,
+            grant(
+                owner,
+                camera,
+                name,
+                Action.PUBLISH,
+                attributes=frozenset(attribute.uid for attribute in definition.attributes),
+                restriction=parse_predicate('prefix(numberplate, "AE")', definition.vocabulary),
+                validity=STORY.certificates[0].certificate.validity,
+                comment="PITO to camera, plates of one region",
+            ),
+        ),
+    )

@@ -14,8 +14,6 @@ from maia.clock import system_now
 from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     NetworkPattern,
     SignedCertificate,
@@ -23,11 +21,11 @@ from maia.credentials import (
     TypePattern,
     Validity,
     exact_name,
-    issue,
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.path_patterns import parse_path_pattern
+from maia.testing import grant
 from maia.types import Sealing, SignedDefinition, TypeDefinition, sign_definition
 from maia.types.definition import on_topics, plain_attributes, topic_attributes, tree_name
 
@@ -81,21 +79,28 @@ def granted(
 ) -> SignedCertificate:
     """Return a certificate over topics by pattern, as `maia cert issue --topic` makes it."""
     tree = type_name or f"topic.{patterns[0].split('/')[1]}"
-    resources = TypePattern(owner.principal, parse_name_pattern(tree), None)
     restriction = on_topics(map(parse_path_pattern, patterns))
-    authority = Authority(resources, frozenset({action}), attributes, restriction)
-    return issue(
-        AuthorisationCertificate(issuer.principal, key(who).principal, may_delegate, authority, validity),
+    return grant(
         issuer,
+        key(who).principal,
+        TypePattern(owner.principal, parse_name_pattern(tree), None),
+        action,
+        attributes=attributes,
+        restriction=restriction,
+        may_delegate=may_delegate,
+        validity=validity,
     )
 
 
 def connecting(who: str) -> SignedCertificate:
     """Return the right to connect, and to install types."""
-    resources = NetworkPattern(CITY.principal, exact_name(NETWORK))
-    authority = Authority(resources, frozenset({Action.CONNECT, Action.INSTALL}))
-    return issue(
-        AuthorisationCertificate(CITY.principal, key(who).principal, False, authority, LASTING), CITY
+    return grant(
+        CITY,
+        key(who).principal,
+        NetworkPattern(CITY.principal, exact_name(NETWORK)),
+        Action.CONNECT,
+        Action.INSTALL,
+        validity=LASTING,
     )
 
 

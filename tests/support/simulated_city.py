@@ -19,8 +19,6 @@ from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
     AttributeSet,
-    AuthorisationCertificate,
-    Authority,
     NetworkPattern,
     SignedCertificate,
     SigningKey,
@@ -35,7 +33,7 @@ from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Event, Instant
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see, shape
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate, TextMatch, TextTest
-from maia.testing import Cast
+from maia.testing import Cast, grant
 from maia.testing.simulation import BEGINNING, SimulatedClient, SimulatedNetwork
 from maia.types import TypeDefinition, sign_definition
 from maia.types.definition import TOPIC, topic_attributes
@@ -318,14 +316,16 @@ class City:
         restriction=ALWAYS,
     ) -> SignedCertificate:  # fmt: skip
         day = 86_400 * SECOND
-        certificate = AuthorisationCertificate(
-            issuer=self.cast.principal(issuer),
-            subject=subject,
+        return grant(
+            self.cast.keys[issuer],
+            subject,
+            pattern,
+            action,
+            attributes=attributes,
+            restriction=restriction,
             may_delegate=may_delegate,
-            authority=Authority(pattern, frozenset({action}), attributes, restriction),
             validity=Validity(Instant(BEGINNING - day), until or Instant(BEGINNING + 30 * day)),
         )
-        return issue(certificate, self.cast.keys[issuer])
 
     def _view(
         self,

@@ -36,6 +36,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.credentials.requirements import requirement_to_bytes
+from maia.domain import DomainSettings, KeyServer
 from maia.events import SECOND, AttributeUid, Instant, Value, frame_of
 from maia.log.format.records import type_id_of
 from maia.predicates import ALWAYS, Predicate
@@ -115,12 +116,12 @@ End = tuple[str, LinkId]
 
 @dataclass(slots=True)
 class NetBroker:
-    """A broker, whether it runs, and what it has kept and said."""
+    """A broker, or a key server; whether it runs, and what it has kept and said."""
 
     name: str
     key: SigningKey
-    settings: BrokerSettings
-    broker: Broker
+    settings: BrokerSettings | DomainSettings
+    broker: Any  # a `Broker`, but for key servers
     alive: bool = True
     wake_at: Instant | None = None
     kept: dict[str, bytes] = field(default_factory=dict)
@@ -131,7 +132,8 @@ class NetBroker:
     @property
     def parts(self) -> Parts:
         """Return what the broker is made of, for tests of its inside."""
-        return self.broker.parts
+        found: Parts = self.broker.parts
+        return found
 
     def noted(self, event: str) -> list[Mapping[str, object]]:
         """Return the fields of the log lines with this name."""
@@ -417,6 +419,15 @@ class Net:
         self.brokers[name] = running
         return self.do(running, running.broker.start(self.now))
 
+    def key_server(self, name: str = "key server", **changes: Any) -> NetBroker:
+        """Start a key server, whose keys brokers then ask for (`keys_by_hand` is off in such a net)."""
+        key, credentials = self.cast.identity(name)
+        settings = DomainSettings(self.cast.network, address_of(name), credentials, **changes)
+        random = random_from(b"key server" + len(self.brokers).to_bytes(2, "big"))
+        node = KeyServer(key, settings, at_rest=Secret.fresh(random_from(b"at rest")), random=random)
+        running = self.brokers[name] = NetBroker(name, key, settings, node)
+        return self.do(running, node.start(self.now))
+
     def _new_broker(self, key: SigningKey, settings: BrokerSettings, kept: Mapping[str, bytes]) -> Broker:
         if key.principal in {self.cast.identity(name)[0].principal for name in self.rights}:
             # Brokers with a right know the type from the start, as from a folder of types.
@@ -446,7 +457,8 @@ class Net:
         if running.alive:
             self.crash(name)
         stored = running.kept if kept is None else kept
-        running.broker = self._new_broker(running.key, running.settings, stored)
+        if isinstance(running.settings, BrokerSettings):
+            running.broker = self._new_broker(running.key, running.settings, stored)
         running.alive, running.wake_at = True, None
         return self.do(running, running.broker.start(self.now))
 

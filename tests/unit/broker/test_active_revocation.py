@@ -8,21 +8,18 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import (
-    ALL_ATTRIBUTES,
     Action,
-    AuthorisationCertificate,
-    Authority,
     Principal,
     SignedCertificate,
     SigningKey,
     TestKind,
     Validity,
-    issue,
     statement_to_bytes,
 )
 from maia.events import AttributeUid, Instant, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
 from maia.testing import Issuer, NetClient, Statements, shown
+from maia.testing import grant as granted
 from maia.types import validity_type_id
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.codec import decode, encode
@@ -367,11 +364,13 @@ def test_a_wider_certificate_beside_a_narrower_one_widens_a_live_advertisement(n
     camera, office = net.client("camera at Victoria"), net.client("statistics office")
     ref, offer = office.subscribe(), camera.advertise()
     pattern, subject = net.cast.definition, net.cast.principal("camera at Victoria")
-    ends = Validity(None, Instant(net.now + 5_000_000))
-    authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES)
-    wider = issue(
-        AuthorisationCertificate(net.cast.principal("CCS"), subject, False, authority, ends, comment=comment),
+    wider = granted(
         net.cast.keys["CCS"],
+        subject,
+        pattern,
+        Action.PUBLISH,
+        validity=Validity(None, Instant(net.now + 5_000_000)),
+        comment=comment,
     )
     camera.publish(offer, sighting(where="Bank"))
     camera.say(Show(901, shown([wider]), []))

@@ -7,12 +7,8 @@ import pytest
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
-    Authority,
     FactList,
     SignedCertificate,
-    TypePattern,
-    exact_name,
-    issue,
     sign_statement,
     statement_to_bytes,
 )
@@ -39,18 +35,10 @@ def granted(net: Net, who: str, action: Action, condition: str | Predicate) -> t
     """Let CCS grant all of the type to somebody, under a condition, and nothing else of it."""
     story = net.cast
     name = story.type_name
-    pattern = TypePattern(name.owner, exact_name(name.name), None)
     said = parse_predicate(condition) if isinstance(condition, str) else condition
-    certificate = AuthorisationCertificate(
-        story.principal("CCS"),
-        story.principal(who),
-        may_delegate=False,
-        authority=Authority(pattern, frozenset({action}), condition=said),
-        validity=story.certificates[0].certificate.validity,
-    )
     mine = [one for one in story.certificates if one.certificate.subject != story.principal(who)]
     connect = [one for one in story.certificates if is_to_connect(one, story.principal(who))]
-    return (*mine, *connect, issue(certificate, story.keys["CCS"]))
+    return (*mine, *connect, story.grant("CCS", who, name, action, condition=said))
 
 
 def is_to_connect(signed: SignedCertificate, who: object) -> bool:

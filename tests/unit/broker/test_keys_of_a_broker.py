@@ -9,11 +9,10 @@ import pytest
 from maia.broker.keys.keys import KeyRequests
 from maia.broker.turn import Turn
 from maia.credentials import Validity
-from maia.domain import DomainLimits, DomainSettings, KeyServer
+from maia.domain import DomainLimits
 from maia.events import SECOND, Instant
 from maia.predicates import AllOf, AnyOf, Comparison, Operator
-from maia.sealing.keys.secrets import Secret
-from maia.testing import NetBroker, random_from
+from maia.testing import NetBroker
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.effects import DialFailed
 from maia.wire.messages import Ended, Failed, JoinGroups, Published, SealedRights, Warned
@@ -38,13 +37,8 @@ class DomainNet(SealedNet):
     keys_by_hand = False
 
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings) -> None:
-        super().__init__(level, **settings)
-        key, _ = self.cast.identity(KEYS)
-        self.level, self.manager = level, key.principal
-        pito = self.cast.keys["PITO"]
-        sealing = Sealing(level, key.principal, ("key-server:7400",))
-        definition = replace(self.cast.definition.definition, sealing=sealing)
-        self.cast = replace(self.cast, definition=sign_definition(definition, pito))
+        super().__init__(level, manager=KEYS, keys_at=("key-server:7400",), **settings)
+        self.level, self.manager = level, self.cast.identity(KEYS)[0].principal
 
     hung: list[NetBroker] | None = None
     """Who dials the key server without an answer of any kind, if that is so."""
@@ -54,23 +48,6 @@ class DomainNet(SealedNet):
             self.hung.append(running)
         else:
             super().dial(running, address)
-
-    def key_server(self, **changes) -> NetBroker:
-        """Start the key server; it is a node like a broker."""
-        key, _ = self.cast.identity(KEYS)
-        settings = DomainSettings(
-            self.cast.network, "key-server:7400", (self.cast.connect_right(key.principal),), **changes
-        )
-        node = KeyServer(
-            key,
-            settings,
-            at_rest=Secret.fresh(random_from(b"at rest")),
-            random=random_from(b"key server" + len(self.brokers).to_bytes(2, "big")),
-        )
-        running = self.brokers[KEYS] = NetBroker(KEYS, key, settings, node)
-        self._perform(running, node.start(self.now))
-        self.settle()
-        return running
 
     def two(self, **reads) -> tuple[NetBroker, NetBroker]:
         self.entitle("CCS broker", READ, WRITE)

@@ -9,12 +9,8 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     Transformation,
-    TypePattern,
-    exact_name,
     issue,
 )
 from maia.events import Instant, Kind, attribute_uid
@@ -36,15 +32,7 @@ def grant_to_publish(net: Net, who: str, **authority: object) -> tuple[SignedCer
     """Let CCS grant somebody to publish, beside what the story grants."""
     story = net.cast
     name = story.type_name
-    pattern = TypePattern(name.owner, exact_name(name.name), None)
-    certificate = AuthorisationCertificate(
-        story.principal("CCS"),
-        story.principal(who),
-        may_delegate=False,
-        authority=Authority(pattern, frozenset({Action.PUBLISH}), **authority),  # type: ignore[arg-type]  # by name
-        validity=story.certificates[0].certificate.validity,
-    )
-    return (*story.certificates, issue(certificate, story.keys["CCS"]))
+    return (*story.certificates, story.grant("CCS", who, name, Action.PUBLISH, **authority))
 
 
 def test_the_camera_cannot_be_anywhere_else(net: Net) -> None:

@@ -9,21 +9,17 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SigningKey,
     Transformation,
     TypeName,
-    TypePattern,
     Validity,
-    exact_name,
     issue,
 )
 from maia.events import SECOND, AttributeUid, Instant, Kind, frame_of
 from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.expressions.syntax import Take
 from maia.predicates import Comparison, Operator
-from maia.testing import NetClient, shown
+from maia.testing import NetClient, grant, shown
 from maia.types import definition_to_bytes
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Deliver, Publish, StateTold, Subscribe
@@ -55,15 +51,14 @@ def reader(net: Net, name: str = "public", *, ends: Instant | None = None, **cha
     result = TypeName(type_name.owner, "Traffic", "0")
     summary = replace(SUMMARY, **changes.pop("summary", {}))
     step = Transformation(story.principal("CCS"), (), result=result, summary=summary)
-    authority = Authority(
-        TypePattern(type_name.owner, exact_name(type_name.name), None),
-        frozenset({Action.SUBSCRIBE}),
-        transformations=(step,),
-    )
     validity = story.certificates[0].certificate.validity
     validity = validity if ends is None else Validity(validity.not_before, ends)
-    right = AuthorisationCertificate(story.principal("CCS"), key.principal, False, authority, validity)
-    own = story.connect_right(key.principal), issue(right, story.keys["CCS"])
+    own = (
+        story.connect_right(key.principal),
+        grant(
+            story.keys["CCS"], key, type_name, Action.SUBSCRIBE, transformations=(step,), validity=validity
+        ),
+    )
     certificates = (*story.certificates, *own)
     return net.client(name, key=key, credentials=certificates, **changes)
 

@@ -12,20 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructType
 
 from maia.credentials import (
-    ALL_ATTRIBUTES,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    TypePattern,
-    issue,
-    parse_name_pattern,
 )
 from maia.predicates import TextMatch, TextTest
 from maia.spark.errors import JobFailed, JobRefused, SparkProblem, told_by_spark, told_to_spark
 from maia.spark.sink import writer as spark_sink
 from maia.spark.sink.writer import MaiaStreamWriter, MaiaWriter, Staged
 from maia.spark.source.options import job_options
+from maia.testing import grant
 from support.numberplate import NUMBERPLATE
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
@@ -139,12 +133,13 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
 def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
     """Let PITO grant the statistics office to publish plates that begin so; return its certificates."""
     name, key = city.cast.type_name, city.cast.keys["PITO"]
-    pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
     begins = TextMatch(NUMBERPLATE, TextTest.PREFIX, prefix)
-    authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES, begins)
     subject = city.cast.keys["statistics office"].principal
-    certificate = AuthorisationCertificate(key.principal, subject, False, authority, UNBOUNDED)
-    return city.add(*city.cast.certificates, issue(certificate, key), folder="publishes")
+    return city.add(
+        *city.cast.certificates,
+        grant(key, subject, name, Action.PUBLISH, restriction=begins),
+        folder="publishes",
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from maia.clock import system_now
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
     Authority,
     NetworkPattern,
     SignedCertificate,
     TypePattern,
     Validity,
-    issue,
     parse_name_pattern,
 )
 from maia.events import Instant
 from maia.spark.errors import SparkProblem
 from maia.spark.source.options import job_options
 from maia.spark.source.stream import MaiaStreamReader, Rows
+from maia.testing import grant
 from support.processes import until
 from support.spark_city import CAMERA, SparkCity, spark_city
 
@@ -263,9 +262,7 @@ def short_lived(city: SparkCity, *, seconds: int) -> str:
     until_then = Validity(None, Instant(system_now() // 1_000_000 * 1_000_000 + seconds * 1_000_000))
 
     def granted(authority: Authority, validity: Validity) -> SignedCertificate:
-        return issue(
-            AuthorisationCertificate(ccs.principal, office, False, authority, validity, "for a while"), ccs
-        )
+        return grant(ccs, office, authority, validity=validity, comment="for a while")
 
     others = [one for one in story.certificates if one.certificate.subject != office]
     connect = granted(Authority(network, frozenset({Action.CONNECT})), Validity(None, None))

@@ -6,11 +6,8 @@ import pytest
 
 from maia.credentials import (
     ALL_ACTIONS,
-    UNBOUNDED,
     AnswerNotAsked,
     AnyResource,
-    AuthorisationCertificate,
-    Authority,
     BadSignature,
     BadStatement,
     CertificateNotRevalidated,
@@ -34,6 +31,7 @@ from maia.credentials import (
     statement_from_bytes,
     statement_to_bytes,
 )
+from maia.testing import grant
 from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
 from maia.validity import series as standing_room
 from maia.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
@@ -576,10 +574,7 @@ def test_records_of_one_issuer_can_be_written_alone():
 def test_what_was_handed_over_for_good_stands_whatever_its_issuer_says(resource):
     """C8: the successor of an owner does not depend on the owner's good will."""
     handover = issue(root_handover_certificate(ISSUER.principal, HOLDER.principal, resource), ISSUER)
-    blanket = AuthorisationCertificate(
-        ISSUER.principal, HOLDER.principal, True, Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED
-    )
-    taken_back = issue(blanket, ISSUER)
+    taken_back = grant(ISSUER, HOLDER, AnyResource(), *ALL_ACTIONS, may_delegate=True)
     standing = Monitor()
     standing.receive(crl(1, handover, taken_back, by=ISSUER), moment(0))
     assert code_of(standing, handover, 0) is None
