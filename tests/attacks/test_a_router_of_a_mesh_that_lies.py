@@ -33,22 +33,21 @@ from maia.wire.messages import (
     Pong,
 )
 from maia.wire.names import filter_to_bytes
+from support.city import LEASE_S, PLATES, mesh_city, says_also, wants_everything
 from support.live import STORY, broker, client, stranger
-from support.mesh_city import MeshCity, says_also, wants_everything
 from support.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
-from support.simulated_city import LEASE_S, PLATES
 from support.waiting import in_a_loop
 
 RING = [(0, 1), (1, 2), (2, 3), (0, 3)]
 
 
-def codes(city: MeshCity) -> Counter[str]:
+def codes(city: City) -> Counter[str]:
     return Counter(note.fields["code"] for _, note in city.network.notes if note.event == "refused")
 
 
-def town(seed: int, lie: Callable[[Message], list[Message]]) -> MeshCity:
+def town(seed: int, lie: Callable[[Message], list[Message]]) -> City:
     """Return a ring of four routers, one of which lies, with a camera and offices at the others."""
-    city = MeshCity(seed, brokers=4, edges=RING, liars={1: lie})
+    city = mesh_city(seed, brokers=4, edges=RING, liars={1: lie})
     city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[2])
     city.office("desk", via=[3], attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
@@ -143,8 +142,8 @@ def test_what_a_router_changes_is_refused_and_the_others_reach_each_other(
 
 def test_a_router_that_widens_its_clients_filters_gets_no_event_more() -> None:
     """A67, A98 (S11): what it signs is narrowed by its neighbours to what its clients' certificates give."""
-    city = MeshCity(7, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
-    liar = city.network.broker(city.brokers[2])
+    city = mesh_city(7, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
+    liar = city.network.node(city.brokers[2])
     wants_everything(liar)
     camera = city.camera("camera", "Victoria", via=[0])
     city.office("detective", via=[2], restriction=Comparison(NUMBERPLATE, Operator.EQ, SUSPECT))
@@ -167,9 +166,9 @@ def test_a_router_that_widens_its_clients_filters_gets_no_event_more() -> None:
 
 def test_a_router_without_a_proof_for_its_interest_gets_nothing() -> None:
     """A67: an interest without the request that caused it is refused by every router on the way."""
-    city = MeshCity(9, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
-    liar = city.network.broker(city.brokers[2])
-    unproved = InterestPart(city.known.event_type.type_id, filter_to_bytes(ALWAYS), None, [])
+    city = mesh_city(9, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
+    liar = city.network.node(city.brokers[2])
+    unproved = InterestPart(city.cast.type_id, filter_to_bytes(ALWAYS), None, [])
     says_also(liar, unproved)
     camera = city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[1])
@@ -196,13 +195,13 @@ def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
             invented.append(replace(head, signature=sign_head(head, city.cast.network, stranger)))
         return [message, invented[0], AggregateContent(invented[0].origin, b"", [*parts.values()], [], False)]
 
-    city = MeshCity(11, brokers=3, edges=[(0, 1), (1, 2)], liars={0: lie})
+    city = mesh_city(11, brokers=3, edges=[(0, 1), (1, 2)], liars={0: lie})
     city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[2])
     city.settle()
     city.probe()
     for name in city.brokers[1:]:
-        routers = city.network.broker(name).status(city.network.now)["mesh"]["routers"].values()
+        routers = city.network.node(name).status(city.network.now)["mesh"]["routers"].values()
         assert str(stranger.principal) not in {router["principal"] for router in routers if router["parts"]}
     assert invented
     assert codes(city)["POLICY-NO-CHAIN"] > 0, codes(city)

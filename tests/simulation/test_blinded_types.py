@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
+from maia.events import SECOND
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
 from maia.wire.effects import Received
 from maia.wire.messages import Interest, Message, Offer, Replica, Sealed
+from support.city import PLACES, TERMS, SealedCity
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
-from support.sealed_city import TERMS, SealedCity
 from support.sealed_messages import is_sealed
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, SECOND
 
 
 def blinded_city(seed: int, *, outsiders: frozenset[int] = frozenset(), **about: object) -> SealedCity:
@@ -137,7 +137,7 @@ def test_what_brokers_without_keys_see_under_one_id_does_not_come_again_under_th
         for seen in (streams, marks):
             for one, other in pairwise(seen.values()):
                 assert not one & other, "one id leads to the next"
-    assert city.known.event_type.type_id not in ids
+    assert city.cast.type_id not in ids
     assert len(ids) >= 3, "the id did not change with the epochs"
 
 
@@ -149,7 +149,7 @@ def test_blinded_types_are_refreshed_at_moments_that_do_not_depend_on_the_type(s
     city.populate()
     city.settle()
     city.network.run_for(130)
-    ring = city.network.host(city.brokers[0]).node.parts.keys.member.ring(city.known.event_type.type_id)
+    ring = city.network.host(city.brokers[0]).node.parts.keys.member.ring(city.cast.type_id)
     since, _ = ring.period(ring.newest)
     assert since % (TERMS.refresh_s * SECOND) < SECOND
 
@@ -165,12 +165,12 @@ def test_old_ids_are_let_go_of(seed):
     entries = [
         one for state in states for link in state.links.values() for one in link.advertisements.values()
     ]
-    types = {city.known.event_type.type_id, *(kind for one in entries for kind in one.type_ids)}
+    types = {city.cast.type_id, *(kind for one in entries for kind in one.type_ids)}
     for state in states:
         of_each = [state.streams.blinded.ids(type_id) for type_id in types]
         assert all(len(some) <= 2 for some in of_each)
         ids = {name for some in of_each for name in some}
-        own = set(state.streams.blinded.ids(city.known.event_type.type_id))
+        own = set(state.streams.blinded.ids(city.cast.type_id))
         assert own
         assert own <= set(state.key_events.rekeying.sealed.in_use) <= ids
         assert {name for name, _ in state.key_events.rekeying.sealed.placed} <= ids
@@ -230,13 +230,3 @@ def frames_sent(city: SealedCity) -> list[tuple[str, int]]:
         host = city.network.host(name)
         host.node = _Listening(host.node, listening(name, host.node.handle))
     return found
-
-
-class _Listening:
-    """A node whose inputs are seen by a test before it gets them."""
-
-    def __init__(self, node, handle) -> None:
-        self._node, self.handle = node, handle
-
-    def __getattr__(self, name: str):
-        return getattr(self._node, name)

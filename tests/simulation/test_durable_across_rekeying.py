@@ -8,8 +8,8 @@ from maia.broker.settings import RecordingSettings
 from maia.client import Delivered, GapDetected, Notice
 from maia.client.entries import Subscribed
 from maia.types import SealingLevel
+from support.city import KEYS, SealedCity
 from support.numberplate import TIMESTAMP
-from support.sealed_city import KEYS, SealedCity
 from support.seeds import with_seeds
 
 BROKER = "broker 0"

@@ -8,10 +8,9 @@ import pytest
 
 from maia.predicates import Comparison, Operator
 from maia.types import SealingLevel
+from support.city import KEYS, PLACES, PLATES, TERMS, SealedCity, rendezvous_of
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
-from support.sealed_city import KEYS, TERMS, SealedCity, rendezvous_of
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, PLATES
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 

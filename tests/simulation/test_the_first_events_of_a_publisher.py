@@ -16,13 +16,11 @@ from maia.client.entries import EntryStage
 from maia.events import Attribute, Kind
 from maia.testing.simulation import BEGINNING, Weather
 from maia.types import sign_definition
-from support.mesh_city import MeshCity
-from support.sealed_city import SealedCity
+from support.city import PLACES, City, SealedCity, mesh_city
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, City
 
 
-@pytest.mark.parametrize("city_of", [City, MeshCity, SealedCity], ids=["rendezvous", "mesh", "sealed"])
+@pytest.mark.parametrize("city_of", [City, mesh_city, SealedCity], ids=["rendezvous", "mesh", "sealed"])
 @with_seeds(3)
 def test_an_event_reaches_every_subscriber_that_was_accepted_before_it(city_of, seed):
     """B3: a broker accepts when the others know, so one event of a program that leaves is delivered."""
@@ -46,7 +44,7 @@ def test_an_event_reaches_every_subscriber_that_was_accepted_before_it(city_of, 
         if number % 3 == 1:
             new = city.camera(f"camera {number}", chance.choice(PLACES), via=via)
         else:
-            wanted = chance.choice([city._near(PLACES[0]), city._near(PLACES[1]), None])
+            wanted = chance.choice([city.near(PLACES[0]), city.near(PLACES[1]), None])
             new = city.office(f"office {number}", via=via, **({} if wanted is None else {"wanted": wanted}))
         network.run_until(lambda new=new: new.stands, at_most=60)
         publish()

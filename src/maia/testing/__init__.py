@@ -4,14 +4,13 @@
 seed, `Processes` runs the programs. A `Cast` says who takes part. `docs/testing.md` shows each at work.
 """
 
-from maia.testing.cast import BEGINNING, Cast, grant, key_of, pattern_of, random_from
+from maia.testing.cast import BEGINNING, Cast, address_of, grant, key_of, pattern_of, random_from
 from maia.testing.net import (
     Issuer,
     Net,
     NetBroker,
     NetClient,
     NetLog,
-    address_of,
     answers_to,
     questions_of,
     shown,

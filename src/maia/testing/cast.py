@@ -62,6 +62,11 @@ def key_of(who: str, seed: bytes = b"") -> SigningKey:
     return SigningKey.from_seed(sha256(seed + who.encode()).digest())
 
 
+def address_of(name: str) -> str:
+    """Return where a broker listens."""
+    return f"{name.replace(' ', '-')}:7400"
+
+
 def pattern_of(on: NetworkName | TypeName | SignedDefinition | ResourcePattern) -> ResourcePattern:
     """Return a resource as certificates name it: a network, or a type in all of its versions."""
     if isinstance(on, SignedDefinition):

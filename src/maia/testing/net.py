@@ -44,7 +44,7 @@ from maia.routing.overlay.table import distance, node_id_of_key, node_id_of_type
 from maia.sealing import Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
-from maia.testing.cast import BEGINNING, Cast, key_of, random_from
+from maia.testing.cast import BEGINNING, Cast, address_of, key_of, random_from
 from maia.testing.statements import Statements
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT, statement_to_event
@@ -804,11 +804,6 @@ class _KeysByHand(KeyRequests):
 def shown(certificates: Iterable[SignedCertificate]) -> list[bytes]:
     """Return certificates as a message shows them."""
     return [certificate_to_bytes(signed) for signed in certificates]
-
-
-def address_of(name: str) -> str:
-    """Return where a broker listens."""
-    return f"{name.replace(' ', '-')}:7400"
 
 
 def questions_of(challenge: Challenge) -> list[OneTimeQuestion]:

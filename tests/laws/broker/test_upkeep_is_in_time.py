@@ -9,8 +9,8 @@ from maia.broker.timers import Upkeep
 from maia.events import just_after
 from maia.testing.simulation import Trouble, Troublemaker
 from maia.types import Cover
+from support.city import LEASE_S, City
 from support.numberplate import BlindedNet, camera_and_reader
-from support.simulated_city import LEASE_S, City
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,9 @@
 """The second runtime: any number of brokers and clients in one process, from one seed."""
 
+from maia.testing.cast import BEGINNING
 from maia.testing.simulation.clients import SimulatedClient
 from maia.testing.simulation.hosts import Host, Node, Power
-from maia.testing.simulation.network import BEGINNING, NotInTime, SimulatedNetwork, TooManySteps, UnknownHost
+from maia.testing.simulation.network import NotInTime, Simulation, TooManySteps, UnknownHost
 from maia.testing.simulation.schedule import Step, Trace
 from maia.testing.simulation.trouble import Trouble, Troublemaker
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
@@ -17,7 +18,7 @@ __all__ = [
     "NotInTime",
     "Power",
     "SimulatedClient",
-    "SimulatedNetwork",
+    "Simulation",
     "Step",
     "TooManySteps",
     "Trace",
