@@ -33,7 +33,7 @@ from maia.wire.messages import (
     Pong,
 )
 from maia.wire.names import filter_to_bytes
-from support.city import LEASE_S, PLATES, mesh_city, says_also, wants_everything
+from support.city import LEASE_S, PLATES, City, mesh_city, says_also, wants_everything
 from support.live import STORY, broker, client, stranger
 from support.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.waiting import in_a_loop

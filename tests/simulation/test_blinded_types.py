@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 from maia.events import SECOND
@@ -10,9 +10,8 @@ from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
-from maia.wire.effects import Received
 from maia.wire.messages import Interest, Message, Offer, Replica, Sealed
-from support.city import PLACES, TERMS, SealedCity
+from support.city import PLACES, TERMS, SealedCity, Watched
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
 from support.sealed_messages import is_sealed
 from support.seeds import with_seeds
@@ -218,15 +217,11 @@ def frames_sent(city: SealedCity) -> list[tuple[str, int]]:
     """Begin to write down every sealed frame that a broker gets, with the size of its content."""
     found: list[tuple[str, int]] = []
 
-    def listening(name: str, handle):
-        def heard(happened, now):
-            if isinstance(happened, Received) and isinstance(frame := decode(happened.data), Sealed):
-                found.append((name, len(frame.columns[0].sealed)))
-            return handle(happened, now)
-
-        return heard
+    def listening(name: str, data: bytes) -> None:
+        if isinstance(frame := decode(data), Sealed):
+            found.append((name, len(frame.columns[0].sealed)))
 
     for name in city.brokers:
         host = city.network.host(name)
-        host.node = _Listening(host.node, listening(name, host.node.handle))
+        host.node = Watched(host.node, partial(listening, name))
     return found

@@ -514,7 +514,7 @@ def rendezvous_of(seed: int, *, brokers: int) -> int:
 
 
 class SealedCity(City):
-    """Brokers that seal and open; those in `outsiders` have no right to the type, and what they hear is kept."""
+    """Brokers that seal and open; those in `outsiders` have no right to the type, and are overheard."""
 
     def __init__(
         self,
