@@ -105,6 +105,7 @@ def error_codes_are_unique_and_documented() -> Iterator[str]:
     errors = error_codes.all_errors()
     yield from error_codes.problems(errors)
     yield from error_codes.lost_ways(errors)
+    yield from error_codes.unlisted(errors)
     if text_of(error_codes.PAGE) != error_codes.page(errors):
         yield f"{named(error_codes.PAGE)} is out of date; run: make docs"
 

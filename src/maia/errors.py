@@ -4,11 +4,13 @@ Programs match on `code`, which never changes once released; people read the
 sentence, which may improve. Every error that a user can cause is one of the
 five families below. A family says who should act: the person refused, the
 issuer of a credential, the peer, the operator, or the author of the input.
+
+`raise Refusal("POLICY-RATE", "...")`: what a code means stands in the table
+`errors.toml` of the room that raises it. A class of its own is for an error
+that some code catches.
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 __all__ = [
     "BadInput",
@@ -24,7 +26,15 @@ __all__ = [
 class MaiaError(Exception):
     """The root of every error that Maia raises on purpose."""
 
-    code: ClassVar[str] = "MAIA"
+    code: str = "MAIA"
+
+    def __init__(self, code: str, message: str | None = None) -> None:
+        """Take the code and the sentence; the sentence is enough for a class that is one code."""
+        if message is None:
+            message = code
+        else:
+            self.code = code
+        super().__init__(message)
 
     @property
     def message(self) -> str:

@@ -28,7 +28,6 @@ from maia.credentials.statements import (
     statement_to_bytes,
 )
 from maia.domain.access import validity_publisher
-from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import AdminAct
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
@@ -40,6 +39,7 @@ from maia.errors import MaiaError, Refusal
 from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
 from maia.net.tls import pinning_context
+from maia.testing.refusals import raises
 from maia.types import definition_to_bytes
 from maia.wire.api_requests import ApiCall, ApiRequest
 from support.access_control import Station
@@ -172,7 +172,7 @@ def test_one_principal_does_not_use_up_the_memory_for_answers() -> None:
     station = Station(key_of("met"), settings=AccessSettings(limits=AccessLimits(answers_each=4)))
     for number in range(4):
         station.once(f"{number}", b"login", lambda: b"wallet", actor=SMITH)
-    with pytest.raises(ServiceFull):
+    with raises("UNAVAILABLE-ACCESS-CONTROL-FULL"):
         station.once("more", b"login", lambda: b"wallet", actor=SMITH)
     assert station.once("3", b"login", lambda: b"another", actor=SMITH) == b"wallet"
     assert station.once("more", b"revoke", lambda: b"revoked", actor=JONES) == b"revoked"

@@ -19,10 +19,11 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.policy import GrantRevoked, GrantStale, NoChain
+from maia.policy import GrantStale
 from maia.spark.governed.right_watch import right_watch
 from maia.spark.governed.table import Keys, governed
 from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from support.governed import (
     HOUR,
@@ -79,7 +80,7 @@ def test_a_revoked_reader_gets_no_further_batch_and_no_restart(spark, tmp_path):
         desk.end_all()
         with pytest.raises(StreamingQueryException, match="the right behind this table was taken back"):
             run(stream, tmp_path)
-        with pytest.raises(NoChain):
+        with raises("POLICY-NO-CHAIN"):
             governed(spark, reader=reader(right, revoked=frozenset({right.id})), keys=log.keys(desk), **known)
     kept = spark.read.schema(stream.schema).parquet(str(tmp_path / "out"))
     assert len(rows_of(kept)) == 3
@@ -126,7 +127,7 @@ def test_a_statement_ends_the_stream_of_the_revoked_reader_and_of_no_other_peer(
         assert watch.follow([listed(2, mine)]) == []
         with pytest.raises(StreamingQueryException, match="the right behind this table was taken back"):
             run(stream, tmp_path / "mine")
-        with pytest.raises(GrantRevoked):
+        with raises("POLICY-REVOKED"):
             governed(spark, reader=reader(mine), watch=watch, **known)
         run(others, tmp_path / "other")
     for who, rows in (("mine", 3), ("other", 6)):

@@ -11,11 +11,10 @@ from pyspark.errors import AnalysisException, ArithmeticException, PythonExcepti
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Attribute, AttributeUid, Kind
-from maia.policy import NoChain
 from maia.predicates.syntax import Comparison, Not, Operator
-from maia.spark.governed.reader import ReaderDistrusted
 from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from support.governed import (
     PLACE,
@@ -281,9 +280,9 @@ def test_a_peer_that_was_put_out_reads_nothing_of_the_past_either(spark, tmp_pat
     known = {"log": str(tmp_path), "event_type": log.event_type, "until": at(1)}
     cached = governed(spark, reader=reader(right), keys=log.keys(desk), **known).cache()
     assert cached.count() == 3
-    with pytest.raises(NoChain):
+    with raises("POLICY-NO-CHAIN"):
         governed(spark, reader=reader(right, revoked=frozenset({right.id})), keys=log.keys(desk), **known)
-    with pytest.raises(ReaderDistrusted):
+    with raises("PIPELINE-READER-DISTRUSTED"):
         governed(
             spark,
             reader=reader(right, evicted=frozenset({READER.principal})),

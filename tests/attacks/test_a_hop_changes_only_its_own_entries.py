@@ -12,7 +12,8 @@ from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.routing.table import interests as crowd
 from maia.routing.table.hops import LOCAL, ResyncRequest, RouteEntry
 from maia.routing.table.replicas import Replica, ReplicaStore
-from maia.routing.table.routing_table import BookLimits, RoutingTable, TooManyInterests
+from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import targets_of
 
 TYPE = b"T" * 32
@@ -97,7 +98,7 @@ def test_a_neighbour_that_tells_without_end_is_stopped():
     """A67: more entries than a neighbour may tell are refused before any of them counts."""
     book = RoutingTable(limits=BookLimits(entries_per_neighbour=10))
     book.hop_up("liar", NOW)
-    with pytest.raises(TooManyInterests):
+    with raises("PROTOCOL-TOO-MUCH-TOLD"):
         book.receive_interest("liar", TYPE, [RouteEntry(bytes([n]) * 16, ALWAYS) for n in range(11)], [], NOW)
     assert book.types() == ()
 

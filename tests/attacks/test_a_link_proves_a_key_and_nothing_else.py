@@ -14,14 +14,13 @@ import maia
 from maia.credentials import BadKey, SigningKey
 from maia.net.tls import (
     ALPN,
-    OddLeaf,
-    WrongTransport,
     accepting_context,
     dialling_context,
     leaf_of,
     principal_of_leaf,
     proved_principal,
 )
+from maia.testing.refusals import raises
 from maia.wire import Bye, Greeting, encode, framed
 from support.live import BROKER, STORY, broker, client, hello, stranger
 from support.odd_leaves import context_showing, expired, keys, leaf
@@ -111,7 +110,7 @@ def test_keys_that_belong_to_every_peer_have_no_leaf():
 @pytest.mark.parametrize("data", [None, b"", b"\x30\x00", b"\x30\x82" + bytes(100), bytes(100_000)])
 def test_bytes_that_are_no_certificate_are_refused(data: bytes | None):
     """A10: nothing, and less than nothing, is refused as what it is."""
-    with pytest.raises(OddLeaf):
+    with raises("CREDENTIAL-TLS-LEAF"):
         principal_of_leaf(data)
 
 
@@ -120,7 +119,7 @@ def test_a_leaf_with_one_bit_flipped_is_another_leaf():
     good = leaf_of(MALLORY.principal)
     for at in range(len(good)):
         flipped = good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]
-        with pytest.raises((OddLeaf, BadKey)):
+        with raises("CREDENTIAL-TLS-LEAF", "CREDENTIAL-KEY"):
             principal_of_leaf(flipped)
     assert principal_of_leaf(good) == MALLORY.principal
 
@@ -138,7 +137,7 @@ def test_an_unfinished_handshake_proves_no_peer():
     """A10: who has not spoken has not proved anything."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     waiting = accepting_context(MALLORY).wrap_bio(incoming, outgoing, server_side=True)
-    with pytest.raises(WrongTransport):
+    with raises("PROTOCOL-TRANSPORT"):
         proved_principal(waiting)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from maia.api import tester_calls as testers_calls
 from maia.api import testers
-from maia.api.client import DomainClient, DomainUnavailable
+from maia.api.client import DomainClient
 from maia.api.endpoints import STATEMENTS
 from maia.api.testers import answer_one_time, ask_testers, with_fetched
 from maia.clock import system_now
@@ -37,8 +37,9 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.validity import Monitor, OneTimeQuestion, answer_question
 from support.fetching import fetch_statements
 from support.lying_location import Place, answer_of, page_of, place
@@ -245,7 +246,7 @@ def test_a_domain_that_answers_a_byte_at_a_time_keeps_no_command_waiting():
     with (
         place(dripping, key=TESTER) as met,
         DomainClient(f"127.0.0.1:{met.port}", domain=TESTER.principal, key=HOLDER, timeout_s=0.5) as client,
-        pytest.raises(DomainUnavailable),
+        raises("UNAVAILABLE-DOMAIN"),
     ):
         client.about()
 
@@ -283,14 +284,14 @@ def test_a_wallet_makes_few_connections(monkeypatch: pytest.MonkeyPatch):
 
     async def note(by: Principal, text: str, _now: Instant, *, within_s: float) -> list[SignedStatement]:
         dialled.append(text)
-        raise testers.NoLocation("nobody")
+        raise Unavailable("UNAVAILABLE-NO-LOCATION", "nobody")
 
     monkeypatch.setattr(testers, "_statements_at", note)
     keys = [SigningKey.from_seed(bytes([number]) * 32).principal for number in range(100)]
     wallet = [
         demanding(*(f"https://{host}.example/v1/statements" for host in "abcd"), by=key) for key in keys
     ]
-    with pytest.raises(testers.NoLocation):
+    with raises("UNAVAILABLE-NO-LOCATION"):
         asyncio.run(fetch_statements(wallet, now=NOW))
     assert len(dialled) == testers.TESTERS_MAX * testers.LOCATIONS_MAX
 

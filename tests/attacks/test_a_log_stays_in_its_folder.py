@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from maia.errors import MaiaError
-from maia.log import BadLogName, LogBroken, LogDamaged, LogInUse, NotAFrame, SegmentName, segment_name
+from maia.log import LogBroken, LogDamaged, SegmentName, segment_name
 from maia.log.disk.event_log import EventLog
 from maia.log.disk.files import FolderDisk
 from maia.log.format.journal import Kind, Opening, opening_bytes
 from maia.log.format.manifest import Change, Segment, change_bytes, read_manifest
 from maia.log.format.names import journal_first, manifest_number
 from maia.log.format.records import NO_CHECK, batch_bytes
+from maia.testing.refusals import raises
 from support.event_log import NOON, PLATES, PowerDisk, carried, opened
 
 UPWARDS = [  # days of nowhere
@@ -34,14 +35,14 @@ UPWARDS = [  # days of nowhere
 @pytest.mark.parametrize("day", UPWARDS)
 def test_a_day_that_leads_elsewhere_names_no_segment(day):
     """A71: the day of a segment."""
-    with pytest.raises(BadLogName):
+    with raises("LOG-NAME"):
         SegmentName(PLATES, day, 1, 2, bytes(16))
 
 
 @pytest.mark.parametrize("type_id", [b"", b"../../../../etc", b"x" * 31, b"x" * 33])
 def test_a_type_id_of_another_length_names_no_segment(type_id):
     """A71: the type id of a segment; every one of 32 bytes becomes digits."""
-    with pytest.raises(BadLogName):
+    with raises("LOG-NAME"):
         SegmentName(type_id, "2026-11-15", 1, 2, bytes(16))
 
 
@@ -177,7 +178,7 @@ def test_no_other_peer_reads_the_files(tmp_path):
 def test_what_is_no_frame_is_not_recorded(message):
     """A71: nor does it fail what was recorded before."""
     with opened(PowerDisk()) as log:
-        with pytest.raises(NotAFrame):
+        with raises("LOG-NOT-A-FRAME"):
             log.append([carried(1), message], recorded_at=NOON)
         assert list(log.read()) == []
 
@@ -197,7 +198,7 @@ def test_two_processes_cannot_have_one_log(tmp_path):
         command, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert second.stdout == "LOG-IN-USE\n", second.stderr
-    with pytest.raises(LogInUse):
+    with raises("LOG-IN-USE"):
         EventLog.open(tmp_path)
     first.close()
     EventLog.open(tmp_path).close()

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access.refusals import NoPolicy, ServiceFull
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.storage.tables import PolicyRow, TypeRow
 from maia.roles import BadPolicy
+from maia.testing.refusals import raises
 from support.access_control import (
     MET,
     NUMBERPLATE,
@@ -82,7 +82,7 @@ def test_without_any_policy_no_principal_gets_anything() -> None:
         lambda: made.activate(SMITH.principal, "np_tracker", None, []),
         lambda: made.would_be_able("np_tracker", [PLATE], made.now),
     ):
-        with pytest.raises(NoPolicy):
+        with raises("REFUSED-NO-POLICY"):
             ask()
 
 
@@ -94,7 +94,7 @@ def test_a_stored_policy_that_was_tampered_with_grants_nothing_after_a_restart(s
         tables.put(replace(row, text=row.text.replace("while detective(holder)\n", "")))
     again = station.restarted()
     assert again.policy() is None
-    with pytest.raises(NoPolicy):
+    with raises("REFUSED-NO-POLICY"):
         again.login(SMITH.principal, [])
     again.load_policy(POLICY)
     assert again.policy().version == 3
@@ -111,5 +111,5 @@ def test_a_policy_whose_types_are_gone_grants_nothing_after_a_restart(station: S
 def test_a_policy_that_is_too_long_is_refused() -> None:
     """A42: everything has a limit."""
     made = Station(MET, settings=AccessSettings(limits=AccessLimits(policy_bytes=100)))
-    with pytest.raises(ServiceFull):
+    with raises("UNAVAILABLE-ACCESS-CONTROL-FULL"):
         made.load_policy(POLICY)

@@ -16,18 +16,10 @@ from msgspec.structs import replace
 from maia.credentials import SignedKind
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Frame
-from maia.sealing import (
-    BadFrameProof,
-    BadSealedFrame,
-    SignatureChecks,
-    VerifiedRun,
-    open_run,
-    plaintexts_by_uid,
-    read_run,
-    verify,
-)
+from maia.sealing import SignatureChecks, VerifiedRun, open_run, plaintexts_by_uid, read_run, verify
 from maia.sealing.frames.content import plaintexts_of
 from maia.sealing.frames.proof import roots_of
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import Column, Sealed
@@ -74,7 +66,7 @@ def test_a_reader_who_seals_other_values_is_refused(is_shared):
     (other,) = plaintexts_of([[Column(PLATE, 1, b"\x91\xa6FORGED")]], SealingLevel.ATTRIBUTE)
     forged = _with_plaintext(frame, PLATE, other)
     assert content(read(frame)) == plates(1)
-    with pytest.raises(BadFrameProof):
+    with raises("SEALING-PROOF"):
         read(forged)
     if is_shared:  # no signature covers the ciphertext, and the commitment refuses it
         assert _verified(forged).signer == BROKER.principal
@@ -87,7 +79,7 @@ def test_another_ciphertext_of_a_single_event_is_refused_without_a_key(level):
     assert _verified(frame).signer == BROKER.principal
     for column in frame.columns:
         forged = _with_plaintext(frame, column.uid, bytes(64))
-        with pytest.raises(BadFrameProof):
+        with raises("SEALING-PROOF"):
             _verified(forged)
 
 
@@ -108,13 +100,13 @@ def test_a_single_event_opens_with_the_keys_that_its_signer_named_and_no_others(
         (signed,) = publishing.by.sign([replace(draft, frame=lied, root=root)])
         verified = _verified(signed)
         assert verified.signer == BROKER.principal  # it has signed it, and its readers do not take it
-        with pytest.raises(BadFrameProof):
+        with raises("SEALING-PROOF"):
             open_run(verified, keys())
 
 
 def test_a_frame_of_several_events_cannot_be_passed_off_as_one():
     """A49: only of a single event the ciphertexts are signed, and whether they are is signed."""
-    with pytest.raises(BadSealedFrame):
+    with raises("PROTOCOL-SEALED-FRAME"):
         read_run([replace(Publishing().seal(plates(2)), is_committed=False)])
     for is_shared in (True, False):
         event = Publishing().seal(plates(1), is_shared=is_shared)
@@ -148,7 +140,7 @@ def test_a_signed_column_cannot_be_left_out_or_added():
     frame = Publishing().seal(plates(2))
     added = replace(frame.columns[0], uid="note", sealed=reseal(frame, "note", bytes(64)))
     for columns in (frame.columns[1:], frame.columns[::-1], [*frame.columns, added], []):
-        with pytest.raises(BadFrameProof):
+        with raises("SEALING-PROOF"):
             _verified(replace(frame, columns=columns))
 
 
@@ -159,7 +151,7 @@ def test_rows_cannot_be_pasted_from_one_frame_into_another(level, rows):
     publishing = Publishing(level=level)
     one, other = publishing.seal(plates(rows)), publishing.seal(plates(rows, 7000))
     for uid, plaintext in _plaintexts(other).items():
-        with pytest.raises(BadFrameProof):
+        with raises("SEALING-PROOF"):
             read(_with_plaintext(one, uid, plaintext))
 
 
@@ -171,7 +163,7 @@ def test_rows_cannot_change_places_be_left_out_or_stand_twice(level):
     for order in ([1, 0, 2, 3], [0, 0, 2, 3], [3, 2, 1, 0]):
         elsewhere = publishing.seal(plates(4).take(order))
         for uid, plaintext in _plaintexts(elsewhere).items():
-            with pytest.raises(BadFrameProof):
+            with raises("SEALING-PROOF"):
                 read(_with_plaintext(frame, uid, plaintext))
     with pytest.raises(MaiaError):
         read(replace(frame, rows=3))
@@ -184,7 +176,7 @@ def test_a_verified_signature_proves_nothing_else_that_is_opened():
     verified = verify(read_run([_with_plaintext(frame, PLATE, other)]), SignatureChecks())
     assert verified.signer == BROKER.principal
     assert verified.columns == [()]  # a verifier that could not look at the content does not confirm it
-    with pytest.raises(BadFrameProof):
+    with raises("SEALING-PROOF"):
         open_run(verified, keys())
     assert content(open_run(verified, keys(), only=["seen"])) == plates(2).only(["seen"])
 
@@ -205,7 +197,7 @@ def test_a_remembered_signature_covers_nothing_else():
     checks, publishing = SignatureChecks(), Publishing()
     one, other = publishing.seal(plates(1)), publishing.seal(plates(1))
     verify(read_run([one]), checks)
-    with pytest.raises(BadFrameProof):
+    with raises("SEALING-PROOF"):
         verify(read_run([replace(other, signature=one.signature)]), checks)
 
 

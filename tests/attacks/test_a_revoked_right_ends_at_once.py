@@ -18,8 +18,9 @@ from maia.credentials import (
 )
 from maia.events import SECOND, Instant
 from maia.predicates import Comparison, Operator
-from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements
+from maia.sessions.statements import KEPT_STATEMENTS
 from maia.testing import Issuer, NetClient, Statements, shown
+from maia.testing.refusals import raises
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show
@@ -331,7 +332,7 @@ def test_what_cannot_be_read_back_is_no_start() -> None:
     (name,) = (one for one in running.kept if one.startswith(KEPT_STATEMENTS))
     damaged = dict(running.kept)
     damaged[name] = damaged[name][:-7]
-    with pytest.raises(BadKeptStatements):
+    with raises("INPUT-KEPT-STATEMENTS"):
         net.restart(AT, damaged)
 
 

@@ -9,7 +9,6 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from maia.broker.refusals import FrameUnasked
 from maia.broker.settings import RecordingSettings
 from maia.credentials import SigningKey, principal_from_bytes
 from maia.events import Frame
@@ -243,7 +242,7 @@ def test_what_comes_from_off_the_path_is_not_checked(city: City) -> None:
     state = city.middle.parts
     assert len(state.routes.seen) == len(state.retained) == 0
     assert [one["code"] for one in city.middle.noted("refused") if one["asked"] == "Sealed"] == [
-        FrameUnasked.code
+        "REFUSED-FRAME-UNASKED"
     ]
     city.camera_is_heard("one")
 

@@ -21,11 +21,9 @@ from maia.credentials import (
     exact_name,
     issue,
 )
-from maia.credentials.certificate import NotTheTransformer
 from maia.credentials.keys import BadCertificate
 from maia.events import Instant
 from maia.expressions import NO_KEYS, TransformationKeys, parse_rule
-from maia.keystore.key_files import BadKeyFile, ExposedKeyFile
 from maia.keystore.lookup_tables import create_transformation_keys, load_transformation_keys
 from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence, see
 from maia.predicates import parse_predicate
@@ -33,6 +31,7 @@ from maia.roles import parse_policy
 from maia.roles.statements import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing
 from maia.testing import grant
+from maia.testing.refusals import raises
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -115,7 +114,7 @@ def test_a92_asking_again_or_together_averages_and_links_nothing() -> None:
 def test_a92_no_other_issuer_makes_pseudonyms_under_a_secret() -> None:
     """A92: with one, a delegate would look up every patient it can guess."""
     (clinic,) = keys_of("homecare", "clinic")
-    with pytest.raises(NotTheTransformer):
+    with raises("INPUT-TRANSFORMATION-ISSUER"):
         AuthorisationCertificate(
             clinic.principal,
             AUDITOR.principal,
@@ -143,11 +142,11 @@ def test_a92_the_secret_is_in_no_text(tmp_path: Path) -> None:
     for printed in (repr(keys), str(keys), repr(keys.of(HOSPITAL.principal.key, b"")), repr(NO_KEYS)):
         assert not any(word in printed for word in words if len(word) > 20)
     path.chmod(0o644)
-    with pytest.raises(ExposedKeyFile):
+    with raises("CREDENTIAL-KEY-FILE-EXPOSED"):
         load_transformation_keys(path)
     path.chmod(0o600)
     path.write_text(path.read_text().replace("secret", "sekret"))
-    with pytest.raises(BadKeyFile) as refused:
+    with raises("INPUT-KEY-FILE") as refused:
         load_transformation_keys(path)
     assert refused.value.__cause__ is None
     assert not any(word in str(refused.value) for word in words if len(word) > 20)

@@ -12,7 +12,8 @@ from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import AnyOf, Comparison, Exists, Operator, TextMatch, TextTest
-from maia.views import BadIdentifier, to_arrow, to_python, to_sql
+from maia.testing.refusals import raises
+from maia.views import to_arrow, to_python, to_sql
 from maia.views.to_python import see_source
 from maia.views.to_spark import to_spark
 from support.executors import ArrowExecutor, PostgresExecutor, PythonExecutor, SparkExecutor
@@ -123,7 +124,7 @@ def test_a_table_may_have_any_name_and_is_found_by_it(postgres: psycopg.Connecti
 @pytest.mark.parametrize("table", ["", "a\0b", "x" * 64, "é" * 32, ("public", "")])
 def test_a_table_name_that_postgresql_would_change_is_refused(table: str | tuple[str, ...]):
     """A72: PostgreSQL cuts long names short, so that two tables could become one."""
-    with pytest.raises(BadIdentifier):
+    with raises("INPUT-SQL-IDENTIFIER"):
         to_sql(View(()), table, STORED, DELIVERED)
 
 

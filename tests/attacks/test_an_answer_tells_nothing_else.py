@@ -21,6 +21,7 @@ from maia.events import AttributeUid, Instant
 from maia.predicates import Comparison, Operator, Predicate
 from maia.sealing.keys.key_ring import KeyRing
 from maia.testing import NetBroker, NetClient
+from maia.testing.refusals import raises
 from maia.wire.messages import Message, Sealed, Warned
 from support.numberplate import EVERY_KEY, NOW, NUMBERPLATE, READ, TIMESTAMP, WRITE, SealedNet, sighting
 
@@ -174,11 +175,10 @@ def test_a_broker_answers_only_for_what_it_may_publish():
     _, office = net.begin()
     state = net.met.parts
     frame = frozenset({*SEEN, ANSWER})
-    from maia.broker.refusals import SignerNotEntitled
 
     signer = net.ccs.key.principal
     assert state.streams.signers.may_publish(net.type_id, signer, frozenset(SEEN), net.now)
-    with pytest.raises(SignerNotEntitled):
+    with raises("SEALING-SIGNER-NOT-ENTITLED"):
         state.streams.signers.may_publish(net.type_id, signer, frame, net.now)
     assert moments(office) == []
 

@@ -8,7 +8,6 @@ from maia.events import Instant
 from maia.sealing.keys.epochs import (
     EpochForked,
     EpochStatement,
-    SecretNotMeant,
     check_meant,
     commitment,
     epoch_from_bytes,
@@ -18,6 +17,7 @@ from maia.sealing.keys.epochs import (
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
+from maia.testing.refusals import raises
 from maia.wire.codec import decode
 from maia.wire.messages import GroupKeys, GroupsEnded, Rekey
 from support.key_groups import (
@@ -186,9 +186,9 @@ def test_a_secret_that_the_manager_did_not_commit_itself_to_is_refused():
     meant, other = (Secret.fresh(random_from(seed)) for seed in (b"meant", b"other"))
     said = EpochStatement(net.type_id, 1, NOON, {group: commitment(meant, group, 1)}, None)
     check_meant(meant, group, said)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         check_meant(other, group, said)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         check_meant(meant, net.group(), said)
 
 

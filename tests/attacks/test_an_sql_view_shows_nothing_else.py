@@ -25,9 +25,10 @@ from maia.credentials import (
     exact_name,
 )
 from maia.events import SECOND, AttributeUid, Instant
-from maia.postgres.views import InstalledViews, SchemaTaken
+from maia.postgres.views import InstalledViews
 from maia.predicates import parse_predicate
 from maia.testing import grant
+from maia.testing.refusals import raises
 from maia.types import sign_definition, verify_definition
 from maia.validity import Monitor
 from support.homecare import CARER, DOCTOR, HOSPITAL, PRESCRIBE
@@ -240,7 +241,7 @@ def test_a_schema_of_another_role_is_not_used(database: Hospital):
     with psycopg.connect(f"{database.server} user=maia", autocommit=True) as administrator:
         administrator.execute(f"CREATE SCHEMA taken AUTHORIZATION {database.roles[0]}")
         administrator.execute(f"CREATE SCHEMA given AUTHORIZATION {database.name}")
-    with pytest.raises(SchemaTaken):
+    with raises("POSTGRES-SCHEMA-TAKEN"):
         InstalledViews("taken").install(database.owner)
     InstalledViews("given").install(database.owner)
     assert InstalledViews("given").entries(database.owner) == []

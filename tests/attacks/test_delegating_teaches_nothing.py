@@ -19,9 +19,10 @@ from maia.events import Instant, Kind
 from maia.expressions import parse_rule
 from maia.organisation import Organisation
 from maia.policy import NO_FACTS, Decision, Denial, Permit, Request, decide, gather_evidence, see
-from maia.policy.decision import AttributeNotReadable, Audience
+from maia.policy.decision import Audience
 from maia.predicates import ALWAYS, parse_predicate
 from maia.testing import grant as granted
+from maia.testing.refusals import raises
 from maia.types import verify_definition
 from support.policy_world import keys_of, type_of
 
@@ -105,6 +106,6 @@ def test_a104_an_organisation_is_told_when_it_issues(tmp_path: Path) -> None:
         institute.principal, may="subscribe:LabResult", only=["ward", "value"], delegable=True
     )
     institute.join(grant.save(tmp_path / "institute.grant"))
-    with pytest.raises(AttributeNotReadable, match="`patient`"):
+    with raises("POLICY-ATTRIBUTE-NOT-READABLE", match="`patient`"):
         institute.add_member("spy", may="subscribe:LabResult", where='patient == "P-17" or ward == "3"')
     assert not list(institute.folder.glob("issued/*.cert"))

@@ -9,20 +9,18 @@ import pytest
 
 from maia.errors import ProtocolViolation
 from maia.events import ATTRIBUTES_MAX, ROWS_MAX, Kind
+from maia.testing.refusals import raises
 from maia.wire import (
     HANDSHAKE_BYTES_MAX,
     MESSAGE_BYTES_MAX,
     Accepted,
     BadColumn,
     BadColumns,
-    BadMessage,
     Carried,
     Deliver,
-    MessageTooLarge,
     Ping,
     Publish,
     Splitter,
-    TooManyValues,
     Welcome,
     WireColumn,
     columns_to_frame,
@@ -52,7 +50,7 @@ def test_a_length_that_lies_is_refused_with_its_fourth_byte(length):
     splitter = Splitter()
     header = length.to_bytes(4, "big")
     assert splitter.feed(header[:3]) == []
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         splitter.feed(header[3:])
 
 
@@ -80,10 +78,10 @@ def test_announcing_a_long_message_reserves_nothing():
 def test_a_peer_that_was_refused_cannot_make_us_hold_more():
     """A74: a peer that ignores the refusal and goes on feeding does not grow the buffer."""
     splitter = Splitter(16)
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         splitter.feed(b"\xff" * 4)
     for _ in range(100):
-        with pytest.raises(MessageTooLarge):
+        with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
             splitter.feed(bytes(1 << 16))
     assert splitter.held == 4
 
@@ -120,7 +118,7 @@ def test_many_small_values_do_not_become_a_large_memory():
     column = msgspec.msgpack.encode(["ab"] * ROWS_MAX)
     columns = [WireColumn(f"a{number}", 1, column) for number in range(80)]
     assert sum(len(column.data) for column in columns) <= MESSAGE_BYTES_MAX
-    with pytest.raises(TooManyValues):
+    with raises("PROTOCOL-TOO-MANY-VALUES"):
         columns_to_frame(columns, ROWS_MAX)
 
 
@@ -133,7 +131,7 @@ def test_nothing_on_the_wire_unpacks():
 def test_nesting_is_refused_where_it_begins():
     """A74: deep arrays end in a refusal and not in a full stack."""
     for data in (b"\x91" * MIB, b"\x92\x05" + b"\x91" * MIB, b"\x81\x05" * 100_000):
-        with pytest.raises(BadMessage):
+        with raises("PROTOCOL-MESSAGE"):
             decode(data)
     with pytest.raises(BadColumn):
         decode_column(Kind.STRING, b"\x91" * MIB, 1)
@@ -164,21 +162,21 @@ KEY, TOKEN = b"k" * 32, b"t" * 16
 )
 def test_numbers_that_are_negative_or_too_large_are_refused(build, number):
     """A75: lengths, sequences, references, rows, moments and kinds stay in their range."""
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(msgspec.msgpack.encode(build(number)))
 
 
 @pytest.mark.parametrize("rows", [0, ROWS_MAX + 1, 2**32, 2**63 - 1])
 def test_a_frame_has_a_sensible_number_of_rows(rows):
     """A75: rows of none, and rows beyond the limit, are refused with the message."""
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(msgspec.msgpack.encode(Publish(1, 1, 0, rows, [])))
 
 
 @pytest.mark.parametrize("number", [True, 1.0, "1", b"1", None, [1]])
 def test_a_number_is_a_number(number):
     """A75: nothing is coerced into a length or a sequence."""
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(msgspec.msgpack.encode([5, number]))
 
 
@@ -192,7 +190,7 @@ def test_a_length_of_nothing_or_less_makes_no_message(length):
 def test_a_frame_has_at_most_so_many_attributes():
     """A76: many tiny attributes are refused with the message; as many as allowed pass."""
     columns = [WireColumn(f"a{number}", 4, b"\x91\xc3") for number in range(ATTRIBUTES_MAX + 1)]
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(msgspec.msgpack.encode(Publish(1, 1, 0, 1, columns)))
     fits = decode(encode(Publish(1, 1, 0, 1, columns[:-1])))
     assert len(columns_to_frame(fits.columns, 1).columns) == ATTRIBUTES_MAX
@@ -205,7 +203,7 @@ def test_a_map_is_no_message_however_large():
         msgspec.msgpack.encode([5, {"a": 1}]),
         b"\xdf\x00\x01\x00\x00" + b"\x01\xc0" * 65_536,
     ):
-        with pytest.raises(BadMessage):
+        with raises("PROTOCOL-MESSAGE"):
             decode(data)
     with pytest.raises(BadColumn):
         decode_column(Kind.INT, msgspec.msgpack.encode({1: 1}), 1)
@@ -224,7 +222,7 @@ def test_lists_of_a_message_are_bounded():
         Deliver([1] * 65_537, KEY, TOKEN, TOKEN, 0, 1, []),
         Carried(KEY, KEY, TOKEN, 1, 0, 1, [0] * 65_537, []),
     ):
-        with pytest.raises(BadMessage):
+        with raises("PROTOCOL-MESSAGE"):
             decode(msgspec.msgpack.encode(message))
 
 
@@ -232,5 +230,5 @@ def test_a_hostile_stream_does_not_spoil_the_messages_before_it():
     """A74: what was said in order and in bounds is still received."""
     splitter = Splitter()
     assert splitter.feed(framed(encode(Ping(1))) + b"\xff\xff\xff\xff") == [encode(Ping(1))]
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         splitter.feed(b"")

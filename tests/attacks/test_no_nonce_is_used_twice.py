@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from maia.credentials import SigningKey
 from maia.events import Frame
 from maia.net.process import process_id
-from maia.sealing import Publication, Sealer, SealerWornOut
+from maia.sealing import Publication, Sealer
 from maia.sealing.frames.ciphers import EpochKeys, nonce
 from maia.sealing.frames.sealer import COUNTER_MAX
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.messages import SealMark
 from support.random_cases import usually
@@ -166,7 +167,7 @@ def test_a_process_stops_before_its_counter_comes_round():
     process._counter = COUNTER_MAX - 1
     assert next_mark(process).counter == COUNTER_MAX
     for _ in range(2):
-        with pytest.raises(SealerWornOut):
+        with raises("SEALING-WORN-OUT"):
             next_mark(process)
 
 

@@ -7,13 +7,13 @@ import pytest
 from maia.canonical import read_canonical, write_canonical
 from maia.errors import BadInput
 from maia.predicates import (
-    BadPredicateEncoding,
     Comparison,
     Operator,
     parse_predicate,
     predicate_from_expression,
     predicate_to_expression,
 )
+from maia.testing.refusals import raises
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ from maia.predicates import (
 )
 def test_another_spelling_of_a_literal_is_refused(kind, spelling):
     """A31, A34: 1, 1.0 and 1e0, minus zero, NaN, overlong UTF-8: exactly one form is read."""
-    with pytest.raises(BadPredicateEncoding):
+    with raises("INPUT-PREDICATE-ENCODING"):
         predicate_from_expression((b"==", b"x", (kind.encode(), spelling)))
 
 
@@ -70,7 +70,7 @@ def test_another_spelling_of_a_literal_is_refused(kind, spelling):
 )
 def test_a_list_in_another_order_or_with_repetition_is_refused(literals):
     """A31: order and repetition of an `in` list."""
-    with pytest.raises(BadPredicateEncoding):
+    with raises("INPUT-PREDICATE-ENCODING"):
         predicate_from_expression((b"in", b"x", b"int", *literals))
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.statements import CertificateRevoked, StatementOld
-from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Revoked
 from maia.policy import Permit
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from support.access_control import (
     BROWN,
@@ -147,7 +145,7 @@ def test_an_old_statement_of_the_courts_brings_nothing_back():
                 assert again.receive_statement(statement) == Revoked()
             except StatementOld:
                 continue
-        with pytest.raises(ActivationRefused):
+        with raises("REFUSED-ACTIVATION"):
             again.activate(SMITH.principal, "np_tracker", None, [shown])
 
 
@@ -283,7 +281,7 @@ def test_a_period_that_was_seen_to_be_over_does_not_open_again_after_a_restart_w
     station.beat()
     again = station.restarted()
     again.now = later(10)
-    with pytest.raises(ActivationRefused):
+    with raises("REFUSED-ACTIVATION"):
         again.activate(SMITH.principal, "np_tracker", None, [shown])
 
 

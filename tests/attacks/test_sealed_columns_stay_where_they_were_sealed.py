@@ -13,14 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from maia.errors import BrokenCredential, MaiaError
-from maia.sealing import (
-    BadContent,
-    BadSealedFrame,
-    BrokenSeal,
-    read_run,
-)
+from maia.sealing import read_run
 from maia.sealing.frames.ciphers import description
 from maia.sealing.frames.content import plaintexts_of
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.messages import Column, Sealed, SealMark
@@ -38,7 +34,7 @@ def test_a_ciphertext_is_refused_under_another_attribute():
     frame, _ = _frames()
     plate, place, seen = frame.columns
     moved = [replace(place, uid=PLATE), replace(plate, uid=PLACE), seen]
-    with pytest.raises(BrokenSeal):
+    with raises("SEALING-BROKEN"):
         opened(replace(frame, columns=moved), keys())
 
 
@@ -49,7 +45,7 @@ def test_even_attributes_that_share_a_key_by_mistake_do_not_share_ciphertexts():
     held = careless.looked_up(tuple(column.uid for column in frame.columns), frame.mark.instance)
     held.ciphers[1] = held.ciphers[0]
     plate, _place, seen = frame.columns
-    with pytest.raises(BrokenSeal):
+    with raises("SEALING-BROKEN"):
         opened(replace(frame, columns=[plate, replace(plate, uid=PLACE), seen]), careless)
 
 
@@ -58,7 +54,7 @@ def test_a_ciphertext_is_refused_in_another_frame(level):
     """A46: a column of an earlier event in the place of a later one, of the same stream and epoch."""
     earlier, later = _frames(level)
     mixed = replace(later, columns=[earlier.columns[0], *later.columns[1:]])
-    with pytest.raises(BrokenSeal):
+    with raises("SEALING-BROKEN"):
         opened(mixed, keys())
 
 
@@ -102,7 +98,7 @@ def test_the_level_and_each_row_number_are_bound():
     frame = Publishing().seal(plates(3), [0, 1, 3])
     for other in (replace(frame, kept=[0, 1, 4]), replace(frame, level=1)):
         assert description(other) != description(frame)
-    with pytest.raises(BrokenSeal):
+    with raises("SEALING-BROKEN"):
         opened(replace(frame, kept=[0, 1, 4]), keys())
 
 
@@ -111,10 +107,10 @@ def test_a_frame_of_one_level_is_refused_at_the_other():
     whole, _ = _frames(SealingLevel.EVENT)
     by_attribute, _ = _frames(SealingLevel.ATTRIBUTE)
     for frame, level in ((whole, 2), (by_attribute, 1)):
-        with pytest.raises(BadSealedFrame):
+        with raises("PROTOCOL-SEALED-FRAME"):
             opened(replace(frame, level=level), keys())
     renamed = replace(whole, level=2, columns=[replace(whole.columns[0], uid=PLATE)])
-    with pytest.raises(BrokenSeal):
+    with raises("SEALING-BROKEN"):
         opened(renamed, keys())
 
 
@@ -125,7 +121,7 @@ def test_every_shorter_ciphertext_is_refused(level):
     first, *others = frame.columns
     for length in range(len(first.sealed)):
         shorter = replace(frame, columns=[replace(first, sealed=first.sealed[:length]), *others])
-        with pytest.raises(BrokenSeal):
+        with raises("SEALING-BROKEN"):
             opened(shorter, keys())
 
 
@@ -137,7 +133,7 @@ def test_no_shorter_tag_is_accepted(length):
     ciphertext, tag = first.sealed[:-16], first.sealed[-16:]
     for sealed in (ciphertext + tag[:length], ciphertext + tag[:length].ljust(16, b"\0")):
         weaker = replace(frame, columns=[replace(first, sealed=sealed), *others])
-        with pytest.raises(BrokenSeal):
+        with raises("SEALING-BROKEN"):
             opened(weaker, keys())
 
 
@@ -206,7 +202,7 @@ def test_a_key_holder_cannot_seal_a_column_of_no_attribute(uid):
     frame, _ = _frames(SealingLevel.EVENT, rows=1)
     (plaintext,) = plaintexts_of([[Column(uid, 1, b"\x91\xa1x")]], SealingLevel.EVENT)
     forged = replace(frame.columns[0], sealed=reseal(frame, "", plaintext))
-    with pytest.raises(BadContent):
+    with raises("SEALING-CONTENT"):
         opened(replace(frame, columns=[forged]), keys())
 
 
@@ -216,7 +212,7 @@ def test_a_key_holder_cannot_seal_an_attribute_twice():
     column = Column(PLATE, 1, b"\x91\xa1x")
     (plaintext,) = plaintexts_of([[column, column]], SealingLevel.EVENT)
     forged = replace(frame.columns[0], sealed=reseal(frame, "", plaintext))
-    with pytest.raises(BadContent):
+    with raises("SEALING-CONTENT"):
         opened(replace(frame, columns=[forged]), keys())
 
 
@@ -224,5 +220,5 @@ def test_a_key_holder_cannot_seal_an_attribute_twice():
 def test_a_column_of_no_attribute_is_refused_without_a_key(uid):
     """A46: nothing but uids names a column on the way."""
     frame, _ = _frames(rows=1)
-    with pytest.raises(BadSealedFrame):
+    with raises("PROTOCOL-SEALED-FRAME"):
         read_run([replace(frame, columns=[replace(frame.columns[0], uid=uid)])])

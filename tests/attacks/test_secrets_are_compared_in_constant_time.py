@@ -25,15 +25,16 @@ from maia.predicates import ALWAYS
 from maia.sealing import Secret
 from maia.sealing.filters import proofs as filter_proofs
 from maia.sealing.filters import sealed_filters as filters
-from maia.sealing.filters.proofs import NotMadeByAMember, OpenedProof, check_made_by_a_member, seal_proof
-from maia.sealing.filters.sealed_filters import FilterDoesNotOpen, open_filter
+from maia.sealing.filters.proofs import OpenedProof, check_made_by_a_member, seal_proof
+from maia.sealing.filters.sealed_filters import open_filter
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys import epochs
-from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, check_meant, commitment
+from maia.sealing.keys.epochs import EpochStatement, check_meant, commitment
 from maia.sealing.tree import node_secrets
-from maia.sealing.tree.rekey import BadPath, PathNeeded
+from maia.sealing.tree.rekey import PathNeeded
 from maia.spark.keys import key_server as desk_module
-from maia.spark.keys.key_server import DeskUnreachable, NotFromTheDesk, job_desk
+from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 from reference.tree_store import Scheme
 from support.key_trees import GROUP, member_of, tree_of
 from support.sealed_filters import random_from, ring, sealed
@@ -221,11 +222,11 @@ def test_the_job_desk_and_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     with job_desk() as desk:
         shown = desk.open(None, frozenset())
         assert shown.keys_of([1]) == {}
-        with pytest.raises(DeskUnreachable):
+        with raises("UNAVAILABLE-JOB-DESK"):
             replace(shown, token=bytes(32)).keys_of([1])
         real = desk.answer
         desk._server.desk = type("Lies", (), {"answer": lambda _, asked: bytes(32) + real(asked)[32:]})()
-        with pytest.raises(NotFromTheDesk):
+        with raises("PROTOCOL-JOB-DESK"):
             shown.keys_of([1])
 
 
@@ -268,7 +269,7 @@ def test_sealed_filters_and_their_proofs(monkeypatch: pytest.MonkeyPatch) -> Non
     for module in (filters, filter_proofs):
         uncomparable(monkeypatch, module, "keyed_mark")
     assert check_made_by_a_member(made, proof, keys)
-    with pytest.raises(NotMadeByAMember):
+    with raises("SEALING-NOT-BY-A-MEMBER"):
         check_made_by_a_member(made, replace(proof, tag=bytes(len(proof.tag))), keys)
 
 
@@ -281,7 +282,7 @@ def test_parts_of_sealed_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     uncomparable(monkeypatch, filters, "keyed_mark")
     assert open_filter(made, keys).opened != ALWAYS
     forged = replace(made.parts[0], mark=bytes(len(made.parts[0].mark)))
-    with pytest.raises(FilterDoesNotOpen):
+    with raises("SEALING-FILTER-DOES-NOT-OPEN"):
         open_filter(replace(made, parts=(forged, *made.parts[1:])), keys)
 
 
@@ -292,7 +293,7 @@ def test_what_a_manager_committed_itself_to(monkeypatch: pytest.MonkeyPatch) -> 
     said = EpochStatement(b"T" * 32, 1, Instant(5), {group: commitment(meant, group, 1)}, None)
     uncomparable(monkeypatch, epochs, "commitment")
     check_meant(meant, group, said)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         check_meant(other, group, said)
 
 
@@ -306,7 +307,7 @@ def test_the_confirmation_of_a_group_secret(scheme: Scheme, monkeypatch: pytest.
     member = type(member_of(tree, b"Bob"))
     followed = member(group=GROUP, path=path)
     assert followed.apply(following) == tree.secret
-    with pytest.raises(BadPath):
+    with raises("PROTOCOL-TREE-PATH"):
         member(group=GROUP, path=replace(path, confirmation=bytes(len(path.confirmation))))
     forged = bytearray(following)
     at = following.index(bytes(tree.confirmation))

@@ -13,7 +13,6 @@ import pytest
 from maia.net.status_endpoint import (
     DOOR_FILE,
     NoStatus,
-    NotLoopback,
     StatusEndpoint,
     StatusSource,
     answering,
@@ -21,6 +20,7 @@ from maia.net.status_endpoint import (
     new_token,
     read_door,
 )
+from maia.testing.refusals import raises
 from support.ports import free_port
 
 NAMES = {"links": [{"peer": "ed25519:somebody"}]}
@@ -147,7 +147,7 @@ def test_odd_requests_get_no_page(request_: bytes) -> None:
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
 def test_it_listens_on_loopback_only(listen: str) -> None:
     """A70: no configuration opens the endpoint to other machines."""
-    with pytest.raises(NotLoopback):
+    with raises("INPUT-STATUS-NOT-LOOPBACK"):
         asyncio.run(StatusEndpoint(told(), token=new_token()).start(listen))
 
 

@@ -23,11 +23,12 @@ from maia.keystore.key_files import create_key_file, new_signing_key
 from maia.log import LogBroken
 from maia.log.disk.event_log import EventLog
 from maia.log.disk.reader import LogView
-from maia.net.stores import FolderStore, StoreUnavailable
+from maia.net.stores import FolderStore
 from maia.spark.applications import STATISTICS
 from maia.spark.applications.runs import parquet_source, run
 from maia.spark.generators import SIGHTINGS, Order
 from maia.spark.generators.files import write_generated
+from maia.testing.refusals import raises
 from support.event_log import NOON, carried
 from support.network_process import address_of, config, lets_connect, make_keys
 from support.processes import maia, running_maia, until
@@ -104,7 +105,7 @@ def test_logs_stores_and_keys_are_private_wherever_they_are_made(tmp_path: Path)
 
 OPENERS: list[tuple[Callable[[Path], object], type[Exception]]] = [
     (lambda folder: EventLog.open(folder).close(), LogBroken),
-    (FolderStore, StoreUnavailable),
+    (FolderStore, "UNAVAILABLE-STORE"),
 ]
 
 
@@ -119,12 +120,12 @@ def test_a_folder_that_another_user_owns_or_can_change_is_not_written_to(
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(0o720)
-    with pytest.raises(refusal, match=r"can be changed by others \(mode 0720\); make it 0700"):
+    with raises(refusal, match=r"can be changed by others \(mode 0720\); make it 0700"):
         opener(folder)
     folder.chmod(0o700)
     with monkeypatch.context() as somebody_else:
         somebody_else.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
-        with pytest.raises(refusal, match="belongs to another user"):
+        with raises(refusal, match="belongs to another user"):
             opener(folder)
     assert list(folder.iterdir()) == []
     opener(folder)

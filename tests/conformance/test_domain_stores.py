@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.storage.store import (
     AT_ONCE,
     DomainStore,
@@ -23,6 +22,7 @@ from maia.domain.storage.store import (
     sqlite_store,
 )
 from maia.domain.storage.tables import ALL_TABLES, FOR_EVER, FactRow, MetaRow, RevokedRow, RightRow
+from maia.testing.refusals import raises
 from support.random_cases import usually
 
 
@@ -315,12 +315,12 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused_with_a_code(tmp_path: Path) -> None:
     file = tmp_path / "domain.sqlite"
     file.write_bytes(b"something else" * 100)
-    with pytest.raises(DomainStoreUnavailable):
+    with raises("UNAVAILABLE-DOMAIN-STORE"):
         sqlite_store(file)
 
 
 def test_an_address_where_no_peer_listens_is_refused_without_its_secret(tmp_path: Path) -> None:
-    with pytest.raises(DomainStoreUnavailable) as refused:
+    with raises("UNAVAILABLE-DOMAIN-STORE") as refused:
         postgres_store(f"host={tmp_path} user=maia password=hunter2 dbname=none")
     assert "hunter2" not in str(refused.value)
 
@@ -329,7 +329,7 @@ def test_an_address_where_no_peer_listens_is_refused_without_its_secret(tmp_path
 def test_a_schema_that_could_be_mistaken_for_something_else_is_refused(
     postgres_server: str, schema: str
 ) -> None:
-    with pytest.raises(DomainStoreUnavailable):
+    with raises("UNAVAILABLE-DOMAIN-STORE"):
         postgres_store(postgres_server, schema)
 
 
@@ -353,7 +353,7 @@ def test_a_database_that_goes_away_in_the_middle_keeps_nothing_of_it_and_is_foun
                 end_connections(postgres_server)
                 tables.put(MetaRow("more", 1, b""))
 
-        with pytest.raises(DomainStoreUnavailable):
+        with raises("UNAVAILABLE-DOMAIN-STORE"):
             interrupted()
         with store.transaction() as tables:
             assert tables.find(MetaRow, limit=5) == [MetaRow("kept", 1, b"")]

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
+from maia.errors import ProtocolViolation
 from maia.sealing.tree.key_tree import KeyTree, TreeMember
 from maia.sealing.tree.node_secrets import NODE_SECRET_BYTES, ROOT, ancestor, level_of, stands_above
-from maia.sealing.tree.rekey import BadPath, Rekey, RekeyEntry, RekeyWriter
+from maia.sealing.tree.rekey import Rekey, RekeyEntry, RekeyWriter
 
 __all__ = ["DERIVATIONS", "OftMember", "OftTree"]
 
@@ -181,7 +182,9 @@ class OftMember(TreeMember):
 
     def _root_of(self, secrets: dict[int, bytes]) -> bytes:
         if ROOT in secrets:
-            raise BadPath("a path of a one-way function tree has a node of its own for the root")
+            raise ProtocolViolation(
+                "PROTOCOL-TREE-PATH", "a path of a one-way function tree has a node of its own for the root"
+            )
         secret = secrets[self._slot]
         for node in sorted(secrets.keys() - {self._slot}):
             secret = _folded(self._slot, node, secret, beside=secrets[node])

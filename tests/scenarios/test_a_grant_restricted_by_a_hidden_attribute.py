@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import maia
-from maia.policy import AttributeNotReadable
 from maia.spark.governed.reader import RowsWithheld
+from maia.testing.refusals import raises
 from support.processes import maia as command
 from support.processes import running_maia, until
 
@@ -126,7 +126,7 @@ def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
 
 
 def test_an_organisation_restricts_by_nothing_that_it_may_not_read(world: TwoOrganisations) -> None:
-    with pytest.raises(AttributeNotReadable, match="cannot restrict a right by `ward`"):
+    with raises("POLICY-ATTRIBUTE-NOT-READABLE", match="cannot restrict a right by `ward`"):
         world.institute.add_member("intern", may="subscribe:LabResult", where='ward == "3"')
     world.institute.add_member("intern", may="subscribe:LabResult", where="value > 100")
 

@@ -25,7 +25,7 @@ from maia.credentials.identity import TPM_ATTRIBUTE, identity_from_text
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import BrokenCredential
 from maia.keystore.key_files import create_key_file
-from maia.keystore.tpm import TpmFailed
+from maia.testing.refusals import raises
 from maia.testing.swtpm import EmulatedMachine, LocalAuthority, missing_emulator
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import Answer, maia
@@ -68,7 +68,7 @@ def test_a_quote_of_swtpm_is_believed_for_its_boot_its_nonce_and_its_machine(
         secret, seed, nonce = b"s" * 32, b"e" * 32, b"n" * 32
         credential = make_credential(endorsement, key, secret, seed=seed)
         assert tpm.activate(credential) == secret
-        with pytest.raises(TpmFailed):
+        with raises("UNAVAILABLE-TPM"):
             tpm.activate(credential[:-1] + bytes([credential[-1] ^ 1]))
         quoted, signature = tpm.quote(nonce, PCRS)
         by_log = verify_quote(quoted, signature, log, key=key, nonce=nonce, pcrs=PCRS)

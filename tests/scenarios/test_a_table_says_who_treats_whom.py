@@ -16,7 +16,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import psycopg
-import pytest
 
 from maia.broker import BrokerSettings
 from maia.broker.server.server import run_broker
@@ -24,7 +23,7 @@ from maia.client.api.client import Client
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import Subscription
 from maia.clock import system_now
-from maia.config.row_sources import FactSourceFailed, PostgresSource
+from maia.config.row_sources import PostgresSource
 from maia.credentials import NetworkName
 from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Wallet
@@ -33,6 +32,7 @@ from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedA
 from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.domain_server import RecordedNotes
 from support.homecare import (
     CLINIC,
@@ -201,7 +201,7 @@ def test_a_query_takes_no_longer_and_splices_nothing(postgres_server: str):
     found = PostgresSource(postgres_server, query, KINDS, parameters).read()
     assert found == [(hostile, "8true")]
     slow = "SELECT 'a', pg_sleep(60)::text"
-    with pytest.raises(FactSourceFailed, match="QueryCanceled"):
+    with raises("UNAVAILABLE-FACT-SOURCE", match="QueryCanceled"):
         PostgresSource(postgres_server, slow, KINDS, timeout_s=1).read()
     stopped: list[int] = []
     is_over = threading.Event()
@@ -220,7 +220,7 @@ def test_a_query_takes_no_longer_and_splices_nothing(postgres_server: str):
     helper = threading.Thread(target=stop_the_backend)
     helper.start()
     try:
-        with pytest.raises(FactSourceFailed) as failed:
+        with raises("UNAVAILABLE-FACT-SOURCE") as failed:
             PostgresSource(postgres_server, "SELECT 'a', pg_sleep(61)::text", KINDS, timeout_s=5).read()
     finally:
         is_over.set()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from maia.client.errors import StateAndDurable
+from maia.testing.refusals import raises
 from support.live import STORY, city
 from support.waiting import in_a_loop, soon
 
@@ -40,5 +38,5 @@ async def test_no_client_publishes_and_the_board_knows_that_it_is_empty():
 @in_a_loop
 async def test_a_subscription_either_goes_on_or_begins_with_the_state():
     async with city(BILLING) as (_, billing):
-        with pytest.raises(StateAndDurable):
+        with raises("INPUT-STATE-AND-DURABLE"):
             await billing.subscribe(STORY.definition, state=True, durable="board")

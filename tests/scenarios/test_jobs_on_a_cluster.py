@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from maia.errors import Unavailable
 from maia.spark.generators import GENERATORS, Order
 from maia.spark.generators.files import write_generated
 from maia.spark.keys.key_server import job_desk
-from maia.spark.session.java_home import NoJava, find_java_home
+from maia.spark.session.java_home import find_java_home
 from support.cluster import DEADLINE_S, RunningCluster, running_cluster, until
 from support.cluster_governed import FRAMES, governed_table, lines, sealed_log
 from support.cluster_jobs import found_by
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run a driver and an intruder on one cluster, kill an executor in each work, and return their folder."""
     try:
         find_java_home()
-    except NoJava as missing:
+    except Unavailable as missing:
         pytest.skip(str(missing))
     folder = tmp_path_factory.mktemp("cluster")
     record(folder)

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import maia
-from maia.client import RowsRefused, UnknownToClient
+from maia.client import RowsRefused
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.live import STORY, TYPE, broker, broker_process, city, client
 from support.live_rights import story_with_a_choosy_camera
 from support.ports import free_port
@@ -104,7 +105,7 @@ async def test_a_type_is_asked_for_by_its_full_name():
         async with client(BILLING, running.address, types=[]) as billing:
             bills = await billing.subscribe(TYPE)
             assert bills.event_type.name == TYPE
-            with pytest.raises(UnknownToClient):
+            with raises("INPUT-UNKNOWN-TYPE"):
                 await billing.subscribe("uk.gov.pito.Aeroplane")
 
 

@@ -211,7 +211,7 @@ async def test_a_station_that_is_away_for_a_while_ends_nothing_for_good(tmp_path
 
         async def ask(question, certificate):  # type: ignore[no-untyped-def]
             if is_away.is_set():
-                raise maia.client.NotConnected("the station does not answer")
+                raise maia.errors.Unavailable("UNAVAILABLE-NOT-CONNECTED", "the station does not answer")
             return await asking(question, certificate)
 
         smith = await here.connected(SMITH, *wallet.chains, statements=wallet.statements, revalidate=ask)

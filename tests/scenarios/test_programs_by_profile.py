@@ -11,6 +11,7 @@ import pytest
 
 import maia
 from maia.events import Attribute, Instant, Kind
+from maia.testing.refusals import raises
 from maia.types import Added
 from support.processes import maia as command
 from support.processes import running_maia, until
@@ -109,7 +110,7 @@ def publish_for_ever(client: maia.BlockingClient) -> None:
 
 
 def test_options_of_spark_come_from_a_profile(hospital: maia.Organisation) -> None:
-    from maia.spark.source.options import BadOption, job_options
+    from maia.spark.source.options import job_options
 
     profile = str(hospital.folder / "office.maia")
     found = job_options({"profile": profile, "path": "LabResult", "filter": "value > 1.0"})
@@ -118,5 +119,5 @@ def test_options_of_spark_come_from_a_profile(hospital: maia.Organisation) -> No
     assert job_options({"profile": profile, "type": "LabResult", "broker": "127.0.0.1:1"}).brokers == (
         "127.0.0.1:1",
     )
-    with pytest.raises(BadOption, match="name the type"):
+    with raises("INPUT-SPARK-OPTION", match="name the type"):
         job_options({"profile": profile})

@@ -12,8 +12,8 @@ from urllib.request import urlopen
 import pytest
 
 import maia
+from maia.errors import Refusal
 from maia.net.status_endpoint import read_door
-from maia.spark.governed.reader import GrantEnded
 from support.processes import running_maia, until
 from support.waiting import in_a_loop
 
@@ -54,7 +54,9 @@ def read(hospital: maia.Organisation, who: str, work: Callable[[maia.RecordedLog
         try:
             with maia.open_log(profile=hospital.folder / f"{who}.maia") as log:
                 return work(log)
-        except GrantEnded:
+        except Refusal as problem:
+            if problem.code != "PIPELINE-GRANT-ENDED":
+                raise
             return False
 
     until(is_done, seconds=120)

@@ -13,12 +13,12 @@ import maia
 from maia.broker.server.log_recording import LogRecorder
 from maia.broker.server.server import run_broker
 from maia.broker.settings import BrokerSettings, RecordingSettings
-from maia.client import UnknownToClient
 from maia.clock import system_now
 from maia.credentials import BadName, NetworkName, TopicName
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
+from maia.testing.refusals import raises
 from support.newsroom import (
     CITY,
     NETWORK,
@@ -66,7 +66,7 @@ async def test_typed_topics_are_fetched_from_the_broker_by_owner_and_path():
         client("reader", north, grant, types=()) as reader,
         client("city", north, types=[prices]) as city,
     ):
-        with pytest.raises(UnknownToClient):
+        with raises("INPUT-UNKNOWN-TYPE"):
             await reader.subscribe("/prices")
         publisher = await city.advertise("/prices")
         tea = await reader.subscribe(TopicName(CITY.principal, "/prices/tea"), "price > 2.0")

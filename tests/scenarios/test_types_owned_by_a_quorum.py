@@ -16,7 +16,8 @@ from maia.credentials.chains.quorum import (
 from maia.credentials.chains.reduction import UnknownQuorum
 from maia.credentials.keys import QuorumId, Threshold
 from maia.credentials.names import NetworkName, parse_name_pattern
-from maia.types import NotAManager, VerifiedTypeCache, sign_definition, type_id, verify_definition
+from maia.testing.refusals import raises
+from maia.types import VerifiedTypeCache, sign_definition, type_id, verify_definition
 from support.types import LOCATION, MANAGER, NOON, PLATE, TIME, grant, key, manage, numberplate
 
 FORCES = tuple(key(number) for number in (150, 151, 152))
@@ -58,20 +59,20 @@ def test_two_of_three_members_make_a_manager():
 
 
 def test_one_member_alone_does_not():
-    with pytest.raises(NotAManager):
+    with raises("TYPE-NOT-A-MANAGER"):
         verify(version_by_manager(FORCES[0]))
 
 
 def test_a_member_that_signs_twice_is_still_one_member():
     again = manage(FORCES[0], MANAGER, owner=OWNER, may_delegate=True)
-    with pytest.raises(NotAManager):
+    with raises("TYPE-NOT-A-MANAGER"):
         verify(version_by_manager(FORCES[0], credentials=(again,)))
 
 
 def test_no_member_signs_a_definition_in_the_name_of_all():
     for member in FORCES:
         signed = sign_definition(numberplate(owner=OWNER), member)
-        with pytest.raises(NotAManager):
+        with raises("TYPE-NOT-A-MANAGER"):
             verify(signed)
 
 
@@ -87,7 +88,7 @@ def test_a_replaced_member_no_longer_counts_and_its_successor_does():
 
     with_old_member = version_by_manager(FORCES[0], FORCES[2])
     assert verify(with_old_member)
-    with pytest.raises(NotAManager):
+    with raises("TYPE-NOT-A-MANAGER"):
         verify(with_old_member, today)
     assert verify(version_by_manager(FORCES[0], NEWCOMER), today)
 
@@ -100,7 +101,7 @@ def test_a_remembered_type_is_verified_again_under_a_new_constitution():
     signed = version_by_manager(FORCES[0], FORCES[2])
     verified = verify(signed, cache=cache)
     assert verify(signed, cache=cache) is verified
-    with pytest.raises(NotAManager):
+    with raises("TYPE-NOT-A-MANAGER"):
         verify(signed, today, cache=cache)
 
 

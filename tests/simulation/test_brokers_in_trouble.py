@@ -1,6 +1,6 @@
 """Whatever fails: nothing unauthorised, doubled or out of order is delivered, repair loses no subscription.
 
-The check of every delivery is in `support.simulated_city`; here is only what
+The check of every delivery is in `support.city`; here is only what
 goes wrong.
 """
 

@@ -1,7 +1,7 @@
 """Routers of a mesh in trouble: what arrives is what flooding everything and filtering would show.
 
 The reference is the city's own: every event goes to every office, and `decide` and `see` say what
-it may see of it (`support/simulated_city.py`). A delivery that is not in it, or comes twice, is a violation.
+it may see of it (`support/city.py`). A delivery that is not in it, or comes twice, is a violation.
 """
 
 from __future__ import annotations

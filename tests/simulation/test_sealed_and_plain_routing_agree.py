@@ -11,12 +11,11 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from support.simulated_city import BEGINNING
 
 from maia.events import SECOND, AttributeUid
 from maia.predicates import AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
 from maia.routing.table.hops import LOCAL, book_key_of_sealed
-from maia.testing.simulation import Chaos, Trouble, Troublemaker
+from maia.testing.simulation import BEGINNING, Chaos, Trouble, Troublemaker
 from maia.types import SealingLevel
 from support.city import LEASE_S, PLATES, City, SealedCity, rendezvous_of
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from maia.errors import Unavailable
 from maia.events import Instant
-from maia.log import LogDamaged, LogInUse, LogRecord
+from maia.log import LogDamaged, LogRecord
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.wire import encode
 from maia.wire.messages import Carried, Column, Sealed, SealedColumn, SealMark
@@ -123,7 +124,7 @@ class PowerDisk:
 
     def lock(self) -> None:
         if self.is_locked:
-            raise LogInUse("locked")
+            raise Unavailable("LOG-IN-USE", "locked")
         self.is_locked = True
 
     def close(self) -> None:

@@ -16,9 +16,9 @@ from maia.credentials import Action, TypePattern, Validity, exact_name
 from maia.credentials.appointments import BadArgument, argument_kind, verify_appointment
 from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.policy_store import read_policy
-from maia.domain.access.refusals import ActivationRefused
 from maia.domain.access.results import Activated, EntryKind, Revoked
 from maia.domain.access.settings import AccessSettings
+from maia.errors import Refusal
 from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import RoleMembership, certificate_support, fact_support, membership_support
@@ -274,7 +274,9 @@ class DomainBeside:
             found = self.act(
                 lambda: self.station.activate(principal, role, arguments, list(self.shown.values()))
             )
-        except ActivationRefused:
+        except Refusal as problem:
+            if problem.code != "REFUSED-ACTIVATION":
+                raise
             found = ()
         self._take_in(found, ways)
         for one in found[:2]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from maia.api.problems import BadCall
 from maia.api.requests import ApiArgument, Period, TypedArgument
 from maia.credentials import Principal, Validity, principal_from_text
 from maia.credentials.appointments import Argument, Given, Word
+from maia.errors import BadInput
 from maia.events import Instant
 
 
@@ -22,9 +22,11 @@ def argument(value: ApiArgument) -> Given:
         case TypedArgument(timestamp=None, principal=None, word=str(text)):
             return Word(text)
         case TypedArgument():
-            raise BadCall("an argument is a `timestamp`, a `principal` or a `word`, one of them")
+            raise BadInput(
+                "INPUT-API-CALL", "an argument is a `timestamp`, a `principal` or a `word`, one of them"
+            )
         case float() if not math.isfinite(value):
-            raise BadCall("a number is neither infinite nor undefined")
+            raise BadInput("INPUT-API-CALL", "a number is neither infinite nor undefined")
         case plain:
             return plain
 
@@ -57,5 +59,5 @@ def validity(period: Period) -> Validity:
     )
     found = Validity(start, end)
     if found.is_empty:
-        raise BadCall("a period ends before it begins")
+        raise BadInput("INPUT-API-CALL", "a period ends before it begins")
     return found

@@ -48,9 +48,6 @@ __all__ = [
     "Answered",
     "DomainClient",
     "DomainSaid",
-    "DomainUnavailable",
-    "NotThisDomain",
-    "StrangeAnswer",
     "authorization",
     "decoded_answer",
     "is_about_the_key",
@@ -77,24 +74,6 @@ class Paged(Protocol[_Item_co]):
     def items(self) -> Sequence[_Item_co]: ...
     @property
     def next(self) -> str | int | None: ...
-
-
-class DomainUnavailable(Unavailable):
-    """A domain's server cannot be reached, or did not answer in time."""
-
-    code = "UNAVAILABLE-DOMAIN"
-
-
-class NotThisDomain(BrokenCredential):
-    """The server at the address does not hold the key of the domain that was meant."""
-
-    code = "CREDENTIAL-ANOTHER-DOMAIN"
-
-
-class StrangeAnswer(ProtocolViolation):
-    """A domain's server answered something that its interface does not have."""
-
-    code = "PROTOCOL-DOMAIN-ANSWER"
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -232,7 +211,9 @@ class DomainClient:
         """Return which domain this is, and its present run."""
         found = self.ask(endpoints.DOMAIN)
         if found.principal != str(self.domain):
-            raise NotThisDomain(f"`{self.address}` says that it is `{found.principal[:80]}`")
+            raise BrokenCredential(
+                "CREDENTIAL-ANOTHER-DOMAIN", f"`{self.address}` says that it is `{found.principal[:80]}`"
+            )
         return found
 
     # ------------------------------------------------------------ inside
@@ -261,11 +242,16 @@ class DomainClient:
                 body = self._read(response, ends)
         except httpx.ConnectError as problem:
             if is_about_the_key(problem):
-                raise NotThisDomain(f"the server at `{self.address}` is not `{self.domain}`") from problem
-            raise DomainUnavailable(f"no domain's server answers at `{self.address}`") from problem
+                raise BrokenCredential(
+                    "CREDENTIAL-ANOTHER-DOMAIN", f"the server at `{self.address}` is not `{self.domain}`"
+                ) from problem
+            raise Unavailable(
+                "UNAVAILABLE-DOMAIN", f"no domain's server answers at `{self.address}`"
+            ) from problem
         except httpx.HTTPError as problem:
-            raise DomainUnavailable(
-                f"the domain's server at `{self.address}` does not answer: {type(problem).__name__}"
+            raise Unavailable(
+                "UNAVAILABLE-DOMAIN",
+                f"the domain's server at `{self.address}` does not answer: {type(problem).__name__}",
             ) from problem
         published = response.headers.get(PUBLISHED_HEADER)
         self.last = Answered(None if published is None else published == "yes")
@@ -279,9 +265,14 @@ class DomainClient:
         for part in response.iter_bytes():
             size += len(part)
             if size > ANSWER_BYTES_MAX:
-                raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+                raise ProtocolViolation(
+                    "PROTOCOL-DOMAIN-ANSWER",
+                    f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read",
+                )
             if monotonic() > ends:
-                raise DomainUnavailable(f"the domain's server at `{self.address}` takes too long to answer")
+                raise Unavailable(
+                    "UNAVAILABLE-DOMAIN", f"the domain's server at `{self.address}` takes too long to answer"
+                )
             parts.append(part)
         return b"".join(parts)
 
@@ -377,7 +368,7 @@ def run_of(about: DomainAnswer) -> bytes:
     except ValueError:
         instance = b""
     if len(instance) != INSTANCE_BYTES:
-        raise StrangeAnswer("the domain's server does not name its run")
+        raise ProtocolViolation("PROTOCOL-DOMAIN-ANSWER", "the domain's server does not name its run")
     return instance
 
 
@@ -385,7 +376,9 @@ def problem_told(body: bytes) -> DomainSaid:
     """Return what a domain's server refused; what is no code of Maia's is not passed on as one."""
     problem = decoded_answer(body, ApiProblem)
     if not _CODE.fullmatch(problem.code):
-        raise StrangeAnswer("the domain's server refuses with a code that is none")
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "the domain's server refuses with a code that is none"
+        )
     shown = "".join(one if one.isprintable() or one == "\n" else "?" for one in problem.detail[:_DETAIL_MAX])
     return DomainSaid(msgspec.structs.replace(problem, detail=shown))
 
@@ -395,7 +388,9 @@ def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise StrangeAnswer("the domain's server answers something else than its interface says") from problem
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "the domain's server answers something else than its interface says"
+        ) from problem
 
 
 def is_about_the_key(problem: BaseException) -> bool:

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, BadCall, NoSuchPage, TooLarge, problem_of
+from maia.api.problems import PROBLEM_JSON, SCHEME, ApiProblem, problem_of
 from maia.errors import BadInput, MaiaError, Refusal
 from maia.net.observer import Records
 from maia.wire.api_requests import API_REQUEST_BYTES_MAX
@@ -34,12 +34,6 @@ _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'",
 }
-
-
-class WrongMethod(BadInput):
-    """A page was asked for with a method that it does not have."""
-
-    code = "INPUT-API-METHOD"
 
 
 class RequestUnsigned(Refusal):
@@ -59,8 +53,10 @@ def http_interface(routes: Iterable[Route], document: bytes, records: Records) -
 
     async def unknown(_request: Request, problem: Exception) -> Response:
         if isinstance(problem, HTTPException) and problem.status_code == 405:
-            return problem_response(WrongMethod("this page has no such method"), records)
-        return problem_response(NoSuchPage("there is no such page; /openapi.json lists them"), records)
+            return problem_response(BadInput("INPUT-API-METHOD", "this page has no such method"), records)
+        return problem_response(
+            BadInput("INPUT-API-NO-SUCH-PAGE", "there is no such page; /openapi.json lists them"), records
+        )
 
     async def failed(_request: Request, problem: Exception) -> Response:
         return unforeseen(problem, records)
@@ -81,17 +77,19 @@ async def read_body(request: Request, body_max: int) -> bytes:
     announced = request.headers.get("content-length", "0")
     is_open = body_max == 0 and "transfer-encoding" in request.headers
     if is_open or (announced.isdecimal() and int(announced) > body_max):
-        raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
+        raise BadInput("INPUT-API-TOO-LARGE", f"a body is larger than the {body_max} bytes that are read")
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 size += len(part)
                 if size > body_max:
-                    raise TooLarge(f"a body is larger than the {body_max} bytes that are read")
+                    raise BadInput(
+                        "INPUT-API-TOO-LARGE", f"a body is larger than the {body_max} bytes that are read"
+                    )
                 parts.append(part)
     except (TimeoutError, ClientDisconnect):
-        raise BadCall("the body did not arrive in time") from None
+        raise BadInput("INPUT-API-CALL", "the body did not arrive in time") from None
     return b"".join(parts)
 
 
@@ -102,7 +100,7 @@ def target_of(request: Request) -> str:
     try:
         return str(target, "ascii")
     except UnicodeDecodeError:
-        raise BadCall("path and query are written in ASCII") from None
+        raise BadInput("INPUT-API-CALL", "path and query are written in ASCII") from None
 
 
 def query_of(request: Request, kind: type[_Query]) -> _Query:
@@ -110,12 +108,12 @@ def query_of(request: Request, kind: type[_Query]) -> _Query:
     pairs = request.query_params.multi_items()
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise BadCall("a name of the query came twice")
+        raise BadInput("INPUT-API-CALL", "a name of the query came twice")
     try:
         return msgspec.convert(values, type=kind, strict=False)
     except msgspec.MsgspecError as problem:
         shown = str(problem).encode("unicode_escape").decode()[:300]
-        raise BadCall(f"the query is not what this page takes: {shown}") from None
+        raise BadInput("INPUT-API-CALL", f"the query is not what this page takes: {shown}") from None
 
 
 def single_headers(request: Request, ours: Iterable[str]) -> Mapping[str, str]:
@@ -123,7 +121,7 @@ def single_headers(request: Request, ours: Iterable[str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, value in request.headers.items():
         if name in found and name in ours:
-            raise BadCall(f"the header `{name}` came twice")
+            raise BadInput("INPUT-API-CALL", f"the header `{name}` came twice")
         found[name] = value
     return found
 

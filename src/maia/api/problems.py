@@ -62,24 +62,6 @@ _TITLES: Final[tuple[tuple[type[MaiaError], str], ...]] = (
 )
 
 
-class BadCall(BadInput):
-    """The body, the query or a header of a call is not what this page takes."""
-
-    code = "INPUT-API-CALL"
-
-
-class NoSuchPage(BadInput):
-    """A domain's interface has no such page."""
-
-    code = "INPUT-API-NO-SUCH-PAGE"
-
-
-class NotFound(BadInput):
-    """What a call names is not there, or is not the caller's to know of."""
-
-    code = "INPUT-NOT-FOUND"
-
-
 class ApiProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Problem details; `code` never changes, `detail` may improve."""
 
@@ -129,17 +111,11 @@ CREDENTIALS_BYTES_MAX: Final = 48 << 10
 CREDENTIALS_MAX: Final = 64
 
 
-class TooLarge(BadInput):
-    """A body or a header is larger than is read."""
-
-    code = "INPUT-API-TOO-LARGE"
-
-
 def credentials_to_header(certificates: Sequence[SignedCertificate]) -> str:
     """Return certificates as they travel in a header."""
     shown = ",".join(base64.b64encode(certificate_to_bytes(one)).decode() for one in certificates)
     if len(shown) > CREDENTIALS_BYTES_MAX or len(certificates) > CREDENTIALS_MAX:
-        raise TooLarge("these are more certificates than can be shown with one call")
+        raise BadInput("INPUT-API-TOO-LARGE", "these are more certificates than can be shown with one call")
     return shown
 
 
@@ -147,8 +123,10 @@ def credentials_from_header(shown: str) -> list[bytes]:
     """Return the certificates that came with a call, as bytes; nothing is read or verified yet."""
     words = [word for word in shown.split(",") if word]
     if len(words) > CREDENTIALS_MAX:
-        raise TooLarge(f"more than {CREDENTIALS_MAX} certificates came with the call")
+        raise BadInput("INPUT-API-TOO-LARGE", f"more than {CREDENTIALS_MAX} certificates came with the call")
     try:
         return [base64.b64decode(word, validate=True) for word in words]
     except ValueError:  # also for a character beyond ASCII
-        raise BadCall(f"`{CREDENTIALS_HEADER}` is not a list of certificates in base64") from None
+        raise BadInput(
+            "INPUT-API-CALL", f"`{CREDENTIALS_HEADER}` is not a list of certificates in base64"
+        ) from None

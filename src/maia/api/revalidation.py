@@ -38,12 +38,6 @@ _IN_TIME: Final = 0.9
 """The part of a broker's patience that is used: the answer has to get there as well."""
 
 
-class RevalidationFailed(Unavailable):
-    """No tester confirmed a certificate in the time that the broker gave."""
-
-    code = "UNAVAILABLE-REVALIDATION"
-
-
 class AskingTesters:
     """Asks the testers that certificates name, and keeps the connections to them open for a while."""
 
@@ -106,11 +100,16 @@ class Revalidator:
                 for question, certificate in challenged.questions:
                     answers.append(await self._one(question, certificate, challenged.is_standing))
         except TimeoutError:
-            problem = RevalidationFailed("no tester confirmed a certificate in the time that the broker gave")
+            problem = Unavailable(
+                "UNAVAILABLE-REVALIDATION",
+                "no tester confirmed a certificate in the time that the broker gave",
+            )
         except MaiaError as found:
             problem = found
         except Exception as broken:  # noqa: BLE001 - a function of the application, which the client outlives
-            problem = RevalidationFailed(f"asking for a one-time answer failed: {type(broken).__name__}")
+            problem = Unavailable(
+                "UNAVAILABLE-REVALIDATION", f"asking for a one-time answer failed: {type(broken).__name__}"
+            )
         self._answered(challenged, answers, problem)
 
     async def _one(

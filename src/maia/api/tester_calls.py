@@ -26,21 +26,11 @@ import httpx
 import msgspec
 
 from maia.api import endpoints
-from maia.api.client import (
-    DomainSaid,
-    DomainUnavailable,
-    NotThisDomain,
-    StrangeAnswer,
-    authorization,
-    decoded_answer,
-    is_about_the_key,
-    problem_told,
-    run_of,
-)
+from maia.api.client import DomainSaid, authorization, decoded_answer, is_about_the_key, problem_told, run_of
 from maia.api.endpoints import Asked, Endpoint
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
-from maia.errors import BadInput
+from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Unavailable
 from maia.net.addresses import BadAddress, host_and_port
 from maia.net.tls import pinning_context
 from maia.wire.api_requests import ApiCall, ApiRequest
@@ -167,13 +157,19 @@ class TesterCalls:
         except DomainSaid as problem:
             raise problem.as_ours() from None
         except TimeoutError:
-            raise DomainUnavailable(f"`{where}` has not answered within {self._call_s:g} seconds") from None
+            raise Unavailable(
+                "UNAVAILABLE-DOMAIN", f"`{where}` has not answered within {self._call_s:g} seconds"
+            ) from None
         except httpx.ConnectError as problem:
             if is_about_the_key(problem):
-                raise NotThisDomain(f"whoever answers at `{where}` is not `{self._tester}`") from problem
-            raise DomainUnavailable(f"nobody answers at `{where}`") from problem
+                raise BrokenCredential(
+                    "CREDENTIAL-ANOTHER-DOMAIN", f"whoever answers at `{where}` is not `{self._tester}`"
+                ) from problem
+            raise Unavailable("UNAVAILABLE-DOMAIN", f"nobody answers at `{where}`") from problem
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
-            raise DomainUnavailable(f"`{where}` does not answer: {type(problem).__name__}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-DOMAIN", f"`{where}` does not answer: {type(problem).__name__}"
+            ) from problem
 
     async def _asked(self, call: _Call[_Answer]) -> _Answer:
         """Ask; if a connection from before turns out to be broken, or of an earlier run, ask once anew."""
@@ -243,19 +239,26 @@ async def _sent(http: httpx.AsyncClient, call: _Call[_Answer], headers: Mapping[
     if response.status_code == httpx.codes.OK:
         return decoded_answer(body, asked.answer)
     if response.is_redirect or response.is_success:
-        raise StrangeAnswer("a tester answers its questions itself, without redirects")
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "a tester answers its questions itself, without redirects"
+        )
     raise problem_told(body)
 
 
 async def _read(response: httpx.Response) -> bytes:
     # What was packed is not unpacked: a few bytes could become very many.
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise StrangeAnswer("an answer was packed, although that was not asked for")
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "an answer was packed, although that was not asked for"
+        )
     parts, size = [], 0
     async for part in response.aiter_raw():
         size += len(part)
         if size > ANSWER_BYTES_MAX:
-            raise StrangeAnswer(f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read")
+            raise ProtocolViolation(
+                "PROTOCOL-DOMAIN-ANSWER",
+                f"an answer is larger than the {ANSWER_BYTES_MAX} bytes that are read",
+            )
         parts.append(part)
     return b"".join(parts)
 

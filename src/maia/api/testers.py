@@ -29,7 +29,7 @@ from maia.credentials.statements import (
     check_statement,
     statement_from_bytes,
 )
-from maia.errors import BadInput, MaiaError, Unavailable
+from maia.errors import BadInput, MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.net.observer import Records
 from maia.net.process import beside
@@ -62,23 +62,11 @@ BEGIN_S: Final = 5.0
 _FETCHED: Final = (TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION)
 
 
-class NoLocation(Unavailable):
-    """A certificate must be vouched for, and names no place where its tester can be asked."""
-
-    code = "UNAVAILABLE-NO-LOCATION"
-
-
 class TestersUnavailable(Unavailable):
     """None of those who must vouch for certificates could be asked."""
 
     __test__ = False  # pytest would otherwise take the name for a promise
     code = "UNAVAILABLE-TESTERS"
-
-
-class NotThisCertificate(BadInput):
-    """A one-time question is about another certificate, or names a tester that the certificate does not."""
-
-    code = "INPUT-ONE-TIME-QUESTION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +185,15 @@ async def _first_answer(by: Principal, locations: list[str], now: Instant, *, en
 
 async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: float) -> _Answer:
     from maia.api import endpoints
-    from maia.api.client import StrangeAnswer
     from maia.api.tester_calls import TesterCalls, location_from_text
 
     calls = TesterCalls(by, location_from_text(text), call_s=within_s)
     page = await calls.ask(endpoints.STATEMENTS)
     if len(page.items) > STATEMENTS_MAX:
-        raise StrangeAnswer(f"a tester has more than the {STATEMENTS_MAX} statements that are looked at")
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER",
+            f"a tester has more than the {STATEMENTS_MAX} statements that are looked at",
+        )
     stream = None if page.stream is None else definition_from_bytes(page.stream)
     if stream is not None and stream.definition.name != validity_type_name(by):
         stream = None
@@ -245,16 +235,20 @@ async def answer_one_time(
             raise
         except MaiaError as found:
             problem = problem or found
-    raise problem or NoLocation(f"the certificate does not say where `{question.by}` can be asked")
+    raise problem or Unavailable(
+        "UNAVAILABLE-NO-LOCATION", f"the certificate does not say where `{question.by}` can be asked"
+    )
 
 
 def _locations_for(question: OneTimeQuestion, certificate: SignedCertificate) -> tuple[str, ...]:
     if certificate.id != question.certificate:
-        raise NotThisCertificate("the question is about another certificate")
+        raise BadInput("INPUT-ONE-TIME-QUESTION", "the question is about another certificate")
     tests = [one for one in certificate.certificate.validity.tests if one.kind is TestKind.ONE_TIME]
     named = [one.locations for one in tests if one.by == question.by]
     if not named:
-        raise NotThisCertificate(f"the certificate does not demand that `{question.by}` is asked")
+        raise BadInput(
+            "INPUT-ONE-TIME-QUESTION", f"the certificate does not demand that `{question.by}` is asked"
+        )
     return tuple(dict.fromkeys(text for locations in named for text in locations))[:LOCATIONS_MAX]
 
 
@@ -263,7 +257,6 @@ async def _answer_at(
 ) -> SignedStatement:
     from maia.api import endpoints
     from maia.api import requests as bodies
-    from maia.api.client import StrangeAnswer
     from maia.api.tester_calls import TesterCalls, location_from_text
 
     calls = TesterCalls(question.by, location_from_text(text), lines=lines)
@@ -271,7 +264,9 @@ async def _answer_at(
     told = await calls.ask(endpoints.REVALIDATE, body, key)
     signed = statement_from_bytes(told.statement)
     if signed.statement != OneTimeAnswer(question.by, question.certificate, question.request, question.nonce):
-        raise StrangeAnswer("the tester answers another question than it was asked")
+        raise ProtocolViolation(
+            "PROTOCOL-DOMAIN-ANSWER", "the tester answers another question than it was asked"
+        )
     check_statement(signed)
     return signed
 

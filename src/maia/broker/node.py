@@ -21,7 +21,6 @@ from maia.broker.interests.peers import OverlayPeers
 from maia.broker.links.links import Link, Role, Stage
 from maia.broker.log.recording import NO_LOG
 from maia.broker.parts import Parts, assemble
-from maia.broker.refusals import Shutdown
 from maia.broker.rights.authoriser import forget_frames
 from maia.broker.settings import BrokerSettings
 from maia.broker.streams.run import Apart, Frames, gathered
@@ -29,7 +28,7 @@ from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.credentials.identity import SignedIdentity
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.sessions.challenges import Challenged
 from maia.sessions.session import Established
@@ -135,7 +134,7 @@ class Broker:
             case Received():
                 pass  # it was on its way when the link ended
             case LinkOpened(link=number) if parts.own.is_draining:
-                turn.add(Close(number, Shutdown.code))
+                turn.add(Close(number, "UNAVAILABLE-SHUTDOWN"))
             case LinkOpened():
                 self._parts.sessions.connected(happened, turn)
             case LinkClosed(link=number):
@@ -360,7 +359,9 @@ class Broker:
         turn.add(*parts.keys.member.leave())
         parts.persistence.keep_what_changed(turn)
         for link in list(parts.links.values()):
-            parts.closing.part_from(link, Shutdown("this broker is being stopped"), turn)
+            parts.closing.part_from(
+                link, Unavailable("UNAVAILABLE-SHUTDOWN", "this broker is being stopped"), turn
+            )
 
 
 class BrokerTurn(Turn):

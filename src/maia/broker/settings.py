@@ -18,12 +18,6 @@ from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
 
 
-class BadSettings(BadInput):
-    """A broker cannot run with these settings."""
-
-    code = "INPUT-BROKER-SETTINGS"
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
     """The largest numbers that a broker accepts; beyond them it refuses and says so."""
@@ -183,10 +177,17 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""
         if self.lease_s < 1 or self.skew_s < 0:
-            raise BadSettings("a lease lasts at least one second, and a skew is not negative")
+            raise BadInput(
+                "INPUT-BROKER-SETTINGS", "a lease lasts at least one second, and a skew is not negative"
+            )
         if not 0.0 <= self.verify_in_transit <= 1.0:
-            raise BadSettings(f"`{self.verify_in_transit}` is not a fraction between 0 and 1")
+            raise BadInput(
+                "INPUT-BROKER-SETTINGS", f"`{self.verify_in_transit}` is not a fraction between 0 and 1"
+            )
         if not 1 <= self.limits.chains_per_request <= CHAINS_MAX:
-            raise BadSettings(f"a decision counts 1 to {CHAINS_MAX} chains")
+            raise BadInput("INPUT-BROKER-SETTINGS", f"a decision counts 1 to {CHAINS_MAX} chains")
         if not self.address or len(self.address) > 256:
-            raise BadSettings("a broker's address has 1 to 256 characters, such as `127.0.0.1:7400`")
+            raise BadInput(
+                "INPUT-BROKER-SETTINGS",
+                "a broker's address has 1 to 256 characters, such as `127.0.0.1:7400`",
+            )

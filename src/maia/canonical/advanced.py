@@ -20,7 +20,6 @@ from maia.canonical.expression import (
     Hinted,
     Limits,
     SExpression,
-    SExpressionTooLarge,
     read_canonical,
 )
 
@@ -44,8 +43,9 @@ _TEXT_FACTOR: Final = 8
 def read_advanced(text: str, limits: Limits = DEFAULT_LIMITS) -> SExpression:
     """Return the expression that `text` describes, in the advanced form of RFC 9804."""
     if len(text) > _TEXT_FACTOR * limits.size_max:
-        raise SExpressionTooLarge(
-            f"{len(text)} characters are more than the {_TEXT_FACTOR * limits.size_max} allowed"
+        raise BadSExpression(
+            "INPUT-SEXP-TOO-LARGE",
+            f"{len(text)} characters are more than the {_TEXT_FACTOR * limits.size_max} allowed",
         )
     return _AdvancedReader(text, limits).read()
 
@@ -245,7 +245,7 @@ class _AdvancedReader:
 
     def refuse_size(self, problem: str, at: int | None = None) -> NoReturn:
         """Say what is too large, and where."""
-        raise SExpressionTooLarge(f"{problem} ({self.place(at)})")
+        raise BadSExpression("INPUT-SEXP-TOO-LARGE", f"{problem} ({self.place(at)})")
 
     def place(self, at: int | None) -> str:
         """Return line and column as an editor counts them."""

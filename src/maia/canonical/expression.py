@@ -21,18 +21,6 @@ class BadSExpression(BadInput):
     code = "INPUT-SEXP"
 
 
-class NotCanonical(BadSExpression):
-    """Bytes are not the one canonical encoding of an S-expression."""
-
-    code = "INPUT-SEXP-NOT-CANONICAL"
-
-
-class SExpressionTooLarge(BadSExpression):
-    """An S-expression is longer or nests deeper than its reader allows."""
-
-    code = "INPUT-SEXP-TOO-LARGE"
-
-
 @dataclass(frozen=True, slots=True)
 class Hinted:
     """A string with a hint on how to show it, such as `[text/plain]`; the hint is never empty."""
@@ -78,15 +66,23 @@ _SMALL: Final = {b"%d" % number: number for number in range(1000)}
 def read_canonical(data: bytes, limits: Limits = DEFAULT_LIMITS) -> SExpression:
     """Return the expression whose canonical form is exactly `data`."""
     if len(data) > limits.size_max:
-        raise SExpressionTooLarge(f"{len(data)} bytes are more than the {limits.size_max} allowed")
+        raise BadSExpression(
+            "INPUT-SEXP-TOO-LARGE", f"{len(data)} bytes are more than the {limits.size_max} allowed"
+        )
     try:
         expression, end = _read_one(data, limits)
     except IndexError:
-        raise NotCanonical(f"the bytes end at byte {len(data)}, in the middle of an expression") from None
+        raise BadSExpression(
+            "INPUT-SEXP-NOT-CANONICAL", f"the bytes end at byte {len(data)}, in the middle of an expression"
+        ) from None
     if end != len(data):
         if end > len(data):
-            raise NotCanonical(f"the bytes end at byte {len(data)}, in the middle of a string")
-        raise NotCanonical(f"the expression ends at byte {end}, and more bytes follow")
+            raise BadSExpression(
+                "INPUT-SEXP-NOT-CANONICAL", f"the bytes end at byte {len(data)}, in the middle of a string"
+            )
+        raise BadSExpression(
+            "INPUT-SEXP-NOT-CANONICAL", f"the expression ends at byte {end}, and more bytes follow"
+        )
     return expression
 
 
@@ -109,8 +105,9 @@ def _read_one(data: bytes, limits: Limits) -> tuple[SExpression, int]:
             else:
                 start, length = _read_length(data, at)
             if length > atom_max:
-                raise SExpressionTooLarge(
-                    f"the string at byte {at} is longer than the {atom_max} bytes allowed"
+                raise BadSExpression(
+                    "INPUT-SEXP-TOO-LARGE",
+                    f"the string at byte {at} is longer than the {atom_max} bytes allowed",
                 )
             at = start + length
             items.append(data[start:at])
@@ -118,7 +115,9 @@ def _read_one(data: bytes, limits: Limits) -> tuple[SExpression, int]:
                 continue
         elif byte == 40:  # (
             if len(outer) >= depth_max:
-                raise SExpressionTooLarge(f"lists nest deeper than {depth_max} at byte {at}")
+                raise BadSExpression(
+                    "INPUT-SEXP-TOO-LARGE", f"lists nest deeper than {depth_max} at byte {at}"
+                )
             outer.append(items)
             items = []
             at += 1
@@ -158,9 +157,12 @@ def _read_hinted(data: bytes, at: int, atom_max: int) -> tuple[Hinted, int]:
         _refuse_byte(data, at)
     hint, after_hint = _read_string(data, at + 1, atom_max)
     if not hint:
-        raise NotCanonical(f"the display hint at byte {at} is empty")
+        raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", f"the display hint at byte {at} is empty")
     if data[after_hint] != _HINT_CLOSE:
-        raise NotCanonical(f"the display hint at byte {at} does not end with `]` at byte {after_hint}")
+        raise BadSExpression(
+            "INPUT-SEXP-NOT-CANONICAL",
+            f"the display hint at byte {at} does not end with `]` at byte {after_hint}",
+        )
     text, end = _read_string(data, after_hint + 1, atom_max)
     return Hinted(hint, text), end
 
@@ -168,7 +170,9 @@ def _read_hinted(data: bytes, at: int, atom_max: int) -> tuple[Hinted, int]:
 def _read_string(data: bytes, at: int, atom_max: int) -> tuple[bytes, int]:
     start, length = _read_length(data, at)
     if length > atom_max:
-        raise SExpressionTooLarge(f"the string at byte {at} is longer than the {atom_max} bytes allowed")
+        raise BadSExpression(
+            "INPUT-SEXP-TOO-LARGE", f"the string at byte {at} is longer than the {atom_max} bytes allowed"
+        )
     end = start + length
     if end > len(data):
         raise IndexError
@@ -181,18 +185,22 @@ def _refuse_length(data: bytes, at: int) -> NoReturn:
     if not digits:
         _refuse_byte(data, at)
     if len(digits) > 1 and digits[0] == _ZERO:
-        raise NotCanonical(f"the length at byte {at} begins with a zero")
+        raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", f"the length at byte {at} begins with a zero")
     if len(digits) > _DIGITS_MAX:
-        raise SExpressionTooLarge(f"the length at byte {at} has more than {_DIGITS_MAX} digits")
+        raise BadSExpression(
+            "INPUT-SEXP-TOO-LARGE", f"the length at byte {at} has more than {_DIGITS_MAX} digits"
+        )
     if at + len(digits) == len(data):
         raise IndexError
-    raise NotCanonical(f"the length at byte {at} is not followed by `:`")
+    raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", f"the length at byte {at} is not followed by `:`")
 
 
 def _refuse_byte(data: bytes, at: int) -> NoReturn:
     if at >= len(data):
         raise IndexError
-    raise NotCanonical(f"byte {at} is {data[at]:#04x}, where a list or a length was expected")
+    raise BadSExpression(
+        "INPUT-SEXP-NOT-CANONICAL", f"byte {at} is {data[at]:#04x}, where a list or a length was expected"
+    )
 
 
 # Which bytes encode this S-expression when it is hashed, signed or sent?

@@ -30,7 +30,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from maia.canonical.expression import NotCanonical, SExpression, read_canonical, write_canonical
+from maia.canonical.expression import BadSExpression, SExpression, read_canonical, write_canonical
 from maia.errors import MaiaError
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ def fields(
     def cut(data: bytes) -> T:
         at, values = len(opening), {}
         if not data.startswith(opening) or len(data) > _CUT_MAX:
-            raise NotCanonical("it begins with another version, or is long")
+            raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "it begins with another version, or is long")
         for name, begins, following, known, left_out in cuts:
             if data.startswith(begins, at):
                 end = len(data)
@@ -190,11 +190,11 @@ def fields(
                     end = end if place < 0 else place
                 values[name], at = known(data[at:end]), end
             elif left_out is _REQUIRED:
-                raise NotCanonical("it is not cut where it seems")
+                raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "it is not cut where it seems")
             else:
                 values[name] = left_out
         if at < len(data):
-            raise NotCanonical("it goes on")
+            raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "it goes on")
         return check(make(**values))
 
     return Part(write, read, cut=cut if cuts else None)
@@ -251,7 +251,7 @@ def _known(field: Field, begins: bytes) -> Callable[[bytes], Any]:
         inner = piece[len(begins) : -1] if field.word else piece
         value = _from_bytes(part, b"(%b)" % inner if in_brackets else inner)
         if not piece.endswith(b")") or (field.left_out is not _REQUIRED and value == field.left_out):
-            raise NotCanonical("a field is not in its one form")
+            raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "a field is not in its one form")
         return value
 
     return known
@@ -262,7 +262,7 @@ def _from_bytes(part: Part[T], data: bytes) -> T:
         return part.cut(data)
     value = part.read(read_canonical(data))
     if write_canonical(part.write(value)) != data:
-        raise NotCanonical("a part is not in its one form")
+        raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "a part is not in its one form")
     return value
 
 
@@ -278,7 +278,7 @@ def tagged(word: bytes, part: Part[T], wrong: Wrong) -> Part[T]:
 
     def cut(data: bytes) -> T:
         if inner is None or not data.startswith(opening) or not data.endswith(b")"):
-            raise NotCanonical("it is not cut where it seems")
+            raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "it is not cut where it seems")
         return inner(data[len(opening) : -1])
 
     return Part(lambda value: (word, *part.write(value)), read, word, cut if inner is not None else None)
@@ -306,7 +306,7 @@ def choice(wrong: Wrong, parts: Mapping[Any, Part[Any]], by: Callable[[Any], obj
         for opening, part in openings:
             if data.startswith(opening):
                 return _from_bytes(part, data)
-        raise NotCanonical("it is not cut where it seems")
+        raise BadSExpression("INPUT-SEXP-NOT-CANONICAL", "it is not cut where it seems")
 
     return Part(lambda value: parts[by(value)].write(value), read, cut=cut)
 

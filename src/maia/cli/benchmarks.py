@@ -11,12 +11,6 @@ from maia.cli.command import arg, flag
 from maia.errors import Unavailable
 
 
-class BenchmarksNotHere(Unavailable):
-    """The benchmarks live in a checkout of Maia, and this is an installed package."""
-
-    code = "UNAVAILABLE-BENCHMARKS"
-
-
 def bench(
     names: list[str] | None = arg(
         "Which: 3, 5-7, decision, growth; default: all but growth.", default=None, metavar="[NUMBER|NAME]..."
@@ -35,7 +29,9 @@ def bench(
     """
     folder = Path(maia.__file__).resolve().parents[2] / "bench"
     if not (folder / "__main__.py").is_file():
-        raise BenchmarksNotHere("benchmarks run from a checkout of Maia; clone it and run `make bench`")
+        raise Unavailable(
+            "UNAVAILABLE-BENCHMARKS", "benchmarks run from a checkout of Maia; clone it and run `make bench`"
+        )
     flags = [
         flag for flag, given in (("--list", list_them), ("--quick", quick), ("--json", as_json)) if given
     ]

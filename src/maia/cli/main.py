@@ -64,12 +64,6 @@ _NAMES: Final = {
 }
 
 
-class NoSuchCommand(BadInput):
-    """The first word is no command."""
-
-    code = "INPUT-COMMAND"
-
-
 def commands_for(words: Sequence[str]) -> typer.Typer:
     """Return the command that the first of `words` names; all of them if it names none, and none for help."""
     import typer
@@ -153,13 +147,13 @@ def _run(words: list[str]) -> object:
     return status
 
 
-def _no_command(word: str) -> NoSuchCommand:
+def _no_command(word: str) -> BadInput:
     """Say which command may have been meant, without loading any."""
     from difflib import get_close_matches
 
     near = get_close_matches(word[:64], COMMANDS, n=1)
     hint = f"did you mean `{near[0]}`?" if near else "`maia --help` lists all"
-    return NoSuchCommand(f"there is no command `{word[:64]}`; {hint}")
+    return BadInput("INPUT-COMMAND", f"there is no command `{word[:64]}`; {hint}")
 
 
 def _typed(words: Sequence[str]) -> Sequence[str]:

@@ -20,7 +20,7 @@ from maia.cli.output import Answer, named, plain, row, rows, several, show, use_
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
 from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import FORCE
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.api.responses import RevokedAnswer
@@ -393,11 +393,13 @@ def show_profile(profile: str | None = arg("A profile; default: the one in use."
         maia profile show lab.maia
         maia profile show
     """
-    from maia.profile import NoSuchProfile, find_profile
+    from maia.profile import find_profile
 
     found = used_profile() if profile is None else find_profile(profile)
     if found is None:
-        raise NoSuchProfile(f"no profile is in use: name one, set {VARIABLE}, or run `maia profile use`")
+        raise BadInput(
+            "INPUT-PROFILE", f"no profile is in use: name one, set {VARIABLE}, or run `maia profile use`"
+        )
     return rows(**_profile_record(found))
 
 

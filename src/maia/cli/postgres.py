@@ -76,12 +76,6 @@ VIEWS_FILE = need("Tables, readers and their roles, in TOML.", "--config", "-c")
 _Found = TypeVar("_Found")
 
 
-class NoChoice(BadInput):
-    """What is to become of rows that wait was not said, or said in two ways."""
-
-    code = "INPUT-POSTGRES-CHOICE"
-
-
 def _prepared(file: ConnectorFile, **flags: object) -> PreparedConnector:
     from maia.postgres.config import prepare, read_config
 
@@ -214,7 +208,9 @@ def accept(
     from maia.postgres.positions import accept as go_on
 
     if discard == publish:
-        raise NoChoice("say what becomes of rows that wait: `--discard` or `--publish`")
+        raise BadInput(
+            "INPUT-POSTGRES-CHOICE", "say what becomes of rows that wait: `--discard` or `--publish`"
+        )
     prepared = _prepared(file)
     settings = prepared.config
     with own_folder(settings.data):

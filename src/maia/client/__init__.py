@@ -3,16 +3,7 @@
 from maia.client.authors import PublishedBy
 from maia.client.batch import ROWS_PER_FRAME, Outbox
 from maia.client.entries import KnownVersion, histories, known_version
-from maia.client.errors import (
-    BrokerNotTrusted,
-    BrokerUnavailable,
-    ClientClosed,
-    NotConnected,
-    RefusedByBroker,
-    RowsRefused,
-    UnknownToClient,
-    WrongBroker,
-)
+from maia.client.errors import BrokerUnavailable, ClientClosed, RefusedByBroker, RowsRefused
 from maia.client.notices import (
     Accepted,
     Acknowledged,
@@ -32,13 +23,11 @@ from maia.client.notices import (
     Withdrawn,
 )
 from maia.client.session import ClientSession
-from maia.client.settings import BadClientSettings, ClientSettings
+from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 
 __all__ = [
     "ROWS_PER_FRAME",
-    "BadClientSettings",
-    "BrokerNotTrusted",
     "BrokerUnavailable",
     "Challenged",
     "Changed",
@@ -51,7 +40,6 @@ __all__ = [
     "Ended",
     "KnownVersion",
     "GapDetected",
-    "NotConnected",
     "Outbox",
     "Notice",
     "PublishedBy",
@@ -63,11 +51,9 @@ __all__ = [
     "StateKnown",
     "Acknowledged",
     "TypeReceived",
-    "UnknownToClient",
     "Wallet",
     "Warned",
     "Withdrawn",
-    "WrongBroker",
     "histories",
     "known_version",
 ]

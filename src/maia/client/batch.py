@@ -33,12 +33,6 @@ EVENT_BYTES_MAX: Final = 2 << 20
 """How many characters one event may have, so that any frame fits into a message, four bytes each."""
 
 
-class EventTooLarge(BadInput):
-    """An event has more text than a message has room for."""
-
-    code = "INPUT-EVENT-TOO-LARGE"
-
-
 def rows_per_frame(event_type: VerifiedType) -> int:
     """Return how many events leave together; of a covered type each leaves alone, as cover does."""
     sealing = event_type.sealing
@@ -111,7 +105,9 @@ class Outbox:
                         yield from self.frames(1, one, requires, joins=joins)
                 continue
             if size > EVENT_BYTES_MAX:
-                raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
+                raise BadInput(
+                    "INPUT-EVENT-TOO-LARGE", f"an event of {size} characters is longer than {EVENT_BYTES_MAX}"
+                )
             values, written = self._checked(some, part)
             yield OutgoingFrame(some, size, [(some, values)], written, requires, joins=joins)
 
@@ -120,7 +116,9 @@ class Outbox:
         event = self._event(given)
         size = sum([len(value) for value in event.values() if isinstance(value, _LONG)])
         if size > EVENT_BYTES_MAX:
-            raise EventTooLarge(f"an event of {size} characters is longer than {EVENT_BYTES_MAX}")
+            raise BadInput(
+                "INPUT-EVENT-TOO-LARGE", f"an event of {size} characters is longer than {EVENT_BYTES_MAX}"
+            )
         if self._tree is not None:
             self._check_topics([event.get(TOPIC.uid)])
         return OutgoingFrame(1, size, [(1, event)], None, waits=True, joins=True)

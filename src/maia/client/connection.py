@@ -14,23 +14,14 @@ from typing import Final
 
 from maia.back_off import doubled, jittered
 from maia.client.alarms import IDENTITY, SESSION, Alarms
-from maia.client.errors import (
-    BrokerNotTrusted,
-    ClientClosed,
-    ConnectionRefused,
-    ElsewhereServed,
-    NotConnected,
-    WrongBroker,
-    is_passing,
-    told_by_broker,
-)
+from maia.client.errors import ClientClosed, ConnectionRefused, ElsewhereServed, is_passing, told_by_broker
 from maia.client.notices import Connected, Disconnected
 from maia.client.requests import Requests
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, certificate_from_bytes
-from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
-from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
+from maia.credentials.identity import SignedIdentity, VerifiedIdentity, pack_identity
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import Instant, just_after, seconds_after
 from maia.policy import Request
 from maia.sessions.challenges import CONNECTION, NotVouchedFor
@@ -130,7 +121,7 @@ class Connection(Endpoint[Session]):
     def opened(self, opened: LinkOpened, now: Instant) -> list[Effect]:
         """Take a link over, and wait for the broker's greeting."""
         if not self.is_dialling:
-            return [Close(opened.link, WrongBroker.code)]
+            return [Close(opened.link, "PROTOCOL-WRONG-BROKER")]
         self.is_dialling = False
         self._session = Session(
             opened.link, opened.peer, opened.dialled, Stage.AWAITING_GREETING, opened_at=now, heard_at=now
@@ -156,14 +147,15 @@ class Connection(Endpoint[Session]):
         del vouched
         settings, peer = self._settings, session.peer
         if settings.brokers is not None and peer not in settings.brokers:
-            raise BrokerNotTrusted(f"`{peer}` is not one of the brokers to talk to")
+            raise Refusal("REFUSED-BROKER-NOT-TRUSTED", f"`{peer}` is not one of the brokers to talk to")
         try:
             shown = [certificate_from_bytes(data) for data in session.shown]
             asked = Request(peer, Action.CONNECT, settings.network)
             self._wallet.check_shown(asked, shown, session.take_statements(lambda _: True), now)
         except MaiaError as problem:
-            raise BrokerNotTrusted(
-                f"`{peer}` has not shown a right to connect to `{settings.network.name}`: {problem.message}"
+            raise Refusal(
+                "REFUSED-BROKER-NOT-TRUSTED",
+                f"`{peer}` has not shown a right to connect to `{settings.network.name}`: {problem.message}",
             ) from problem
         return []
 
@@ -217,7 +209,12 @@ class Connection(Endpoint[Session]):
         """Leave a broker whose identity statement has expired; the next link is opened with a new one."""
         if self._session is None:
             return []
-        return self._left(IdentityNotInForce("the identity statement of the broker has expired"), now)
+        return self._left(
+            BrokenCredential(
+                "CREDENTIAL-IDENTITY-EXPIRED", "the identity statement of the broker has expired"
+            ),
+            now,
+        )
 
     # -------------------------------------------------------- a broker speaks
 
@@ -313,11 +310,15 @@ class Connection(Endpoint[Session]):
         if self._session is None:
             return [] if self.is_dialling or self.is_closed else self.dial()
         if not self._session.is_ready:
-            return self._left(NotConnected("the broker did not end the handshake in time"), now)
+            return self._left(
+                Unavailable("UNAVAILABLE-NOT-CONNECTED", "the broker did not end the handshake in time"), now
+            )
         try:
             pinged = self._session.ping()
         except PeerSilent:
-            return self._left(NotConnected("the broker sent nothing for a whole lease"), now)
+            return self._left(
+                Unavailable("UNAVAILABLE-NOT-CONNECTED", "the broker sent nothing for a whole lease"), now
+            )
         self._look_again(now)
         return pinged
 

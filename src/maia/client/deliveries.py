@@ -12,9 +12,10 @@ from typing import Final
 
 from maia.client.authors import AuthorReader
 from maia.client.entries import EntryStage, RequestEntry, Subscribed
-from maia.client.errors import WrongBroker, told_by_broker
+from maia.client.errors import told_by_broker
 from maia.client.notices import Delivered, GapDetected
 from maia.credentials import principal_from_bytes
+from maia.errors import ProtocolViolation
 from maia.events import Instant
 from maia.sealing.frames.authorship import Publishing
 from maia.types import VerifiedType
@@ -57,7 +58,9 @@ def _delivered(
             if version is None:
                 version = entry.delivered_type
             elif entry.delivered_type.id != version.id:
-                raise WrongBroker("one delivery was for subscriptions to different types")
+                raise ProtocolViolation(
+                    "PROTOCOL-WRONG-BROKER", "one delivery was for subscriptions to different types"
+                )
     return None if version is None else _read(message, tuple(refs), version, authors)
 
 

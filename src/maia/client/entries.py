@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from maia.bounded_map import BoundedMap
-from maia.client.errors import UnknownToClient
 from maia.client.wallet import Wallet
 from maia.credentials import Action, NetworkName, SigningKey, TypeName, VerifiedConstitution
 from maia.credentials.requirements import NO_REQUIREMENT
@@ -45,7 +44,7 @@ def known_version(
     for signed in history:
         verified = verify_definition(signed, at=at, previous=verified, constitutions=constitutions)
     if verified is None:
-        raise UnknownToClient("no definition of the type is at hand")
+        raise BadInput("INPUT-UNKNOWN-TYPE", "no definition of the type is at hand")
     return KnownVersion(verified, tuple(definition_to_bytes(signed) for signed in history))
 
 
@@ -121,12 +120,6 @@ class SeenFrames:
 # ------------------------------------------------------------ entries
 
 
-class BadNumbering(BadInput):
-    """A stream has another size than streams have, or a number is none that a frame may bear."""
-
-    code = "INPUT-NUMBERING"
-
-
 @dataclass(frozen=True, slots=True)
 class Numbering:
     """How a publisher's frames are identified: by their stream, and by numbers that grow.
@@ -141,7 +134,9 @@ class Numbering:
     def __post_init__(self) -> None:
         """Refuse what does not fit into a message."""
         if len(self.stream) != _STREAM_BYTES or not 0 <= self.first <= _NUMBER_MAX:
-            raise BadNumbering(f"a stream has {_STREAM_BYTES} bytes, and its numbers begin at 0 or later")
+            raise BadInput(
+                "INPUT-NUMBERING", f"a stream has {_STREAM_BYTES} bytes, and its numbers begin at 0 or later"
+            )
 
 
 class EntryStage(Enum):

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import re
 
-from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.sessions.challenges import QuestionNotOurs
 
 __all__ = [
     "BadDurableName",
-    "BrokerNotTrusted",
     "BrokerUnavailable",
     "ClientClosed",
     "ConnectionRefused",
-    "NotConnected",
     "QuestionNotOurs",
     "RefusedByBroker",
     "CANNOT_SEAL",
     "ElsewhereServed",
     "RowsRefused",
-    "UnknownToClient",
-    "WrongBroker",
     "check_durable_name",
     "is_passing",
     "told_by_broker",
-    "StateAndDurable",
 ]
 
 _PASSING = "UNAVAILABLE-"
@@ -42,11 +37,6 @@ class RefusedByBroker(Refusal):
 
     code = "REFUSED-BY-BROKER"
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        # On the object, where it hides the code of the class.
-        self.__dict__["code"] = code
-
 
 class ConnectionRefused(RefusedByBroker):
     """The certificates that a client showed, or has, do not let it connect; `code` is the reason's own."""
@@ -58,16 +48,6 @@ class BrokerUnavailable(Unavailable):
     """A broker cannot do now what it was asked for; `code` is the broker's own."""
 
     code = "UNAVAILABLE-BROKER"
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.__dict__["code"] = code
-
-
-class NotConnected(Unavailable):
-    """No broker could be reached in time."""
-
-    code = "UNAVAILABLE-NOT-CONNECTED"
 
 
 class ClientClosed(Unavailable):
@@ -86,18 +66,6 @@ class ElsewhereServed(Unavailable):
         super().__init__(f"the process of the broker at `{address}` serves this type: ask there")
 
 
-class BrokerNotTrusted(Refusal):
-    """The peer that answered has no right to connect to the network; nothing was shown to it."""
-
-    code = "REFUSED-BROKER-NOT-TRUSTED"
-
-
-class WrongBroker(ProtocolViolation):
-    """The peer that answered is of another network, speaks another protocol, or speaks out of turn."""
-
-    code = "PROTOCOL-WRONG-BROKER"
-
-
 class RowsRefused(Refusal):
     """Some events lay outside what their publisher may publish, and were not sent on."""
 
@@ -108,22 +76,10 @@ class RowsRefused(Refusal):
         super().__init__(f"{refused_rows} events lay outside what you may publish, and were not sent on")
 
 
-class UnknownToClient(BadInput):
-    """The client has no definition of a type, and the broker has none either."""
-
-    code = "INPUT-UNKNOWN-TYPE"
-
-
 class BadDurableName(BadInput):
     """The name of a durable subscription is not 1 to 128 visible ASCII characters."""
 
     code = "INPUT-DURABLE-NAME"
-
-
-class StateAndDurable(BadInput):
-    """A subscription cannot both go on where it was and begin with the present state."""
-
-    code = "INPUT-STATE-AND-DURABLE"
 
 
 def check_durable_name(name: str | None) -> None:

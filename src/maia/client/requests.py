@@ -21,19 +21,12 @@ from maia.client.alarms import RENEWAL, Alarms
 from maia.client.authors import AuthorReader
 from maia.client.deliveries import what_arrived
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed, message_asking_for
-from maia.client.errors import (
-    CANNOT_SEAL,
-    ElsewhereServed,
-    QuestionNotOurs,
-    WrongBroker,
-    is_passing,
-    told_by_broker,
-)
+from maia.client.errors import CANNOT_SEAL, ElsewhereServed, QuestionNotOurs, is_passing, told_by_broker
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import SignedStatement, SigningKey
 from maia.credentials.requirements import requirement_to_bytes
-from maia.errors import MaiaError
+from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
 from maia.policy import Request, request_digest
 from maia.predicates import Predicate
@@ -340,7 +333,9 @@ class Requests:
                 if self._asked.pop(number, None) is not None:
                     self.notices.append(notices.TypeReceived(number, tuple(definitions)))
             case _:
-                raise WrongBroker(f"`{type(message).__name__}` is no message to a client")
+                raise ProtocolViolation(
+                    "PROTOCOL-WRONG-BROKER", f"`{type(message).__name__}` is no message to a client"
+                )
         return []
 
     # -------------------------------------------------------- yes

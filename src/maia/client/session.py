@@ -17,7 +17,7 @@ from typing import assert_never
 from maia.client.alarms import IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.connection import Connection
 from maia.client.entries import Advertised, KnownVersion, Numbering, RequestEntry, SeenFrames, Subscribed
-from maia.client.errors import NotConnected, StateAndDurable, check_durable_name
+from maia.client.errors import check_durable_name
 from maia.client.notices import Notice
 from maia.client.requests import Requests
 from maia.client.settings import ClientSettings
@@ -34,7 +34,7 @@ from maia.credentials import (
 )
 from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import AttributeUid, Instant
 from maia.policy import Request
 from maia.policy.view import shows
@@ -155,7 +155,10 @@ class ClientSession:
         """
         check_durable_name(durable)
         if durable is not None and state:
-            raise StateAndDurable("a durable subscription goes on where it was: it has no use for the state")
+            raise BadInput(
+                "INPUT-STATE-AND-DURABLE",
+                "a durable subscription goes on where it was: it has no use for the state",
+            )
         seen = SeenFrames(self._settings.streams)
         number, stream = self._requests.next_number(), self._random(16)
         entry = Subscribed(
@@ -265,10 +268,13 @@ class ClientSession:
             case LinkOpened():
                 effects = connection.opened(happened, now)
             case LinkClosed(link=link):
-                gone = NotConnected("the broker closed the connection")
+                gone = Unavailable("UNAVAILABLE-NOT-CONNECTED", "the broker closed the connection")
                 effects = connection.lost(gone, now) if link == connection.link else []
             case DialFailed(address=address, why=why):
-                nobody = NotConnected(f"no broker answers at `{address}`{f': {why}' if why else ''}")
+                nobody = Unavailable(
+                    "UNAVAILABLE-NOT-CONNECTED",
+                    f"no broker answers at `{address}`{f': {why}' if why else ''}",
+                )
                 effects = connection.lost(nobody, now) if connection.is_dialling else []
             case _:
                 assert_never(happened)

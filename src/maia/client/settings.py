@@ -9,12 +9,6 @@ from maia.credentials.identity import IdentityTrust, SignedIdentity
 from maia.errors import BadInput
 
 
-class BadClientSettings(BadInput):
-    """A client cannot run with these settings."""
-
-    code = "INPUT-CLIENT-SETTINGS"
-
-
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """One client of one network: whom it dials, what it can show, how much it has under way."""
@@ -46,6 +40,6 @@ class ClientSettings:
     def __post_init__(self) -> None:
         """Refuse settings that no client can keep."""
         if not self.addresses:
-            raise BadClientSettings("a client needs the address of one broker at least")
+            raise BadInput("INPUT-CLIENT-SETTINGS", "a client needs the address of one broker at least")
         if self.handshake_s < 1 or self.frames_under_way < 1 or self.streams < 1:
-            raise BadClientSettings("the limits of a client are positive numbers")
+            raise BadInput("INPUT-CLIENT-SETTINGS", "the limits of a client are positive numbers")

@@ -28,7 +28,7 @@ from maia.credentials import (
     steady_period,
 )
 from maia.events import Instant
-from maia.policy import NO_FACTS, Denial, Evidence, GrantsLeftOut, Reason, Request, decide, gather_evidence
+from maia.policy import NO_FACTS, Denial, Evidence, PolicyRefusal, Reason, Request, decide, gather_evidence
 from maia.policy.decide import left_out
 from maia.policy.view import Window
 from maia.sessions.admission import right_to_connect
@@ -130,10 +130,14 @@ class Wallet:
             known.put(asked, found)
         return found[1]
 
-    def limit_of(self, request: Request) -> GrantsLeftOut | None:
+    def limit_of(self, request: Request) -> PolicyRefusal | None:
         """Say that there was no room to show all that speaks for a request, if that was so the last time."""
         known = self._answers.get((request.principal, request.action, request.resource))
-        return None if known is None or known[1][1] is None else GrantsLeftOut((known[1][1],))
+        return (
+            None
+            if known is None or known[1][1] is None
+            else PolicyRefusal("POLICY-GRANTS-LEFT-OUT", (known[1][1],))
+        )
 
     def steady_since(self, now: Instant) -> Instant | None:
         """Return when a certificate last began or ended, so that other ones may be shown; None for never."""

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from maia.types import TypeDefinition
 
 
-class BadGrant(BadInput):
-    """The options do not state clearly what is granted."""
-
-    code = "INPUT-GRANT"
-
-
 def transformed(
     authority: Authority,
     issuer: Principal,
@@ -51,7 +45,9 @@ def transformed(
     assigns = None if result is None else result.vocabulary
     if every is not None or per:
         if every is None or result is None or assigns is None or Action.PUBLISH in authority.actions:
-            raise BadGrant("a summary is shown to subscribers: it needs `--every` and `--shown-as`")
+            raise BadInput(
+                "INPUT-GRANT", "a summary is shown to subscribers: it needs `--every` and `--shown-as`"
+            )
         summary = parse_summary(every, per, assignments, reads.vocabulary, assigns)
         step = Transformation(issuer, (), ALL_ATTRIBUTES, ALWAYS, result.name, summary)
         return replace(authority, attributes=ALL_ATTRIBUTES, transformations=(step,))
@@ -84,11 +80,17 @@ def on_topics_of(topics: Sequence[str], actions: frozenset[Action]) -> tuple[str
     patterns = [parse_path_pattern(text) for text in topics]
     trees = {tree_label(pattern) for pattern in patterns}
     if len(trees) != 1:
-        raise BadGrant("one certificate speaks of the topics of one tree, such as `/news` and `/news/uk/#`")
+        raise BadInput(
+            "INPUT-GRANT",
+            "one certificate speaks of the topics of one tree, such as `/news` and `/news/uk/#`",
+        )
     if Do.SUBSCRIBE in actions and Do.PUBLISH not in actions:
         patterns = [replace(pattern, has_rest=True) for pattern in patterns]
     elif Do.SUBSCRIBE in actions and not all(pattern.has_rest for pattern in patterns):
-        raise BadGrant("to subscribe to a topic includes those below it, to publish does not: end with `/#`")
+        raise BadInput(
+            "INPUT-GRANT",
+            "to subscribe to a topic includes those below it, to publish does not: end with `/#`",
+        )
     return trees.pop(), on_topics(patterns)
 
 
@@ -118,10 +120,10 @@ def _hours(text: str) -> Predicate:
         window = take_window(scanner)
     except Complaint as problem:
         hint = f": {problem.hint}" if problem.hint else ""
-        raise BadGrant(f"`{text[:64]}` is no time: {problem.sentence}{hint}") from problem
+        raise BadInput("INPUT-GRANT", f"`{text[:64]}` is no time: {problem.sentence}{hint}") from problem
     if window is None or not scanner.at_end():
         example = "between 09:00 and 17:00 on monday to friday in Europe/London"
-        raise BadGrant(f"`{text[:64]}` is no time such as `{example}`")
+        raise BadInput("INPUT-GRANT", f"`{text[:64]}` is no time such as `{example}`")
     return during(window.zone, days=window.days, start=window.begins, end=window.ends)
 
 

@@ -50,18 +50,6 @@ Parameter = str | int | float | bool
 """A value that a query is asked with; it is bound by the driver, and never part of the text."""
 
 
-class BadFactRow(Unavailable):
-    """A source of facts holds something that is no fact of the declared kinds, or too much of it."""
-
-    code = "UNAVAILABLE-FACT-ROW"
-
-
-class FactSourceFailed(Unavailable):
-    """A source of facts cannot be read now."""
-
-    code = "UNAVAILABLE-FACT-SOURCE"
-
-
 class FactSource(Protocol):
     """Something that says, whenever it is asked, all rows of one fact."""
 
@@ -94,13 +82,17 @@ class SqliteSource:
                 f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self.timeout_s
             )
         except sqlite3.Error as problem:
-            raise FactSourceFailed(f"`{self.path}` cannot be opened: {problem}") from None
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"`{self.path}` cannot be opened: {problem}"
+            ) from None
         try:
             file.execute("PRAGMA query_only = ON")
             file.set_progress_handler(lambda: self.clock() > deadline, _STEPS)
             return file.execute(self.query, dict(self.parameters)).fetchmany(ROWS_MAX + 1)
         except sqlite3.Error as problem:
-            raise FactSourceFailed(f"`{self.path}` cannot be asked: {problem}") from None
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"`{self.path}` cannot be asked: {problem}"
+            ) from None
         finally:
             file.close()
 
@@ -135,7 +127,9 @@ class PostgresSource:
                     return list(cursor.fetchmany(ROWS_MAX + 1))
         except (psycopg.Error, OSError) as problem:
             # The address can hold a password, so only the kind of the problem is shown.
-            raise FactSourceFailed(f"PostgreSQL cannot be asked: {type(problem).__name__}") from None
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"PostgreSQL cannot be asked: {type(problem).__name__}"
+            ) from None
 
 
 @contextmanager
@@ -179,14 +173,19 @@ class FileSource:
         try:
             before = self.path.stat()
             if before.st_size > BYTES_MAX:
-                raise FactSourceFailed(f"`{self.path}` is larger than the {BYTES_MAX} bytes that are read")
+                raise Unavailable(
+                    "UNAVAILABLE-FACT-SOURCE",
+                    f"`{self.path}` is larger than the {BYTES_MAX} bytes that are read",
+                )
             data = self.path.read_bytes()
             after = self.path.stat()
         except OSError as problem:
-            raise FactSourceFailed(f"`{self.path}` cannot be read: {problem.strerror}") from None
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"`{self.path}` cannot be read: {problem.strerror}"
+            ) from None
         same = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
         if not same or len(data) != after.st_size:
-            raise FactSourceFailed(f"`{self.path}` is being written")
+            raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{self.path}` is being written")
         parse = {".csv": _csv_rows, ".toml": _toml_rows}.get(self.path.suffix.lower(), _json_rows)
         return parse(data, self.columns, str(self.path), self.optional)
 
@@ -210,10 +209,15 @@ class HttpSource:
                 client.stream("GET", self.url, headers=dict(self.headers)) as response,
             ):
                 if response.status_code != 200:
-                    raise FactSourceFailed(f"`{self.shown}` answers with status {response.status_code}")
+                    raise Unavailable(
+                        "UNAVAILABLE-FACT-SOURCE",
+                        f"`{self.shown}` answers with status {response.status_code}",
+                    )
                 data = _bounded(response.iter_bytes(), self.shown)
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
-            raise FactSourceFailed(f"`{self.shown}` does not answer: {type(problem).__name__}") from None
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"`{self.shown}` does not answer: {type(problem).__name__}"
+            ) from None
         return rows_of(_json_rows(data, self.columns, self.shown), self.kinds)
 
     @property
@@ -228,7 +232,9 @@ def _bounded(parts: object, where: str) -> bytes:
     for part in parts:  # type: ignore[attr-defined]  # an iterator of httpx, which is loaded when it is needed
         data += part
         if len(data) > BYTES_MAX:
-            raise FactSourceFailed(f"`{where}` has more than the {BYTES_MAX} bytes that are read")
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"`{where}` has more than the {BYTES_MAX} bytes that are read"
+            )
     return bytes(data)
 
 
@@ -239,18 +245,20 @@ def _csv_rows(
     data: bytes, columns: Sequence[str], where: str, optional: frozenset[str] = _NONE
 ) -> list[Sequence[object]]:
     if data and not data.endswith(b"\n"):
-        raise FactSourceFailed(f"`{where}` ends in the middle of a line: it may be half written")
+        raise Unavailable(
+            "UNAVAILABLE-FACT-SOURCE", f"`{where}` ends in the middle of a line: it may be half written"
+        )
     try:
         reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         missing = [name for name in columns if name not in (reader.fieldnames or ())]
         if missing:
-            raise FactSourceFailed(f"`{where}` has no column `{missing[0][:64]}`")
+            raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` has no column `{missing[0][:64]}`")
         # CSV has no null: an empty cell of a column that may be missing is taken for one.
         return [
             [None if name in optional and not row[name] else row[name] for name in columns] for row in reader
         ]
     except (csv.Error, UnicodeDecodeError) as problem:
-        raise FactSourceFailed(f"`{where}` is not CSV: {problem}") from None
+        raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` is not CSV: {problem}") from None
 
 
 def _toml_rows(
@@ -259,10 +267,12 @@ def _toml_rows(
     try:
         found = tomllib.loads(data.decode())
     except (ValueError, RecursionError):
-        raise FactSourceFailed(f"`{where}` is not TOML") from None
+        raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` is not TOML") from None
     tables = list(found.values())
     if len(tables) != 1 or not isinstance(tables[0], list) or len(tables[0]) > ROWS_MAX:
-        raise FactSourceFailed(f"`{where}` is not one array of at most {ROWS_MAX} tables")
+        raise Unavailable(
+            "UNAVAILABLE-FACT-SOURCE", f"`{where}` is not one array of at most {ROWS_MAX} tables"
+        )
     return [_json_row(one, columns, where, optional) for one in tables[0]]
 
 
@@ -272,9 +282,9 @@ def _json_rows(
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise FactSourceFailed(f"`{where}` is not JSON") from None
+        raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` is not JSON") from None
     if not isinstance(found, list) or len(found) > ROWS_MAX:
-        raise FactSourceFailed(f"`{where}` is not a list of at most {ROWS_MAX} rows")
+        raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` is not a list of at most {ROWS_MAX} rows")
     return [_json_row(one, columns, where, optional) for one in found]
 
 
@@ -284,11 +294,11 @@ def _json_row(
     if isinstance(one, dict):
         missing = [name for name in columns if name not in one and name not in optional]
         if missing:
-            raise FactSourceFailed(f"`{where}` has a row without `{missing[0][:64]}`")
+            raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` has a row without `{missing[0][:64]}`")
         return [one.get(name) for name in columns]
     if isinstance(one, list):
         return one
-    raise FactSourceFailed(f"`{where}` has a row that is neither a list nor an object")
+    raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` has a row that is neither a list nor an object")
 
 
 def rows_of(found: Iterable[Sequence[object]], kinds: Sequence[ParameterKind]) -> list[Row]:
@@ -296,7 +306,9 @@ def rows_of(found: Iterable[Sequence[object]], kinds: Sequence[ParameterKind]) -
     rows: list[Row] = []
     for number, one in enumerate(found, start=1):
         if number > ROWS_MAX:
-            raise BadFactRow(f"there are more than the {ROWS_MAX} rows that are read")
+            raise Unavailable(
+                "UNAVAILABLE-FACT-ROW", f"there are more than the {ROWS_MAX} rows that are read"
+            )
         rows.append(row_of(one, kinds, number))
     return rows
 
@@ -304,12 +316,15 @@ def rows_of(found: Iterable[Sequence[object]], kinds: Sequence[ParameterKind]) -
 def row_of(found: Sequence[object], kinds: Sequence[ParameterKind], number: int = 1) -> Row:
     """Return one row as arguments."""
     if len(found) != len(kinds):
-        raise BadFactRow(f"row {number} has {len(found)} values, and {len(kinds)} kinds are declared")
+        raise Unavailable(
+            "UNAVAILABLE-FACT-ROW",
+            f"row {number} has {len(found)} values, and {len(kinds)} kinds are declared",
+        )
     try:
         return tuple(_argument(value, kind) for value, kind in zip(found, kinds, strict=True))
     except (MaiaError, ValueError, OverflowError) as problem:
         said = problem.message if isinstance(problem, MaiaError) else "a value cannot be read"
-        raise BadFactRow(f"row {number}: {said}") from None
+        raise Unavailable("UNAVAILABLE-FACT-ROW", f"row {number}: {said}") from None
 
 
 def _argument(value: object, kind: ParameterKind) -> Argument:

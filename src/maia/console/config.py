@@ -32,12 +32,6 @@ from maia.profile.files import ORGANISATION_FILE
 _LISTEN: Final = "127.0.0.1:7700"
 
 
-class NoProfiles(BadInput):
-    """A console holds no profile, or cannot be reached safely."""
-
-    code = "INPUT-CONSOLE"
-
-
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings as they are written."""
 
@@ -92,12 +86,13 @@ class ConsoleConfig:
         """Refuse to serve in clear what other machines could reach."""
         host, _ = host_and_port(self.listen)
         if self.tls is None and not _is_loopback(host):
-            raise NoProfiles(
+            raise BadInput(
+                "INPUT-CONSOLE",
                 f"`{self.listen}` can be reached from other machines: give `tls_certificate` and `tls_key`, "
-                "or listen on 127.0.0.1"
+                "or listen on 127.0.0.1",
             )
         if not self.held:
-            raise NoProfiles("a console is for the holders of profiles, and there is none")
+            raise BadInput("INPUT-CONSOLE", "a console is for the holders of profiles, and there is none")
 
 
 def config_of_file(path: Path, *, listen: str | None = None) -> ConsoleConfig:

@@ -26,16 +26,7 @@ from maia.credentials.authority import EVENT_ACTIONS, covers_request
 from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.statements import CertificateRevoked
 from maia.events import AttributeUid, Instant
-from maia.policy import (
-    NO_FACTS,
-    Audience,
-    ConditionNotMet,
-    Denial,
-    Permit,
-    Request,
-    decide,
-    gather_evidence,
-)
+from maia.policy import NO_FACTS, Audience, Denial, Permit, Request, decide, gather_evidence
 from maia.policy.view import Window, keeps, shows
 from maia.predicates import format_predicate
 from maia.types import VerifiedType
@@ -170,7 +161,7 @@ def who_sees(
         pool = _leading_to(principal, to_keys, to_names)
         evidence = gather_evidence(request, pool, at=now, standing=register, cache=cache)
         decision = decide(request, evidence, NO_FACTS, now)
-        is_conditional = isinstance(decision, Denial) and decision.kind is ConditionNotMet
+        is_conditional = isinstance(decision, Denial) and decision.code == "POLICY-CONDITION-NOT-MET"
         if isinstance(decision, Denial) and not is_conditional:
             continue
         windows = decision.view.windows if isinstance(decision, Permit) else ()

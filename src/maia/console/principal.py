@@ -54,18 +54,6 @@ _TIMEOUT_S: Final = 10.0
 _Answer = TypeVar("_Answer")
 
 
-class NotAllowed(Refusal):
-    """The principal that is signed in has no right to read this page."""
-
-    code = "CONSOLE-NOT-ALLOWED"
-
-
-class PageTooLarge(Unavailable):
-    """There are more certificates than the console shows."""
-
-    code = "CONSOLE-TOO-MANY"
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A certificate, and what the register says about it."""
@@ -135,7 +123,9 @@ class Acting:
                     revoked = None if one.revoked_at is None else Instant.parse(one.revoked_at)
                     found[signed.id] = Entry(signed, revoked, one.reason, one.rule)
                     if len(found) > ENTRIES_MAX:
-                        raise PageTooLarge(f"the register has more than {ENTRIES_MAX} certificates")
+                        raise Unavailable(
+                            "CONSOLE-TOO-MANY", f"the register has more than {ENTRIES_MAX} certificates"
+                        )
 
             await self._alone(read)
         places = (*self.held.profile.settings.credentials, *(self.held.issued if is_reader else ()))
@@ -190,7 +180,9 @@ class Acting:
         """Use the connection to the domain's server, one call at a time."""
         settings = self.held.profile.settings
         if settings.server is None or settings.domain is None:
-            raise NotAllowed("your profile names no domain's server, so there is nobody to ask")
+            raise Refusal(
+                "CONSOLE-NOT-ALLOWED", "your profile names no domain's server, so there is nobody to ask"
+            )
         domain, server = read_principal(settings.domain), settings.server
 
         def job() -> _Answer:

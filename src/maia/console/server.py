@@ -46,8 +46,8 @@ from maia.console.pages.page import (
 from maia.console.pages.revoke import Revocations
 from maia.console.pages.streams import events_of
 from maia.console.pages.what_if import Replays
-from maia.console.principal import Acting, NotAllowed
-from maia.console.sessions import NotFromThisPage, NotSignedIn, Session, Sessions
+from maia.console.principal import Acting
+from maia.console.sessions import NotSignedIn, Session, Sessions
 from maia.credentials import Principal
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.net.http_listener import let_in, listening
@@ -94,12 +94,6 @@ _STATUS: Final = (
 _STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 _Handler = Callable[[Request], Awaitable[Response]]
-
-
-class TooManyStreams(Unavailable):
-    """More pages are open that change by themselves than the console serves."""
-
-    code = "CONSOLE-STREAMS"
 
 
 class Console:
@@ -210,7 +204,9 @@ class Console:
             # Beside the token of the form, which every change needs.
             origin = request.headers.get("origin", "")
             if origin.partition("://")[2].lower() != request.headers["host"].lower():
-                raise NotFromThisPage("this change did not come from a page of this console")
+                raise Refusal(
+                    "CONSOLE-NOT-FROM-THIS-PAGE", "this change did not come from a page of this console"
+                )
         return await handler(request)
 
     def _visited(self, request: Request) -> tuple[Session, Acting]:
@@ -227,8 +223,9 @@ class Console:
         session, acting = self._visited(request)
         acts = await acting.acts()
         if page is not None and page.act is not None and page.act not in acts:
-            raise NotAllowed(
-                f"this page is for those who may `{page.act}`, and your certificates do not say so"
+            raise Refusal(
+                "CONSOLE-NOT-ALLOWED",
+                f"this page is for those who may `{page.act}`, and your certificates do not say so",
             )
         brokers = acting.held.brokers
         network = self._networks.setdefault(brokers, Network(brokers))
@@ -242,7 +239,7 @@ class Console:
         """Answer `maia console open`: a link for the key that has signed the call."""
         signed = api_request_from_bytes(signed_request_in(request.headers.get("authorization", "")))
         if signed.signer not in self.config.held:
-            raise NotAllowed("this console does not hold the profile of that key")
+            raise Refusal("CONSOLE-NOT-ALLOWED", "this console does not hold the profile of that key")
         call = ApiCall.of("POST", OPEN_PATH, body=b"", credentials=b"", once="")
         verified = verify_api_request(
             signed,
@@ -371,7 +368,9 @@ class Console:
 
     def _streaming(self, session: Session, lines: AsyncIterator[str]) -> Response:
         if self._open.get(session.id, 0) >= STREAMS_PER_SESSION or sum(self._open.values()) >= STREAMS_MAX:
-            raise TooManyStreams("too many pages are open that change by themselves; close one")
+            raise Unavailable(
+                "CONSOLE-STREAMS", "too many pages are open that change by themselves; close one"
+            )
         self._open[session.id] = self._open.get(session.id, 0) + 1
 
         async def bounded() -> AsyncIterator[str]:
@@ -484,7 +483,7 @@ async def _form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=64))
     except ValueError:
-        raise NotFromThisPage("this is not a form of the console") from None
+        raise Refusal("CONSOLE-NOT-FROM-THIS-PAGE", "this is not a form of the console") from None
 
 
 def _write_private(path: Path, text: str) -> None:
@@ -500,12 +499,6 @@ def _write_private(path: Path, text: str) -> None:
 
 
 _TIMEOUT_S: Final = 10.0
-
-
-class NoConsole(Unavailable):
-    """No console answers for this profile."""
-
-    code = "UNAVAILABLE-CONSOLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,11 +541,12 @@ def link_for(held: Held) -> str:
         trusted = door["tls_certificate"]
         context = ssl.create_default_context(cafile=trusted) if trusted else False
     except (OSError, ValueError, KeyError, TypeError):
-        raise NoConsole(
-            f"no console runs for `{held.profile.name}`; `maia console serve` starts one"
+        raise Unavailable(
+            "UNAVAILABLE-CONSOLE",
+            f"no console runs for `{held.profile.name}`; `maia console serve` starts one",
         ) from None
     if len(instance) != INSTANCE_BYTES:
-        raise NoConsole(f"`{held.door}` was not written by a console")
+        raise Unavailable("UNAVAILABLE-CONSOLE", f"`{held.door}` was not written by a console")
     call = ApiCall.of("POST", OPEN_PATH, body=b"", credentials=b"", once="")
     request = ApiRequest(held.key.principal, instance, call, system_now(), os.urandom(NONCE_BYTES))
     signed = api_request_to_bytes(sign_api_request(request, held.key))
@@ -566,7 +560,11 @@ def link_for(held: Held) -> str:
         )
         answer = response.json()
     except (httpx.HTTPError, ValueError) as problem:
-        raise NoConsole(f"no console answers at `{address}`: {type(problem).__name__}") from problem
+        raise Unavailable(
+            "UNAVAILABLE-CONSOLE", f"no console answers at `{address}`: {type(problem).__name__}"
+        ) from problem
     if "path" not in answer:
-        raise NoConsole(f"the console at `{address}` refuses: {str(answer.get('message'))[:300]}")
+        raise Unavailable(
+            "UNAVAILABLE-CONSOLE", f"the console at `{address}` refuses: {str(answer.get('message'))[:300]}"
+        )
     return f"{address}{answer['path']}"

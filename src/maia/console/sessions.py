@@ -36,18 +36,6 @@ class NotSignedIn(Refusal):
     code = "CONSOLE-NOT-SIGNED-IN"
 
 
-class LinkSpent(Refusal):
-    """A link to sign in was used already, by another browser, too late, or was never made."""
-
-    code = "CONSOLE-LINK-SPENT"
-
-
-class NotFromThisPage(Refusal):
-    """A change did not come from a form of this console in the session's own browser."""
-
-    code = "CONSOLE-NOT-FROM-THIS-PAGE"
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """One browser in which one key is signed in."""
@@ -88,14 +76,20 @@ class Sessions:
             browser = self._random(_SECRET_BYTES).hex()
             link.browser = _digest(browser)
         elif browser is None or not same_secret(_digest(browser), link.browser):
-            raise LinkSpent("this link was opened in another browser; `maia console open` makes a new one")
+            raise Refusal(
+                "CONSOLE-LINK-SPENT",
+                "this link was opened in another browser; `maia console open` makes a new one",
+            )
         return link.principal, browser
 
     def sign_in(self, secret: str, browser: str | None, now: Instant) -> tuple[Session, str]:
         """Use a link up, in the browser that has opened it; return the session and its cookie."""
         link = self._valid(secret, now)
         if link.browser is None or browser is None or not same_secret(_digest(browser), link.browser):
-            raise LinkSpent("this link was opened in another browser; `maia console open` makes a new one")
+            raise Refusal(
+                "CONSOLE-LINK-SPENT",
+                "this link was opened in another browser; `maia console open` makes a new one",
+            )
         self._links.pop(_digest(secret))
         cookie = self._random(_SECRET_BYTES).hex()
         token = hmac.new(bytes.fromhex(cookie), b"form", sha256).hexdigest()
@@ -114,7 +108,10 @@ class Sessions:
     def check_form(self, session: Session, token: str) -> None:
         """Raise unless a form came from a page of this session."""
         if not same_secret(token.encode(), session.token.encode()):
-            raise NotFromThisPage("this change did not come from a page of your session; open the page again")
+            raise Refusal(
+                "CONSOLE-NOT-FROM-THIS-PAGE",
+                "this change did not come from a page of your session; open the page again",
+            )
 
     def sign_out(self, session: Session) -> None:
         """End a session."""
@@ -123,7 +120,9 @@ class Sessions:
     def _valid(self, secret: str, now: Instant) -> _Link:
         link = self._links.use(_digest(secret))
         if link is None or link.ends_at <= now:
-            raise LinkSpent("this link was used, or is too old; `maia console open` makes a new one")
+            raise Refusal(
+                "CONSOLE-LINK-SPENT", "this link was used, or is too old; `maia console open` makes a new one"
+            )
         return link
 
 

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from maia.errors import BadInput, BrokenCredential, Refusal
+from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
 
 STRUCTURE_BYTES_MAX: Final = 2048
@@ -68,48 +68,6 @@ _CERTIFICATE_PROBLEMS: Final = (
 )
 
 
-class BrokenTpmStructure(BrokenCredential):
-    """Bytes are not the TPM structure or the event log that they should be."""
-
-    code = "CREDENTIAL-TPM-STRUCTURE"
-
-
-class EndorsementNotTrusted(BrokenCredential):
-    """An endorsement certificate does not lead to an approved root, or is in use by another subject."""
-
-    code = "CREDENTIAL-TPM-ENDORSEMENT"
-
-
-class BadAttestationKey(BrokenCredential):
-    """A key is no attestation key: restricted, made inside a TPM, and unable to leave it."""
-
-    code = "CREDENTIAL-TPM-KEY"
-
-
-class BadQuote(BrokenCredential):
-    """A quote is not of this TPM, not for this nonce, or not over the registers that were asked for."""
-
-    code = "CREDENTIAL-TPM-QUOTE"
-
-
-class LogMismatch(BrokenCredential):
-    """The event log does not lead to the quoted values of the registers."""
-
-    code = "CREDENTIAL-TPM-LOG"
-
-
-class BootNotApproved(Refusal):
-    """The registers are genuine, and no approved configuration has these values."""
-
-    code = "REFUSED-TPM-NOT-APPROVED"
-
-
-class BadApproval(BadInput):
-    """A list of approved configurations cannot be used."""
-
-    code = "INPUT-TPM-APPROVED"
-
-
 # ------------------------------------------------------------ reading
 
 
@@ -118,14 +76,16 @@ class _Reader:
 
     def __init__(self, data: bytes, most: int, order: str = "big") -> None:
         if len(data) > most:
-            raise BrokenTpmStructure(f"a TPM structure or log has at most {most} bytes here")
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-STRUCTURE", f"a TPM structure or log has at most {most} bytes here"
+            )
         self._data, self._at = data, 0
         self._big = order == "big"
 
     def take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
-            raise BrokenTpmStructure("a TPM structure or log ends too early")
+            raise BrokenCredential("CREDENTIAL-TPM-STRUCTURE", "a TPM structure or log ends too early")
         found, self._at = self._data[self._at : end], end
         return found
 
@@ -141,7 +101,7 @@ class _Reader:
 
     def end(self) -> None:
         if not self.is_at_end:
-            raise BrokenTpmStructure("a TPM structure goes on after its end")
+            raise BrokenCredential("CREDENTIAL-TPM-STRUCTURE", "a TPM structure goes on after its end")
 
 
 # ------------------------------------------------------------ keys
@@ -170,20 +130,31 @@ def verify_endorsement(
 ) -> EndorsementKey:
     """Return the endorsement key of a certificate (DER) that leads to one of the roots."""
     if len(intermediates) > INTERMEDIATES_MAX:
-        raise EndorsementNotTrusted(f"at most {INTERMEDIATES_MAX} certificates lead to a root")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-ENDORSEMENT", f"at most {INTERMEDIATES_MAX} certificates lead to a root"
+        )
     found = _certificate(certificate)
     try:
         usage = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         if _EK_USAGE not in usage:
-            raise EndorsementNotTrusted("the certificate is not for an endorsement key")
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-ENDORSEMENT", "the certificate is not for an endorsement key"
+            )
         constraints = [one for one in found.extensions if isinstance(one.value, x509.BasicConstraints)]
         if any(one.value.ca for one in constraints):
-            raise EndorsementNotTrusted("the certificate is of an authority, and not of a TPM")
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-ENDORSEMENT", "the certificate is of an authority, and not of a TPM"
+            )
         key = found.public_key()
     except _CERTIFICATE_PROBLEMS:
-        raise EndorsementNotTrusted("the certificate is not for an endorsement key") from None
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-ENDORSEMENT", "the certificate is not for an endorsement key"
+        ) from None
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size != 2048:
-        raise EndorsementNotTrusted("the endorsement key is not RSA with 2048 bits, the only kind read here")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-ENDORSEMENT",
+            "the endorsement key is not RSA with 2048 bits, the only kind read here",
+        )
     trusted = [_certificate(one) for one in roots]
     others, last = [_certificate(one) for one in intermediates], found
     _check_period(found, now)
@@ -194,16 +165,22 @@ def verify_endorsement(
         if issuer is None:
             break
         last = issuer
-    raise EndorsementNotTrusted("the endorsement certificate does not lead to an approved root")
+    raise BrokenCredential(
+        "CREDENTIAL-TPM-ENDORSEMENT", "the endorsement certificate does not lead to an approved root"
+    )
 
 
 def _certificate(data: bytes) -> x509.Certificate:
     if len(data) > CERTIFICATE_BYTES_MAX:
-        raise EndorsementNotTrusted(f"a certificate has at most {CERTIFICATE_BYTES_MAX} bytes here")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-ENDORSEMENT", f"a certificate has at most {CERTIFICATE_BYTES_MAX} bytes here"
+        )
     try:
         return x509.load_der_x509_certificate(data)
     except _CERTIFICATE_PROBLEMS:
-        raise EndorsementNotTrusted("a certificate cannot be read; certificates are given in DER") from None
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-ENDORSEMENT", "a certificate cannot be read; certificates are given in DER"
+        ) from None
 
 
 def _check_period(certificate: x509.Certificate, now: Instant) -> None:
@@ -213,7 +190,9 @@ def _check_period(certificate: x509.Certificate, now: Instant) -> None:
     except _CERTIFICATE_PROBLEMS:  # years that no calendar here has
         is_in_force = False
     if not is_in_force:
-        raise EndorsementNotTrusted("a certificate on the way to the root is not in force")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-ENDORSEMENT", "a certificate on the way to the root is not in force"
+        )
 
 
 def _is_issuer(issuer: x509.Certificate, certificate: x509.Certificate, now: Instant) -> bool:
@@ -235,15 +214,18 @@ def attestation_key_from_bytes(data: bytes) -> AttestationKey:
     kind, name_alg, attributes = reader.number(2), reader.number(2), reader.number(4)
     reader.sized()  # the policy that its use wants
     if name_alg != _SHA256:
-        raise BadAttestationKey("an attestation key is named by SHA-256 here")
+        raise BrokenCredential("CREDENTIAL-TPM-KEY", "an attestation key is named by SHA-256 here")
     if attributes & _NEEDED != _NEEDED or attributes & _DECRYPT:
-        raise BadAttestationKey(
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-KEY",
             "an attestation key is restricted, signs and does not decrypt, and was made in a TPM that it "
-            "cannot leave"
+            "cannot leave",
         )
     symmetric, scheme = reader.number(2), reader.number(2)
     if symmetric != _NULL or scheme != {_RSA: _RSASSA, _ECC: _ECDSA}.get(kind) or reader.number(2) != _SHA256:
-        raise BadAttestationKey("an attestation key signs with RSASSA or ECDSA, and SHA-256")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-KEY", "an attestation key signs with RSASSA or ECDSA, and SHA-256"
+        )
     key = _rsa_key(reader) if kind == _RSA else _p256_key(reader)
     reader.end()
     return AttestationKey(key, _SHA256.to_bytes(2, "big") + sha256(area).digest())
@@ -252,22 +234,22 @@ def attestation_key_from_bytes(data: bytes) -> AttestationKey:
 def _rsa_key(reader: _Reader) -> rsa.RSAPublicKey:
     bits, exponent, modulus = reader.number(2), reader.number(4), reader.sized()
     if bits not in (2048, 3072, 4096) or len(modulus) * 8 != bits or not modulus[0] & 0x80:
-        raise BadAttestationKey("an RSA key has 2048, 3072 or 4096 bits")
+        raise BrokenCredential("CREDENTIAL-TPM-KEY", "an RSA key has 2048, 3072 or 4096 bits")
     try:
         return rsa.RSAPublicNumbers(exponent or 65537, int.from_bytes(modulus, "big")).public_key()
     except ValueError:
-        raise BadAttestationKey("the numbers of the RSA key make no key") from None
+        raise BrokenCredential("CREDENTIAL-TPM-KEY", "the numbers of the RSA key make no key") from None
 
 
 def _p256_key(reader: _Reader) -> ec.EllipticCurvePublicKey:
     curve, derivation = reader.number(2), reader.number(2)
     x, y = (int.from_bytes(reader.sized(), "big") for _ in range(2))
     if curve != _P256 or derivation != _NULL:
-        raise BadAttestationKey("an elliptic-curve key is on P-256")
+        raise BrokenCredential("CREDENTIAL-TPM-KEY", "an elliptic-curve key is on P-256")
     try:
         return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
     except ValueError:
-        raise BadAttestationKey("the point of the key is not on its curve") from None
+        raise BrokenCredential("CREDENTIAL-TPM-KEY", "the point of the key is not on its curve") from None
 
 
 # ------------------------------------------------------------ the credential that binds both keys
@@ -319,22 +301,26 @@ class Approved:
     def __post_init__(self) -> None:
         """Refuse a list that is ambiguous or that no quote could meet."""
         if not self.pcrs or list(self.pcrs) != sorted(set(self.pcrs)) or self.pcrs[-1] > PCR_MAX:
-            raise BadApproval(f"`pcrs` are registers from 0 to {PCR_MAX}, each once, in order")
+            raise BadInput(
+                "INPUT-TPM-APPROVED", f"`pcrs` are registers from 0 to {PCR_MAX}, each once, in order"
+            )
         if self.pcrs[0] < 0 or len(self.configurations) > CONFIGURATIONS_MAX:
-            raise BadApproval(f"there are at most {CONFIGURATIONS_MAX} configurations")
+            raise BadInput("INPUT-TPM-APPROVED", f"there are at most {CONFIGURATIONS_MAX} configurations")
         seen: set[tuple[bytes, ...]] = set()
         for one in self.configurations:
             if not 1 <= one.level <= 255 or not 1 <= len(one.name) <= 128 or not one.name.isprintable():
-                raise BadApproval(
-                    "a configuration has a name of 1 to 128 characters, and a level of 1 to 255"
+                raise BadInput(
+                    "INPUT-TPM-APPROVED",
+                    "a configuration has a name of 1 to 128 characters, and a level of 1 to 255",
                 )
             if tuple(sorted(one.values)) != self.pcrs or any(len(v) != 32 for v in one.values.values()):
-                raise BadApproval(
-                    f"the configuration `{one.name}` gives 64 hexadecimal digits for each register"
+                raise BadInput(
+                    "INPUT-TPM-APPROVED",
+                    f"the configuration `{one.name}` gives 64 hexadecimal digits for each register",
                 )
             values = tuple(one.values[pcr] for pcr in self.pcrs)
             if values in seen:
-                raise BadApproval(f"two configurations have the values of `{one.name}`")
+                raise BadInput("INPUT-TPM-APPROVED", f"two configurations have the values of `{one.name}`")
             seen.add(values)
 
     def find(self, values: Mapping[int, bytes]) -> Configuration | None:
@@ -370,25 +356,30 @@ def verify_quote(
     _check_signature(key, quoted, signature)
     reader = _Reader(quoted, STRUCTURE_BYTES_MAX)
     if reader.number(4) != _GENERATED or reader.number(2) != _QUOTE:
-        raise BadQuote("what was signed is not a quote that a TPM made")
+        raise BrokenCredential("CREDENTIAL-TPM-QUOTE", "what was signed is not a quote that a TPM made")
     reader.sized()  # the qualified name of the signer: the signature itself says which key it was
     if len(nonce) != NONCE_BYTES or reader.sized() != nonce:
-        raise BadQuote("the quote is not for the nonce of this provider")
+        raise BrokenCredential("CREDENTIAL-TPM-QUOTE", "the quote is not for the nonce of this provider")
     clock, resets, restarts = reader.number(8), reader.number(4), reader.number(4)
     reader.take(1 + 8)  # whether the clock is safe, and the firmware's version
     wanted = b"".join(
         sum(1 << pcr % 8 for pcr in pcrs if pcr // 8 == byte).to_bytes(1, "big") for byte in range(3)
     )
     if (reader.number(4), reader.number(2)) != (1, _SHA256) or reader.take(reader.number(1)) != wanted:
-        raise BadQuote("the quote is not over the registers that the provider asks for, in the SHA-256 bank")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-QUOTE",
+            "the quote is not over the registers that the provider asks for, in the SHA-256 bank",
+        )
     digest = reader.sized()
     reader.end()
     values = replay_log(log) if isinstance(log, bytes) else log
     chosen = {pcr: values.get(pcr, bytes(32)) for pcr in pcrs}
     if any(len(value) != 32 for value in chosen.values()):
-        raise BrokenTpmStructure("a register of the SHA-256 bank has 32 bytes")
+        raise BrokenCredential("CREDENTIAL-TPM-STRUCTURE", "a register of the SHA-256 bank has 32 bytes")
     if sha256(b"".join(chosen[pcr] for pcr in sorted(chosen))).digest() != digest:
-        raise LogMismatch("the event log does not lead to the quoted values of the registers")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-LOG", "the event log does not lead to the quoted values of the registers"
+        )
     return QuotedBoot(chosen, clock, resets, restarts)
 
 
@@ -397,7 +388,9 @@ def _check_signature(key: AttestationKey, quoted: bytes, signature: bytes) -> No
     scheme, hashed = reader.number(2), reader.number(2)
     is_rsa = isinstance(key.key, rsa.RSAPublicKey)
     if hashed != _SHA256 or scheme != (_RSASSA if is_rsa else _ECDSA):
-        raise BadQuote("the quote is signed in another way than its key signs")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-QUOTE", "the quote is signed in another way than its key signs"
+        )
     try:
         if isinstance(key.key, rsa.RSAPublicKey):
             octets = reader.sized()
@@ -408,7 +401,9 @@ def _check_signature(key: AttestationKey, quoted: bytes, signature: bytes) -> No
             reader.end()
             key.key.verify(encode_dss_signature(r, s), quoted, ec.ECDSA(hashes.SHA256()))
     except (InvalidSignature, ValueError):
-        raise BadQuote("the quote was not signed by the attestation key of this subject") from None
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-QUOTE", "the quote was not signed by the attestation key of this subject"
+        ) from None
 
 
 def replay_log(log: bytes) -> dict[int, bytes]:
@@ -421,13 +416,16 @@ def replay_log(log: bytes) -> dict[int, bytes]:
             return found
         pcr, kind, count = reader.number(4), reader.number(4), reader.number(4)
         if pcr > 23 or count > len(sizes):
-            raise BrokenTpmStructure("an entry of the event log names no register, or too many digests")
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-STRUCTURE", "an entry of the event log names no register, or too many digests"
+            )
         digests: dict[int, bytes] = {}
         for _digest in range(count):
             algorithm = reader.number(2)
             if algorithm not in sizes or algorithm in digests:
-                raise BrokenTpmStructure(
-                    "an entry of the event log has a digest that its header does not name"
+                raise BrokenCredential(
+                    "CREDENTIAL-TPM-STRUCTURE",
+                    "an entry of the event log has a digest that its header does not name",
                 )
             digests[algorithm] = reader.take(sizes[algorithm])
         event = reader.take(reader.number(4))
@@ -436,28 +434,41 @@ def replay_log(log: bytes) -> dict[int, bytes]:
                 found[0] = bytes(31) + event[-1:]
             continue
         if _SHA256 not in digests:
-            raise BrokenTpmStructure("an entry of the event log has no SHA-256 digest")
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-STRUCTURE", "an entry of the event log has no SHA-256 digest"
+            )
         found[pcr] = sha256(found.get(pcr, bytes(32)) + digests[_SHA256]).digest()
     if reader.is_at_end:
         return found
-    raise BrokenTpmStructure(f"an event log has at most {LOG_EVENTS_MAX} entries here")
+    raise BrokenCredential(
+        "CREDENTIAL-TPM-STRUCTURE", f"an event log has at most {LOG_EVENTS_MAX} entries here"
+    )
 
 
 def _spec_id(reader: _Reader) -> dict[int, int]:
     """Read the first entry of a log, in the old form, and return the sizes of the digests that follow."""
     if (reader.number(4), reader.number(4)) != (0, _NO_ACTION):
-        raise BrokenTpmStructure("the event log is not a crypto-agile one: its first entry is another")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-STRUCTURE", "the event log is not a crypto-agile one: its first entry is another"
+        )
     reader.take(20)
     event = _Reader(reader.take(reader.number(4)), 4096, "little")
     if event.take(16) != _SPEC:
-        raise BrokenTpmStructure("the event log is not a crypto-agile one: its first entry is another")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-STRUCTURE", "the event log is not a crypto-agile one: its first entry is another"
+        )
     event.take(8)  # the class of the platform, and the version of the profile
     count = event.number(4)
     if not 1 <= count <= len(_DIGEST_SIZES):
-        raise BrokenTpmStructure("the header of the event log names no algorithms, or too many")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-STRUCTURE", "the header of the event log names no algorithms, or too many"
+        )
     sizes = {event.number(2): event.number(2) for _ in range(count)}
     if any(_DIGEST_SIZES.get(one) != size for one, size in sizes.items()) or _SHA256 not in sizes:
-        raise BrokenTpmStructure("the event log has no SHA-256 digests, or digests of unknown algorithms")
+        raise BrokenCredential(
+            "CREDENTIAL-TPM-STRUCTURE",
+            "the event log has no SHA-256 digests, or digests of unknown algorithms",
+        )
     event.take(event.number(1))
     event.end()
     return sizes
@@ -473,4 +484,4 @@ def check_roots(roots: Iterable[bytes]) -> None:
         except _CERTIFICATE_PROBLEMS:
             is_authority = False
         if not is_authority:
-            raise BadApproval("a root is the certificate of an authority")
+            raise BadInput("INPUT-TPM-APPROVED", "a root is the certificate of an authority")

@@ -167,12 +167,6 @@ def steady_period(validities: Iterable[Validity], at: Instant) -> Validity:
     return Validity(Instant(since), Instant(until))
 
 
-class NotTheTransformer(BadInput):
-    """A certificate states a transformation in the name of a principal that did not issue it."""
-
-    code = "INPUT-TRANSFORMATION-ISSUER"
-
-
 @dataclass(frozen=True, slots=True)
 class AuthorisationCertificate:
     """`issuer` grants `authority` to `subject`, who may pass it on if `may_delegate`."""
@@ -189,8 +183,9 @@ class AuthorisationCertificate:
         steps = self.authority.transformations
         for step in steps:
             if step.by != self.issuer:
-                raise NotTheTransformer(
-                    "a certificate transforms events in the name of its own issuer, and of no other"
+                raise BadInput(
+                    "INPUT-TRANSFORMATION-ISSUER",
+                    "a certificate transforms events in the name of its own issuer, and of no other",
                 )
         if steps:
             holder = _holder_of(self.subject)

@@ -62,12 +62,6 @@ class Signed(Protocol):
 Kept = TypeVar("Kept", bound=Signed)
 
 
-class NotTheIssuer(BadInput):
-    """A certificate was to be signed with a key that is not its issuer's."""
-
-    code = "INPUT-NOT-THE-ISSUER"
-
-
 @dataclass(frozen=True)
 class Document(Generic[Said, Kept]):
     """One kind of signed document."""
@@ -93,7 +87,10 @@ class Document(Generic[Said, Kept]):
     def sign(self, said: Said, key: SigningKey, by: Principal | None = None) -> Kept:
         """Sign with the key of the issuer, if one is named; refuse what could not be read back."""
         if by not in (None, key.principal):
-            raise NotTheIssuer(f"the {self.called} is issued by `{by}`, and the key is `{key.principal}`")
+            raise BadInput(
+                "INPUT-NOT-THE-ISSUER",
+                f"the {self.called} is issued by `{by}`, and the key is `{key.principal}`",
+            )
         signer = key.principal if self.names_signer else None
         try:
             body = self.body(said)

@@ -66,30 +66,6 @@ class BadIdentity(BrokenCredential):
     code = "CREDENTIAL-IDENTITY"
 
 
-class ProviderNotTrusted(BrokenCredential):
-    """An identity statement was issued by a provider that this verifier does not trust."""
-
-    code = "CREDENTIAL-IDENTITY-PROVIDER"
-
-
-class OtherCommunity(BrokenCredential):
-    """An identity statement is for another community of interest."""
-
-    code = "CREDENTIAL-IDENTITY-COMMUNITY"
-
-
-class IdentityNotInForce(BrokenCredential):
-    """An identity statement has expired, or is not valid yet."""
-
-    code = "CREDENTIAL-IDENTITY-EXPIRED"
-
-
-class GuestOfGuest(BrokenCredential):
-    """A guest statement was offered as the ground for another one; trust is not transitive."""
-
-    code = "CREDENTIAL-IDENTITY-GUEST"
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
     """`issuer` says until `not_after` that the holder of the key `subject` is `identifier`."""
@@ -169,15 +145,20 @@ def verify_identity(
     if statement.subject != subject:
         raise BadIdentity(f"the statement is about `{statement.subject}`, and the key is `{subject}`")
     if statement.community != community:
-        raise OtherCommunity(f"the statement is for `{statement.community}`, and this is `{community}`")
+        raise BrokenCredential(
+            "CREDENTIAL-IDENTITY-COMMUNITY",
+            f"the statement is for `{statement.community}`, and this is `{community}`",
+        )
     if statement.issuer not in providers:
-        raise ProviderNotTrusted(
+        raise BrokenCredential(
+            "CREDENTIAL-IDENTITY-PROVIDER",
             f"the provider `{statement.issuer}` is not trusted here; "
-            "ask a provider that is for a guest statement"
+            "ask a provider that is for a guest statement",
         )
     if not statement.is_in_force(now):
-        raise IdentityNotInForce(
-            f"the statement holds from {statement.not_before} to {statement.not_after}; renew it"
+        raise BrokenCredential(
+            "CREDENTIAL-IDENTITY-EXPIRED",
+            f"the statement holds from {statement.not_before} to {statement.not_after}; renew it",
         )
     verify_signature(statement.issuer, SignedKind.IDENTITY, understood.body, understood.signature)
     return VerifiedIdentity(understood, _SEAL)
@@ -220,12 +201,13 @@ def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: I
     """
     statement = verified.statement
     if statement.is_guest:
-        raise GuestOfGuest(
+        raise BrokenCredential(
+            "CREDENTIAL-IDENTITY-GUEST",
             f"`{statement.issuer}` issued this for a guest of `{statement.home}`; "
-            "a guest statement is issued only on a statement of the home provider"
+            "a guest statement is issued only on a statement of the home provider",
         )
     if key.principal == statement.issuer:
-        raise GuestOfGuest("the subject is registered here, and is no guest")
+        raise BrokenCredential("CREDENTIAL-IDENTITY-GUEST", "the subject is registered here, and is no guest")
     ends = min(not_after, statement.not_after)
     told = {uid: one for uid, one in statement.attributes.items() if uid not in RESERVED_ATTRIBUTES}
     return issue_identity(replace(statement, issuer=key.principal, attributes=told, not_after=ends), key)

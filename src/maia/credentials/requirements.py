@@ -55,18 +55,6 @@ _LIMITS: Final = Limits(
 _REQUIREMENTS_REMEMBERED: Final = 1024
 
 
-class BadRequirement(BadInput):
-    """A requirement about publishers or subscribers cannot be used."""
-
-    code = "INPUT-REQUIREMENT"
-
-
-class BadRequirementEncoding(ProtocolViolation):
-    """Bytes are not the one form of a requirement that can be used."""
-
-    code = "PROTOCOL-REQUIREMENT"
-
-
 def parse_requirement(text: str) -> Predicate:
     """Read a requirement as people write it; refuse it with the column and a hint, as a filter is."""
     return checked_requirement(parse_predicate(text))
@@ -83,14 +71,15 @@ def checked_requirement(requirement: Predicate) -> Predicate:
             case AllOf(parts) | AnyOf(parts):
                 pending.extend((part, is_positive) for part in parts)
             case Exists(uid) if not is_positive:
-                raise BadRequirement(
+                raise BadInput(
+                    "INPUT-REQUIREMENT",
                     f"`not exists({uid})` asks for a missing attribute, and what is missing satisfies "
-                    "no requirement: ask for a value instead"
+                    "no requirement: ask for a value instead",
                 )
             case _:
                 pass
     if len(write_canonical(predicate_to_expression(requirement))) > REQUIREMENT_BYTES_MAX:
-        raise BadRequirement(f"a requirement is longer than {REQUIREMENT_BYTES_MAX} bytes")
+        raise BadInput("INPUT-REQUIREMENT", f"a requirement is longer than {REQUIREMENT_BYTES_MAX} bytes")
     return requirement
 
 
@@ -120,9 +109,11 @@ def requirement_from_bytes(data: bytes) -> Predicate:
     try:
         requirement = checked_requirement(predicate_from_expression(read_canonical(data, _LIMITS)))
     except BadInput as problem:
-        raise BadRequirementEncoding(f"the requirement cannot be read: {problem.message}") from problem
+        raise ProtocolViolation(
+            "PROTOCOL-REQUIREMENT", f"the requirement cannot be read: {problem.message}"
+        ) from problem
     if requirement == ALWAYS:
-        raise BadRequirementEncoding("a requirement of nothing is written as no bytes")
+        raise ProtocolViolation("PROTOCOL-REQUIREMENT", "a requirement of nothing is written as no bytes")
     return requirement
 
 

@@ -54,7 +54,7 @@ from maia.credentials.certificate import Validity
 from maia.credentials.chains.reduction import BrokenChain
 from maia.credentials.documents import KEY, Document, dates
 from maia.credentials.keys import BadSignature, Principal, SignedKind, SigningKey, verify_signature
-from maia.errors import BadInput, BrokenCredential, Unavailable
+from maia.errors import BadInput, BrokenCredential
 from maia.events import (
     AttributeUid,
     BadAttribute,
@@ -87,36 +87,6 @@ class StatementOld(BrokenStatement):
     """A newer statement of the same issuer is known: numbers never go back."""
 
     code = "STATEMENT-OLD"
-
-
-class StatementTooEarly(BrokenStatement):
-    """A statement is about a time too far ahead."""
-
-    code = "STATEMENT-TOO-EARLY"
-
-
-class StatementOverlap(BrokenStatement):
-    """The periods of two statements of one issuer overlap, which leaves open which of them holds."""
-
-    code = "STATEMENT-OVERLAP"
-
-
-class StatementConflict(BrokenStatement):
-    """An issuer has signed two different statements with one number."""
-
-    code = "STATEMENT-CONFLICT"
-
-
-class AnswerNotAsked(BrokenStatement):
-    """A one-time answer is to no open question: it was used before, came too late, or was never asked for."""
-
-    code = "STATEMENT-NOT-ASKED"
-
-
-class StandingFull(Unavailable):
-    """A verifier holds as many statements, or open questions, as it has room for."""
-
-    code = "UNAVAILABLE-STANDING-FULL"
 
 
 class CertificateRevoked(BrokenChain):

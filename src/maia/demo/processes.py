@@ -38,12 +38,6 @@ _LOADED: Final = {
 }
 
 
-class NodeNotStarted(Unavailable):
-    """A server of the demonstration did not say that it is ready."""
-
-    code = "UNAVAILABLE-BROKER-NOT-STARTED"
-
-
 @dataclass(slots=True)
 class Child:
     """A process that we started. Once it was waited for, its number may be a stranger's: no more signals."""
@@ -70,7 +64,7 @@ class Child:
                 said = next(
                     (one.strip()[:_WORDS_MAX] for one in reversed(lines) if one.strip()), "it said nothing"
                 )
-                raise NodeNotStarted(f"the {self.name} did not start: {said}")
+                raise Unavailable("UNAVAILABLE-BROKER-NOT-STARTED", f"the {self.name} did not start: {said}")
             found += part
 
     def tell(self, number: signal.Signals) -> None:

@@ -43,12 +43,6 @@ TABLES, PLAN = "tables", "plan.txt"
 _TABLE, _LIVE, _FROM_LOG, _FROM_LIVE = "table", "live.parquet", "from-log", "from-live"
 
 
-class SparkFailed(Unavailable):
-    """The Spark part of the demonstration ended without a result."""
-
-    code = "UNAVAILABLE-SPARK-PART"
-
-
 @dataclass(frozen=True, slots=True)
 class LogTable:
     """What one reader finds in the log, beside what it received live."""
@@ -117,7 +111,7 @@ class SparkRun:
         found = json.loads(self.process.stdout.readline() or "{}")
         if not found or "failed" in found:
             reason = found.get("failed") or f"it ended with status {self.process.wait()}"
-            raise SparkFailed(f"Spark has no result: {reason}")
+            raise Unavailable("UNAVAILABLE-SPARK-PART", f"Spark has no result: {reason}")
         return dict(found)
 
 

@@ -52,12 +52,6 @@ class Screen(Protocol):
         """Print rows in columns."""
 
 
-class NotSettled(Unavailable):
-    """Events did not reach every reader of the demonstration in time."""
-
-    code = "UNAVAILABLE-NOT-SETTLED"
-
-
 @dataclass(frozen=True, slots=True)
 class Published:
     """An event as it was published, and who has to see what of it, as the kernel says."""
@@ -314,7 +308,10 @@ class Stage:
         begun = time.monotonic()
         while missing := self._missed_probes(_PROBE_S):
             if time.monotonic() > begun + _SETTLE_S:
-                raise NotSettled(f"no event reached {', '.join(missing)} in {_SETTLE_S:g} seconds")
+                raise Unavailable(
+                    "UNAVAILABLE-NOT-SETTLED",
+                    f"no event reached {', '.join(missing)} in {_SETTLE_S:g} seconds",
+                )
         return time.monotonic() - begun
 
     def _missed_probes(self, seconds: float) -> list[str]:

@@ -1,16 +1,6 @@
 """Typed values, events by uid, and frames: what flows through Maia."""
 
-from maia.events.frame import (
-    ROWS_MAX,
-    BadFrame,
-    Column,
-    Event,
-    Frame,
-    Kinds,
-    UnknownAttribute,
-    checked_event,
-    frame_of,
-)
+from maia.events.frame import ROWS_MAX, BadFrame, Column, Event, Frame, Kinds, checked_event, frame_of
 from maia.events.values import (
     ATTRIBUTES_MAX,
     INSTANT_MAX,
@@ -62,7 +52,6 @@ __all__ = [
     "Kinds",
     "NotAnInstant",
     "PresentValue",
-    "UnknownAttribute",
     "Value",
     "Vocabulary",
     "attribute_uid",

@@ -33,19 +33,13 @@ Kinds: TypeAlias = Mapping[AttributeUid, Kind]
 """What is known of the attributes of a stream, a table or a frame: the kind of each uid."""
 
 
-class UnknownAttribute(BadValue):
-    """A value was given for an attribute that is not declared."""
-
-    code = "INPUT-UNKNOWN-ATTRIBUTE"
-
-
 def checked_event(values: Mapping[AttributeUid, object], kinds: Kinds) -> dict[AttributeUid, PresentValue]:
     """Return the present values of an event, each checked against its declared kind."""
     event: dict[AttributeUid, PresentValue] = {}
     for uid, given in values.items():
         kind = kinds.get(uid)
         if kind is None:
-            raise UnknownAttribute(f"attribute `{ascii(uid[:64])[1:-1]}` is not declared")
+            raise BadValue("INPUT-UNKNOWN-ATTRIBUTE", f"attribute `{ascii(uid[:64])[1:-1]}` is not declared")
         try:
             value = checked_value(given, kind)
         except BadValue as problem:

@@ -39,18 +39,6 @@ class BadAccountName(BadInput):
     code = "INPUT-ACCOUNT-NAME"
 
 
-class AccountRefused(Refusal):
-    """User name and token do not belong together, or the key of the TLS handshake has no account."""
-
-    code = "REFUSED-GATEWAY-ACCOUNT"
-
-
-class BadAccountFile(BadInput):
-    """The file of an account is damaged."""
-
-    code = "INPUT-ACCOUNT-FILE"
-
-
 class Account(msgspec.Struct, frozen=True):
     """One client's account as it is kept: nothing in it opens it."""
 
@@ -105,7 +93,7 @@ def open_account(account: Account, secret: bytes) -> SigningKey:
             _NONCE, account.sealed, _context(account.name, account.principal, account.client)
         )
     except InvalidTag:
-        raise AccountRefused("user name and token do not belong together") from None
+        raise Refusal("REFUSED-GATEWAY-ACCOUNT", "user name and token do not belong together") from None
     return SigningKey.from_seed(seed)
 
 
@@ -119,9 +107,11 @@ def account_from_bytes(data: bytes) -> Account:
     try:
         account = msgspec.json.decode(data, type=Account)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise BadAccountFile("the file of an account is damaged; make the account anew") from problem
+        raise BadInput(
+            "INPUT-ACCOUNT-FILE", "the file of an account is damaged; make the account anew"
+        ) from problem
     if len(account.salt) != _SALT_BYTES:
-        raise BadAccountFile("the file of an account is damaged; make the account anew")
+        raise BadInput("INPUT-ACCOUNT-FILE", "the file of an account is damaged; make the account anew")
     return account
 
 

@@ -26,28 +26,24 @@ _FLOATS: Final = {25: ">e", 26: ">f", 27: ">d"}
 _SIMPLE: Final[dict[int, bool | None]] = {20: False, 21: True, 22: None, 23: None}
 
 
-class BadCbor(BadInput):
-    """A payload is not one CBOR map of plain values."""
-
-    code = "INPUT-CBOR"
-
-
 def decode_map(data: bytes) -> dict[str, object]:
-    """Read one map; raise BadCbor for anything else."""
+    """Read one map; raise `INPUT-CBOR` for anything else."""
     try:
         major, count, at = _head(data, 0)
         if major != 5 or count > _ENTRIES_MAX:
-            raise BadCbor(f"the payload is not a CBOR map of at most {_ENTRIES_MAX} entries")
+            raise BadInput("INPUT-CBOR", f"the payload is not a CBOR map of at most {_ENTRIES_MAX} entries")
         found: dict[str, object] = {}
         for _ in range(count):
             name, at = _item(data, at)
             if not isinstance(name, str) or name in found:
-                raise BadCbor("a CBOR map has an entry whose name is no text, or comes twice")
+                raise BadInput("INPUT-CBOR", "a CBOR map has an entry whose name is no text, or comes twice")
             found[name], at = _item(data, at)
     except (IndexError, struct.error, UnicodeDecodeError) as problem:
-        raise BadCbor("the payload ends in the middle of a CBOR value, or a text is not UTF-8") from problem
+        raise BadInput(
+            "INPUT-CBOR", "the payload ends in the middle of a CBOR value, or a text is not UTF-8"
+        ) from problem
     if at != len(data):
-        raise BadCbor("the payload goes on behind its CBOR map")
+        raise BadInput("INPUT-CBOR", "the payload goes on behind its CBOR map")
     return found
 
 
@@ -66,7 +62,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
     if short < 24:
         return major, short, at + 1
     if short > 27:
-        raise BadCbor("indefinite lengths are not read")
+        raise BadInput("INPUT-CBOR", "indefinite lengths are not read")
     size = 1 << (short - 24)
     return major, struct.unpack_from((">B", ">H", ">I", ">Q")[short - 24], data, at + 1)[0], at + 1 + size
 
@@ -79,7 +75,7 @@ def _item(data: bytes, at: int) -> tuple[object, int]:
             return _SIMPLE[short], at + 1
         if short in _FLOATS:
             return struct.unpack_from(_FLOATS[short], data, at + 1)[0], at + 1 + (2 << (short - 25))
-        raise BadCbor("a CBOR value is of no kind that an attribute has")
+        raise BadInput("INPUT-CBOR", "a CBOR value is of no kind that an attribute has")
     major, number, behind = _head(data, at)
     match major:
         case 0:
@@ -94,7 +90,7 @@ def _item(data: bytes, at: int) -> tuple[object, int]:
         case 6 if number == _TIME_TEXT and behind < len(data) and data[behind] >> 5 == 3:
             return _item(data, behind)
         case _:
-            raise BadCbor("a CBOR value is of no kind that an attribute has")
+            raise BadInput("INPUT-CBOR", "a CBOR value is of no kind that an attribute has")
 
 
 def _write(written: bytearray, value: Value) -> None:
@@ -123,7 +119,7 @@ def _written_head(major: int, number: int) -> bytes:
     for short, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
         if number < 1 << (8 * size):
             return bytes([major << 5 | short]) + number.to_bytes(size, "big")
-    raise BadCbor("a number has more than 64 bits")
+    raise BadInput("INPUT-CBOR", "a number has more than 64 bits")
 
 
 # How are many JSON payloads of one row read and written at the least cost for each?

@@ -58,12 +58,6 @@ class BadPayload(BadInput):
     code = "INPUT-MQTT-PAYLOAD"
 
 
-class BadRow(BadInput):
-    """A row of the table cannot map its topics to its type."""
-
-    code = "INPUT-MQTT-TABLE"
-
-
 _TOPICS_REMEMBERED: Final = 1024
 
 
@@ -330,23 +324,28 @@ def row_of(
     texts = _levels(mqtt)
     if root is not None:
         if texts[-1] != "#" or len(texts) < 2:
-            raise BadRow(f"`{event_type.name.name}` is a tree of topics: write `name/#`")
+            raise BadInput(
+                "INPUT-MQTT-TABLE", f"`{event_type.name.name}` is a tree of topics: write `name/#`"
+            )
         texts = texts[:-1]
     vocabulary = event_type.vocabulary
     levels: list[str | Attribute] = []
     for text in texts:
         if text.startswith("{") and text.endswith("}"):
             if text[1:-1] not in vocabulary:
-                raise BadRow(
-                    f"the type has no attribute `{_shown(text[1:-1])}`; it has {', '.join(vocabulary)}"
+                raise BadInput(
+                    "INPUT-MQTT-TABLE",
+                    f"the type has no attribute `{_shown(text[1:-1])}`; it has {', '.join(vocabulary)}",
                 )
             levels.append(vocabulary[text[1:-1]])
         elif not text or any(one in text for one in "+#{}"):
-            raise BadRow(f"`{_shown(text)}` is neither a fixed level nor `{{attribute}}`")
+            raise BadInput(
+                "INPUT-MQTT-TABLE", f"`{_shown(text)}` is neither a fixed level nor `{{attribute}}`"
+            )
         else:
             levels.append(text)
     if isinstance(levels[0], str) and levels[0].startswith("$"):
-        raise BadRow("topics that begin with `$` are reserved")
+        raise BadInput("INPUT-MQTT-TABLE", "topics that begin with `$` are reserved")
     in_topic = {one.name for one in levels if isinstance(one, Attribute)}
     in_topic |= {TOPIC.name} if root is not None else set()
     carried = tuple(one for one in event_type.attributes if one.name not in in_topic)
@@ -355,11 +354,13 @@ def row_of(
         name = attribute or PAYLOAD.name
         holder = next((one for one in carried if one.name == name), None)
         if holder is None:
-            raise BadRow(
-                f"a plain payload needs an `attribute` of the type; `{_shown(name)}` is none, or in the topic"
+            raise BadInput(
+                "INPUT-MQTT-TABLE",
+                "a plain payload needs an `attribute` of the type; "
+                f"`{_shown(name)}` is none, or in the topic",
             )
     elif attribute is not None:
-        raise BadRow("`attribute` is for plain payloads")
+        raise BadInput("INPUT-MQTT-TABLE", "`attribute` is for plain payloads")
     return Row(mqtt, tuple(levels), root, event_type, form, holder, carried, is_durable, is_retained)
 
 

@@ -31,10 +31,6 @@ from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.private_files import sync_folder
 
 __all__ = [
-    "BadKeyFile",
-    "ExposedKeyFile",
-    "KeyFileExists",
-    "KeyFileUnavailable",
     "WrongPassphrase",
     "create_key_file",
     "load_signing_key",
@@ -57,34 +53,10 @@ _NONCE_BYTES: Final = 12
 _BOX_BYTES: Final = KEY_BYTES + 16
 
 
-class BadKeyFile(BadInput):
-    """A file does not hold a signing key."""
-
-    code = "INPUT-KEY-FILE"
-
-
-class KeyFileExists(BadInput):
-    """There is a file already where a new key was to be written; it is never overwritten."""
-
-    code = "INPUT-KEY-FILE-EXISTS"
-
-
-class ExposedKeyFile(BrokenCredential):
-    """A user other than its owner could read or replace a key file."""
-
-    code = "CREDENTIAL-KEY-FILE-EXPOSED"
-
-
 class WrongPassphrase(BrokenCredential):
     """The passphrase does not open the key file."""
 
     code = "CREDENTIAL-PASSPHRASE"
-
-
-class KeyFileUnavailable(Unavailable):
-    """A key file is missing or cannot be read or written."""
-
-    code = "UNAVAILABLE-KEY-FILE"
 
 
 def new_signing_key() -> SigningKey:
@@ -95,7 +67,9 @@ def new_signing_key() -> SigningKey:
 def create_key_file(path: Path, key: SigningKey, passphrase: str | None = None) -> None:
     """Write a key to a new file that only its owner may read; it is on the disk when this returns."""
     if passphrase == "":
-        raise BadKeyFile("a passphrase must not be empty; leave it out to store the key unencrypted")
+        raise BadInput(
+            "INPUT-KEY-FILE", "a passphrase must not be empty; leave it out to store the key unencrypted"
+        )
     write_guarded_file(path, write_advanced(_to_expression(key, passphrase)) + "\n")
 
 
@@ -106,7 +80,9 @@ def write_guarded_file(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise KeyFileExists(f"`{path}` exists already, and a key file is never overwritten") from None
+        raise BadInput(
+            "INPUT-KEY-FILE-EXISTS", f"`{path}` exists already, and a key file is never overwritten"
+        ) from None
     except OSError as problem:
         _refuse_access(path, problem)
     try:
@@ -128,7 +104,7 @@ def public_half(path: Path) -> Principal:
     match read_guarded_expression(path):
         case (b"maia-key", (b"version", b"1"), (b"public", (b"ed25519", bytes(key))), _):
             return principal_from_bytes(key)
-    raise BadKeyFile(f"`{path}` does not hold a signing key")
+    raise BadInput("INPUT-KEY-FILE", f"`{path}` does not hold a signing key")
 
 
 def _to_expression(key: SigningKey, passphrase: str | None) -> SExpression:
@@ -152,7 +128,7 @@ def _from_expression(path: Path, expression: SExpression, passphrase: str | None
             (b"seed", bytes(seed)),
         ):
             if passphrase is not None:
-                raise BadKeyFile(f"`{path}` is not encrypted, and a passphrase was given")
+                raise BadInput("INPUT-KEY-FILE", f"`{path}` is not encrypted, and a passphrase was given")
         case (
             b"maia-key",
             (b"version", b"1"),
@@ -163,19 +139,19 @@ def _from_expression(path: Path, expression: SExpression, passphrase: str | None
                 raise WrongPassphrase(f"`{path}` is encrypted and needs its passphrase")
             seed = _opened(path, passphrase, public, (salt, nonce, box))
         case _:
-            raise BadKeyFile(f"`{path}` does not hold a signing key")
+            raise BadInput("INPUT-KEY-FILE", f"`{path}` does not hold a signing key")
     if len(seed) != KEY_BYTES:
-        raise BadKeyFile(f"`{path}` does not hold a signing key: its seed has the wrong size")
+        raise BadInput("INPUT-KEY-FILE", f"`{path}` does not hold a signing key: its seed has the wrong size")
     key = SigningKey.from_seed(seed)
     if not same_secret(key.principal.key, public):
-        raise BadKeyFile(f"the two halves of the key in `{path}` do not belong together")
+        raise BadInput("INPUT-KEY-FILE", f"the two halves of the key in `{path}` do not belong together")
     return key
 
 
 def _opened(path: Path, passphrase: str, public: bytes, sealed: tuple[bytes, bytes, bytes]) -> bytes:
     salt, nonce, box = sealed
     if (len(salt), len(nonce), len(box)) != (_SALT_BYTES, _NONCE_BYTES, _BOX_BYTES):
-        raise BadKeyFile(f"the sealed seed in `{path}` has the wrong size")
+        raise BadInput("INPUT-KEY-FILE", f"the sealed seed in `{path}` has the wrong size")
     bound = write_canonical((b"public", (b"ed25519", public)))
     try:
         return AESGCM(_stretched(passphrase, salt)).decrypt(nonce, box, bound)
@@ -208,29 +184,32 @@ def read_guarded_expression(path: Path) -> SExpression:
     finally:
         os.close(descriptor)
     if len(data) > _FILE_BYTES_MAX:
-        raise BadKeyFile(f"`{path}` is larger than any key file")
+        raise BadInput("INPUT-KEY-FILE", f"`{path}` is larger than any key file")
     try:
         return read_advanced(data.decode("ascii"), _LIMITS)
     except (UnicodeDecodeError, BadSExpression):
         # The cause is left out: what cannot be read may still be most of a secret.
-        raise BadKeyFile(f"`{path}` does not hold a signing key") from None
+        raise BadInput("INPUT-KEY-FILE", f"`{path}` does not hold a signing key") from None
 
 
 def _check_not_mixed_up(path: Path, data: bytes) -> None:
     kind = kind_of_file(data.decode("ascii", errors="replace"))
     if kind is not None and kind != "a secret key":
-        raise BadKeyFile(f"`{path}` is {kind}; a secret key was expected")
+        raise BadInput("INPUT-KEY-FILE", f"`{path}` is {kind}; a secret key was expected")
 
 
 def _check_guarded(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ExposedKeyFile(f"`{path}` is not an ordinary file")
+        raise BrokenCredential("CREDENTIAL-KEY-FILE-EXPOSED", f"`{path}` is not an ordinary file")
     if found.st_uid != os.geteuid():
-        raise ExposedKeyFile(f"`{path}` belongs to another user, who could read or replace it")
+        raise BrokenCredential(
+            "CREDENTIAL-KEY-FILE-EXPOSED", f"`{path}` belongs to another user, who could read or replace it"
+        )
     if found.st_mode & _OTHERS:
-        raise ExposedKeyFile(
+        raise BrokenCredential(
+            "CREDENTIAL-KEY-FILE-EXPOSED",
             f"`{path}` can be used by others (mode {stat.S_IMODE(found.st_mode):04o}); make it 0600, "
-            f"and think of the key as known"
+            f"and think of the key as known",
         )
 
 
@@ -243,7 +222,9 @@ def _write_through(descriptor: int, data: bytes) -> None:
 
 def _refuse_access(path: Path, problem: OSError) -> NoReturn:
     if problem.errno == errno.ELOOP:
-        raise ExposedKeyFile(f"`{path}` is a symbolic link, and its maker chose the key") from None
-    raise KeyFileUnavailable(
-        f"`{path}` cannot be used: {os.strerror(problem.errno or 0).lower()}"
+        raise BrokenCredential(
+            "CREDENTIAL-KEY-FILE-EXPOSED", f"`{path}` is a symbolic link, and its maker chose the key"
+        ) from None
+    raise Unavailable(
+        "UNAVAILABLE-KEY-FILE", f"`{path}` cannot be used: {os.strerror(problem.errno or 0).lower()}"
     ) from problem

@@ -33,7 +33,7 @@ from msgspec import Meta, Struct
 
 from maia.canonical import SExpression, write_advanced
 from maia.config.input_files import read_principal
-from maia.config.row_sources import ROWS_MAX, BadFactRow, FileSource, PostgresSource, SqliteSource, row_of
+from maia.config.row_sources import ROWS_MAX, FileSource, PostgresSource, SqliteSource, row_of
 from maia.config.settings import (
     BadConfig,
     Mismatch,
@@ -46,10 +46,10 @@ from maia.config.settings import (
 )
 from maia.credentials.appointments import ParameterKind
 from maia.credentials.keys import Principal, principal_from_expression, principal_to_expression
-from maia.errors import BadInput, MaiaError
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Kind, PresentValue, Value, checked_value
 from maia.expressions.meaning import NO_KEYS, SECRET_BYTES, Lookup, LookupTable, TransformationKeys
-from maia.keystore.key_files import BadKeyFile, read_guarded_expression, write_guarded_file
+from maia.keystore.key_files import read_guarded_expression, write_guarded_file
 from maia.net.observer import Records
 
 TABLES_MAX: Final = 64
@@ -116,10 +116,15 @@ class ReadTable:
         rows: dict[PresentValue, PresentValue] = {}
         for number, cells in enumerate(self._cells(), start=1):
             if number > ROWS_MAX or len(cells) != 2:
-                raise BadFactRow(f"a table of lookups has at most {ROWS_MAX} rows of a key and a value")
+                raise Unavailable(
+                    "UNAVAILABLE-FACT-ROW",
+                    f"a table of lookups has at most {ROWS_MAX} rows of a key and a value",
+                )
             key, value = _value(cells[0], config.key, number), _value(cells[1], config.value, number)
             if rows.setdefault(key, value) != value:
-                raise BadFactRow(f"row {number}: the key has another value in a row before")
+                raise Unavailable(
+                    "UNAVAILABLE-FACT-ROW", f"row {number}: the key has another value in a row before"
+                )
         self._table, self._read_at = LookupTable(config.key, config.value, rows), asked_at
 
     def _cells(self) -> Sequence[Sequence[object]]:
@@ -155,11 +160,13 @@ def _value(cell: object, kind: Kind, number: int) -> PresentValue:
         try:
             return bytes.fromhex(cell if isinstance(cell, str) else "not bytes")
         except ValueError:
-            raise BadFactRow(f"row {number}: a value is neither bytes nor hexadecimal digits") from None
+            raise Unavailable(
+                "UNAVAILABLE-FACT-ROW", f"row {number}: a value is neither bytes nor hexadecimal digits"
+            ) from None
     (argument,) = row_of([cell], (ParameterKind(kind.value),), number)
     value = checked_value(argument, kind)
     if value is None:
-        raise BadFactRow(f"row {number}: a value is missing")
+        raise Unavailable("UNAVAILABLE-FACT-ROW", f"row {number}: a value is missing")
     return value
 
 
@@ -243,7 +250,7 @@ def load_transformation_keys(path: Path) -> TransformationKeys:
             found = [_read_key(path, key) for key in keys]
             if len({issuer for issuer, _ in found}) == len(found):
                 return TransformationKeys(dict(found))
-    raise BadKeyFile(f"`{path}` does not hold secrets of transformations")
+    raise BadInput("INPUT-KEY-FILE", f"`{path}` does not hold secrets of transformations")
 
 
 def _read_key(path: Path, expression: SExpression) -> tuple[bytes, bytes]:
@@ -254,7 +261,7 @@ def _read_key(path: Path, expression: SExpression) -> tuple[bytes, bytes]:
             except BadInput:
                 pass
     # The cause is left out: what cannot be read may still be most of a secret.
-    raise BadKeyFile(f"`{path}` does not hold secrets of transformations")
+    raise BadInput("INPUT-KEY-FILE", f"`{path}` does not hold secrets of transformations")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,24 +50,6 @@ _COMMAND_S: Final = 60.0
 _LOG_BYTES_MAX: Final = 1 << 20
 
 
-class TpmToolsMissing(Unavailable):
-    """The commands of tpm2-tools are not installed."""
-
-    code = "UNAVAILABLE-TPM-TOOLS"
-
-
-class TpmFailed(Unavailable):
-    """A TPM did not do what it was asked for."""
-
-    code = "UNAVAILABLE-TPM"
-
-
-class BadTpmAddress(BadInput):
-    """A TPM is not named as tpm2-tools name it."""
-
-    code = "INPUT-TPM-ADDRESS"
-
-
 class Tpm(Protocol):
     """What a router needs of a TPM."""
 
@@ -143,11 +125,14 @@ class Tpm2Tools:
     def __init__(self, address: str, folder: Path, boot_log: Path | None = None) -> None:
         """Use the TPM at `address`; its attestation key is kept in `folder`, which is made if need be."""
         if _ADDRESS.fullmatch(address) is None:
-            raise BadTpmAddress(
-                f"`{address[:80]}` is no TPM: name one like `device:/dev/tpmrm0` or `swtpm:path=/run/x.sock`"
+            raise BadInput(
+                "INPUT-TPM-ADDRESS",
+                f"`{address[:80]}` is no TPM: name one like `device:/dev/tpmrm0` or `swtpm:path=/run/x.sock`",
             )
         if missing_tools():
-            raise TpmToolsMissing(f"`{missing_tools()[0]}` is not installed; it is one of tpm2-tools")
+            raise Unavailable(
+                "UNAVAILABLE-TPM-TOOLS", f"`{missing_tools()[0]}` is not installed; it is one of tpm2-tools"
+            )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kept = folder.absolute()  # the commands run in folders of their own
         self._public, self._private = kept / "ak.pub", kept / "ak.priv"
@@ -163,7 +148,7 @@ class Tpm2Tools:
             data = self._read(Path(work), "tpm2_nvread", _ENDORSEMENT, "-o", "ek.der", out="ek.der")
         # Cut what follows the end of a certificate: some TPMs reserve more room than it needs.
         if len(data) < 4 or data[:2] != b"\x30\x82":
-            raise TpmFailed("the TPM has no endorsement certificate")
+            raise Unavailable("UNAVAILABLE-TPM", "the TPM has no endorsement certificate")
         return data[: 4 + int.from_bytes(data[2:4], "big")]
 
     @property
@@ -213,7 +198,7 @@ class Tpm2Tools:
             chosen = f"sha256:{','.join(map(str, pcrs))}"
             data = self._read(Path(made), "tpm2_pcrread", chosen, "-o", "values", out="values")
         if len(data) != 32 * len(pcrs):
-            raise TpmFailed("the TPM has not all of the registers, in the SHA-256 bank")
+            raise Unavailable("UNAVAILABLE-TPM", "the TPM has not all of the registers, in the SHA-256 bank")
         ordered = sorted(pcrs)
         return {pcr: data[32 * at : 32 * at + 32] for at, pcr in enumerate(ordered)}
 
@@ -225,9 +210,13 @@ class Tpm2Tools:
             with self._boot_log.open("rb") as opened:  # the kernel says no size for its files
                 data = opened.read(_LOG_BYTES_MAX + 1)
         except OSError as problem:
-            raise TpmFailed(f"the log `{self._boot_log}` cannot be read: {problem.strerror}") from None
+            raise Unavailable(
+                "UNAVAILABLE-TPM", f"the log `{self._boot_log}` cannot be read: {problem.strerror}"
+            ) from None
         if len(data) > _LOG_BYTES_MAX:
-            raise TpmFailed(f"the log `{self._boot_log}` has more than {_LOG_BYTES_MAX} bytes")
+            raise Unavailable(
+                "UNAVAILABLE-TPM", f"the log `{self._boot_log}` has more than {_LOG_BYTES_MAX} bytes"
+            )
         return data
 
     @contextmanager
@@ -269,13 +258,17 @@ class Tpm2Tools:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise TpmFailed(f"the TPM did not answer `{command[0]}` within {_COMMAND_S:g} seconds") from None
+            raise Unavailable(
+                "UNAVAILABLE-TPM", f"the TPM did not answer `{command[0]}` within {_COMMAND_S:g} seconds"
+            ) from None
         except OSError as problem:
-            raise TpmToolsMissing(f"`{command[0]}` cannot be run: {problem.strerror}") from None
+            raise Unavailable(
+                "UNAVAILABLE-TPM-TOOLS", f"`{command[0]}` cannot be run: {problem.strerror}"
+            ) from None
         if done.returncode:
             lines = [one.strip() for one in done.stderr.decode(errors="replace").splitlines() if one.strip()]
             said = next((one for one in lines if "ERROR" in one), "it did not say why")
-            raise TpmFailed(f"`{command[0]}` failed: {said[:200]}")
+            raise Unavailable("UNAVAILABLE-TPM", f"`{command[0]}` failed: {said[:200]}")
         if not self._is_managed and command[0] != "tpm2_flushcontext":
             self._run(work, "tpm2_flushcontext", "-t")
 

@@ -52,24 +52,6 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _Read = TypeVar("_Read")
 
 
-class BadWallet(BadInput):
-    """A wallet's folder holds something that cannot be read, or belongs to another principal."""
-
-    code = "INPUT-WALLET"
-
-
-class ExposedWallet(BrokenCredential):
-    """A user other than its owner can read or change a wallet."""
-
-    code = "CREDENTIAL-WALLET-EXPOSED"
-
-
-class WalletUnavailable(Unavailable):
-    """A wallet cannot be read or written now."""
-
-    code = "UNAVAILABLE-WALLET"
-
-
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `wallet.json` says."""
 
@@ -164,10 +146,11 @@ class WalletFolder:
         with self._changing():
             before = self._note()
             if before is not None and before.principal != note.principal:
-                raise BadWallet(f"`{self.folder}` is the wallet of `{before.principal[:80]}`")
+                raise BadInput("INPUT-WALLET", f"`{self.folder}` is the wallet of `{before.principal[:80]}`")
             if before is not None and before.domain != str(domain):
-                raise BadWallet(
-                    f"`{self.folder}` holds what `{before.domain[:80]}` gave; take another folder"
+                raise BadInput(
+                    "INPUT-WALLET",
+                    f"`{self.folder}` holds what `{before.domain[:80]}` gave; take another folder",
                 )
             for name, data in files.items():
                 self._write(name, data)
@@ -186,18 +169,22 @@ class WalletFolder:
     def _each(self, ending: str, read: Callable[[bytes], _Read]) -> Iterator[_Read]:
         files = sorted(self.folder.glob(f"*.{ending}"))
         if len(files) > FILES_MAX:
-            raise BadWallet(f"`{self.folder}` has more than the {FILES_MAX} files that are read")
+            raise BadInput(
+                "INPUT-WALLET", f"`{self.folder}` has more than the {FILES_MAX} files that are read"
+            )
         for file in files:
             try:
                 yield read(_contents(file))
             except FileNotFoundError:
                 continue  # a login has just replaced it
             except UnicodeDecodeError:
-                raise BadWallet(f"`{file}` is not a text file") from None
+                raise BadInput("INPUT-WALLET", f"`{file}` is not a text file") from None
             except MaiaError as problem:
-                raise BadWallet(f"`{file}`: {problem.message} [{problem.code}]") from problem
+                raise BadInput("INPUT-WALLET", f"`{file}`: {problem.message} [{problem.code}]") from problem
             except OSError as problem:
-                raise WalletUnavailable(f"`{file}` cannot be read: {problem.strerror}") from problem
+                raise Unavailable(
+                    "UNAVAILABLE-WALLET", f"`{file}` cannot be read: {problem.strerror}"
+                ) from problem
 
     def _note(self) -> _Note | None:
         try:
@@ -205,19 +192,26 @@ class WalletFolder:
         except FileNotFoundError:
             return None
         except OSError as problem:
-            raise WalletUnavailable(f"`{self.folder / NOTE}` cannot be read: {problem.strerror}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-WALLET", f"`{self.folder / NOTE}` cannot be read: {problem.strerror}"
+            ) from problem
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise BadWallet(f"`{self.folder / NOTE}` was not written by a login") from None
+            raise BadInput("INPUT-WALLET", f"`{self.folder / NOTE}` was not written by a login") from None
 
     def _check(self) -> None:
         try:
             found = self.folder.stat()
         except OSError as problem:
-            raise WalletUnavailable(f"`{self.folder}` cannot be used: {problem.strerror}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-WALLET", f"`{self.folder}` cannot be used: {problem.strerror}"
+            ) from problem
         if not stat.S_ISDIR(found.st_mode):
             raise BadFile(f"`{self.folder}` is not a folder")
         if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
-            raise ExposedWallet(f"`{self.folder}` can be used by others; make it 0700 and your own")
+            raise BrokenCredential(
+                "CREDENTIAL-WALLET-EXPOSED",
+                f"`{self.folder}` can be used by others; make it 0700 and your own",
+            )
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -233,7 +227,9 @@ class WalletFolder:
             finally:
                 os.close(lock)
         except OSError as problem:
-            raise WalletUnavailable(f"`{self.folder}` cannot be written: {problem.strerror}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-WALLET", f"`{self.folder}` cannot be written: {problem.strerror}"
+            ) from problem
 
     def _write(self, name: str, data: bytes) -> None:
         """Write a file that only its owner can read; it appears whole or not at all."""
@@ -267,5 +263,5 @@ def _contents(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
-        raise BadWallet(f"`{path}` is larger than the {FILE_BYTES_MAX} bytes that are read")
+        raise BadInput("INPUT-WALLET", f"`{path}` is larger than the {FILE_BYTES_MAX} bytes that are read")
     return data

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from maia.errors import Unavailable
+from maia.errors import BadInput, Unavailable
 from maia.ledger.records import (
     CHECK_BYTES,
     ENTRY_BYTES_MAX,
-    BadLedger,
     Disclosure,
     LedgerReader,
     check_after,
@@ -195,7 +194,7 @@ def disclosures_of(path: Path) -> Iterator[Disclosure]:
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise BadLedger(f"there is no ledger in `{folder}`")
+        raise BadInput("INPUT-LEDGER", f"there is no ledger in `{folder}`")
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.stem.isdecimal())
 
 
@@ -203,9 +202,10 @@ def _begun(folder: Path) -> list[Path]:
     """Return the files of a ledger with at least one: an account of nothing is not one that is whole."""
     files = _files(folder)
     if not files:
-        raise BadLedger(
+        raise BadInput(
+            "INPUT-LEDGER",
             f"there is no ledger in `{folder}`: it has no `*{SUFFIX}` file, which a broker with "
-            "`ledger.folder` begins with its first delivery"
+            "`ledger.folder` begins with its first delivery",
         )
     return files
 
@@ -219,19 +219,26 @@ def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[
             if header != expected:
                 if path == files[-1] and expected.startswith(header):
                     return  # its writer is at work, or was killed before it wrote anything
-                raise BadLedger(f"`{path.name}` does not follow the file before it: a part is missing or new")
+                raise BadInput(
+                    "INPUT-LEDGER",
+                    f"`{path.name}` does not follow the file before it: a part is missing or new",
+                )
             while length := file.read(_LENGTH_BYTES):
                 size = int.from_bytes(length, "big")
                 if size > ENTRY_BYTES_MAX:
-                    raise BadLedger(f"entry {head.entries + 1}, in `{path.name}`, is too long")
+                    raise BadInput("INPUT-LEDGER", f"entry {head.entries + 1}, in `{path.name}`, is too long")
                 entry, check = file.read(size), file.read(CHECK_BYTES)
                 if len(check) < CHECK_BYTES:
                     if path != files[-1]:
-                        raise BadLedger(f"`{path.name}` was cut off after entry {head.entries}")
+                        raise BadInput(
+                            "INPUT-LEDGER", f"`{path.name}` was cut off after entry {head.entries}"
+                        )
                     return  # its writer is at work, or was killed before it sent this
                 head = LedgerHead(head.entries + 1, check_after(head.check, entry))
                 if check != head.check:
-                    raise BadLedger(f"entry {head.entries}, in `{path.name}`, is not as it was written")
+                    raise BadInput(
+                        "INPUT-LEDGER", f"entry {head.entries}, in `{path.name}`, is not as it was written"
+                    )
                 yield head, entry
 
 

@@ -34,12 +34,6 @@ EVENTS_MAX: Final = 1 << 20
 """Single events in one record; more than one read of a link can have."""
 
 
-class BadLedger(BadInput):
-    """A ledger of disclosures is not as it was written."""
-
-    code = "INPUT-LEDGER"
-
-
 class Begin(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """From here on numbers count from one again."""
 
@@ -150,11 +144,11 @@ def records_to_bytes(records: Sequence[LedgerRecord]) -> bytes:
 def records_from_bytes(data: bytes) -> list[LedgerRecord]:
     """Read one entry; its check is compared by the caller."""
     if len(data) > ENTRY_BYTES_MAX:
-        raise BadLedger(f"an entry has at most {ENTRY_BYTES_MAX} bytes")
+        raise BadInput("INPUT-LEDGER", f"an entry has at most {ENTRY_BYTES_MAX} bytes")
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise BadLedger(f"an entry cannot be read: {problem}") from problem
+        raise BadInput("INPUT-LEDGER", f"an entry cannot be read: {problem}") from problem
 
 
 def check_after(before: bytes, entry: bytes) -> bytes:
@@ -248,7 +242,10 @@ class LedgerReader:
             match record:
                 case Begin():
                     if record.format != FORMAT:
-                        raise BadLedger(f"version {record.format} of the ledger's format is not known here")
+                        raise BadInput(
+                            "INPUT-LEDGER",
+                            f"version {record.format} of the ledger's format is not known here",
+                        )
                     self._begin = record
                     self._grounds, self._audiences, self._shown = {}, {}, {}
                 case Ground():
@@ -273,9 +270,11 @@ class LedgerReader:
             attributes = self._shown[record.shown]
             grounds = [self._grounds[number] for number in self._audiences[record.audience]]
         except KeyError as problem:
-            raise BadLedger(f"a disclosure refers to number {problem}, which was not written") from None
+            raise BadInput(
+                "INPUT-LEDGER", f"a disclosure refers to number {problem}, which was not written"
+            ) from None
         if self._begin is None:
-            raise BadLedger("a disclosure is not as a domain writes it")
+            raise BadInput("INPUT-LEDGER", "a disclosure is not as a domain writes it")
         at, until = Instant(record.at), None if record.until is None else Instant(record.until)
         for one in grounds:
             self._close(one.recipient, record.source, at)
@@ -293,7 +292,7 @@ class LedgerReader:
     def _single_events(self, record: DisclosedEvents) -> Iterator[Disclosure]:
         pairs = record.sequences
         if len(pairs) % 2 or any(one < 0 for one in pairs) or sum(pairs[1::2]) >= EVENTS_MAX:
-            raise BadLedger("a disclosure is not as a broker writes it")
+            raise BadInput("INPUT-LEDGER", "a disclosure is not as a broker writes it")
         common = record.at, record.audience, record.shown, record.publisher, record.stream
         for sequence in from_ranges(pairs):
             yield from self._disclosures(Disclosed(*common, sequence, (0, 0)))
@@ -303,10 +302,12 @@ class LedgerReader:
             attributes = self._shown[record.shown]
             grounds = [self._grounds[number] for number in self._audiences[record.audience]]
         except KeyError as problem:
-            raise BadLedger(f"a disclosure refers to number {problem}, which was not written") from None
+            raise BadInput(
+                "INPUT-LEDGER", f"a disclosure refers to number {problem}, which was not written"
+            ) from None
         ranges = record.rows
         if self._begin is None or len(ranges) % 2 or any(number < 0 for number in ranges):
-            raise BadLedger("a disclosure is not as a broker writes it")
+            raise BadInput("INPUT-LEDGER", "a disclosure is not as a broker writes it")
         summary = self._summary
         if summary is not None and (summary.stream, summary.sequence) != (record.stream, record.sequence):
             summary = None

@@ -6,35 +6,22 @@ Everything here is about bytes that are handed in. The files themselves are in
 
 from __future__ import annotations
 
-from maia.log.format.errors import BadLogName, LogBroken, LogDamaged, LogDiskFull, LogInUse, NotAFrame
+from maia.log.format.errors import LogBroken, LogDamaged, LogDiskFull
 from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, manifest_name, manifest_number, segment_name
 from maia.log.format.records import LogRecord, type_id_of
-from maia.log.format.retention import BadRetention, Keep, Retention
-from maia.log.format.segments import (
-    HEADER_COLUMNS,
-    SEALED_COLUMN,
-    BadRow,
-    Row,
-    column_name,
-    message_of,
-    row_of,
-)
+from maia.log.format.retention import Keep, Retention
+from maia.log.format.segments import HEADER_COLUMNS, SEALED_COLUMN, Row, column_name, message_of, row_of
 
 __all__ = [
     "HEADER_COLUMNS",
     "SEALED_COLUMN",
-    "BadLogName",
-    "BadRetention",
-    "BadRow",
     "Keep",
     "LogBroken",
     "LogDamaged",
     "LogDiskFull",
-    "LogInUse",
     "LogRecord",
     "Manifest",
-    "NotAFrame",
     "Retention",
     "Row",
     "Segment",

@@ -19,12 +19,6 @@ class BadAddress(BadInput):
     code = "INPUT-ADDRESS"
 
 
-class AddressInUse(Unavailable):
-    """A node cannot listen where it was told to."""
-
-    code = "UNAVAILABLE-ADDRESS"
-
-
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the two parts of an address; refuse what is none."""
     host, colon, digits = address.rpartition(":")
@@ -47,7 +41,7 @@ def bind(address: str) -> tuple[socket.socket, str]:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as problem:
         taken = "another process listens there" if problem.errno == errno.EADDRINUSE else problem.strerror
-        raise AddressInUse(f"cannot listen at `{address}`: {taken}") from problem
+        raise Unavailable("UNAVAILABLE-ADDRESS", f"cannot listen at `{address}`: {taken}") from problem
     listening.setblocking(False)
     bound = listening.getsockname()[1]
     return listening, f"[{host}]:{bound}" if family == socket.AF_INET6 else f"{host}:{bound}"

@@ -20,7 +20,7 @@ from maia.back_off import doubled, jittered
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
 from maia.net.addresses import host_and_port
-from maia.net.links import LinkLimits, SlowLink, SocketLink
+from maia.net.links import LinkLimits, SocketLink
 from maia.net.tls import accepting_context, dialling_context
 from maia.net.tls_stream import SocketStream, open_stream
 from maia.sessions.admission import Places
@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.1
-
-
-class TooManyConnections(Unavailable):
-    """The node has as many connections as it may."""
-
-    code = "UNAVAILABLE-CONNECTIONS"
 
 
 class ConnectionOwner(Protocol):
@@ -178,7 +172,9 @@ class Connections:
     def link_opened(self, link: SocketLink) -> None:
         """Take a connection on, unless there are too many."""
         if len(self._links) >= self._limits.links and not self._ends_one_that_hangs_up():
-            link.fail(TooManyConnections(f"there are {self._limits.links} connections already"))
+            link.fail(
+                Unavailable("UNAVAILABLE-CONNECTIONS", f"there are {self._limits.links} connections already")
+            )
             return
         self._links[link.id] = link
         if link.dialled is not None:
@@ -189,7 +185,7 @@ class Connections:
         """Wait no longer for the oldest peer that was parted from and takes its time to hang up (A88)."""
         oldest = next((link for link in self._links.values() if link.is_hanging_up), None)
         if oldest is not None:
-            oldest.fail(SlowLink("the peer did not hang up, and another needs its place"))
+            oldest.fail(Unavailable("SLOW-LINK", "the peer did not hang up, and another needs its place"))
         return oldest is not None
 
     def link_closed(self, link: SocketLink, problem: Exception | None) -> None:

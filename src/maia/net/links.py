@@ -26,18 +26,6 @@ _CHUNK: Final = 256 << 10
 """How many bytes are handed to TLS at a time."""
 
 
-class SlowLink(Unavailable):
-    """The peer reads more slowly than messages for it arrive, and too many bytes wait."""
-
-    code = "SLOW-LINK"
-
-
-class MessageTooSlow(Unavailable):
-    """The peer began a message and did not end it in time."""
-
-    code = "UNAVAILABLE-MESSAGE-TIME"
-
-
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
     """How much, how many and how long, for the connections of one node."""
@@ -178,7 +166,9 @@ class SocketLink:
         if self._waiting and self._waiting + len(message) > self._limits.outbox_bytes:
             self.flush()
         if self._waiting and self._waiting + len(message) > self._limits.outbox_bytes:
-            self.fail(SlowLink(f"{self._waiting} bytes wait for a peer that does not read them"))
+            self.fail(
+                Unavailable("SLOW-LINK", f"{self._waiting} bytes wait for a peer that does not read them")
+            )
             return
         self._outbox.append(length_prefix(message))
         self._outbox.append(message)
@@ -239,7 +229,11 @@ class SocketLink:
             self._end_closing()
         elif self._splitter.held and self._message_began is not None:
             if now - self._message_began >= self._limits.message_s:
-                self.fail(MessageTooSlow("the peer began a message and did not end it in time"))
+                self.fail(
+                    Unavailable(
+                        "UNAVAILABLE-MESSAGE-TIME", "the peer began a message and did not end it in time"
+                    )
+                )
         elif self._splitter.held:
             self._message_began = now
 
@@ -247,7 +241,7 @@ class SocketLink:
 
     def _end_closing(self) -> None:
         if self._outbox or (self._stream is not None and self._stream.waiting):
-            self.fail(SlowLink("the peer did not take its last messages in time"))
+            self.fail(Unavailable("SLOW-LINK", "the peer did not take its last messages in time"))
         elif self._stream is not None:
             self._stream.abort()  # it has everything, and does not hang up
 

@@ -177,12 +177,6 @@ class DeliveryLedger(Protocol):
         ...
 
 
-class NodeFailed(Unavailable):
-    """A node met something that it was not written for, and stops before it does worse."""
-
-    code = "UNAVAILABLE-NODE-FAILED"
-
-
 class Node(Protocol):
     """A broker or a client."""
 
@@ -435,7 +429,11 @@ class NodeRunner:
         self._records.note("failed", {"input": what, "problem": _place_of(problem)})
         self._records.count("maia_failures_total", 1, {})
         if self._stops_when_it_fails:
-            self._fail(NodeFailed(f"stopped after a failure inside: {_place_of(problem)}"))
+            self._fail(
+                Unavailable(
+                    "UNAVAILABLE-NODE-FAILED", f"stopped after a failure inside: {_place_of(problem)}"
+                )
+            )
 
     # -------------------------------------------------------- effects
 

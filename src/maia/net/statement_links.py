@@ -22,12 +22,6 @@ from maia.net.tls_stream import SocketStream
 from maia.sealing.two_message import HEAD_BYTES, LinkIdentity, OpenLink, Request, Responder, message_length
 
 
-class LinkNotAnswered(Unavailable):
-    """The peer of a statement link hung up; its log says why: a clock, a statement, a provider, a key."""
-
-    code = "UNAVAILABLE-LINK-NOT-ANSWERED"
-
-
 @dataclass(frozen=True, slots=True)
 class StatementLinks:
     """How one node opens statement links: who it is, and which addresses it dials that way."""
@@ -93,7 +87,9 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
         except ConnectionError:
             some = b""
         if not some:
-            raise LinkNotAnswered("the peer hung up before the link was open; its log says why")
+            raise Unavailable(
+                "UNAVAILABLE-LINK-NOT-ANSWERED", "the peer hung up before the link was open; its log says why"
+            )
         received += some
     return bytes(received)
 

@@ -45,12 +45,6 @@ _JSON: Final = "application/json"
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class NotLoopback(BadInput):
-    """The status endpoint was asked to listen where other machines could reach it."""
-
-    code = "INPUT-STATUS-NOT-LOOPBACK"
-
-
 class NoStatus(Unavailable):
     """No broker answers for this data folder."""
 
@@ -105,7 +99,10 @@ class StatusEndpoint:
         """Listen, and return the address with the port that was taken."""
         host, port = host_and_port(listen)
         if self._token is not None and not _is_loopback(host):
-            raise NotLoopback(f"`{listen}` can be reached from other machines; use 127.0.0.1 or [::1]")
+            raise BadInput(
+                "INPUT-STATUS-NOT-LOOPBACK",
+                f"`{listen}` can be reached from other machines; use 127.0.0.1 or [::1]",
+            )
         self._server = await asyncio.start_server(
             self._serve, host, port, limit=_REQUEST_BYTES_MAX, backlog=_CONNECTIONS_MAX
         )

@@ -22,12 +22,6 @@ _AT_ONCE: Final = 64
 """How many files are open at one time."""
 
 
-class StoreUnavailable(Unavailable):
-    """What must be kept cannot be written or read."""
-
-    code = "UNAVAILABLE-STORE"
-
-
 class Store(Protocol):
     """Named bytes that survive the process."""
 
@@ -73,7 +67,7 @@ class FolderStore:
         except OSError as problem:
             raise _unavailable(folder, problem) from problem
         if exposed is not None:
-            raise StoreUnavailable(f"no state can be kept: {exposed}")
+            raise Unavailable("UNAVAILABLE-STORE", f"no state can be kept: {exposed}")
 
     def load(self) -> Mapping[str, bytes]:
         """Return every whole file; what was being written when the process died is removed."""
@@ -132,5 +126,5 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(path.name + _UNFINISHED)
 
 
-def _unavailable(folder: Path, problem: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"`{folder}` cannot be used to keep state: {problem.strerror}")
+def _unavailable(folder: Path, problem: OSError) -> Unavailable:
+    return Unavailable("UNAVAILABLE-STORE", f"`{folder}` cannot be used to keep state: {problem.strerror}")

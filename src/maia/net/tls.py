@@ -45,24 +45,6 @@ _ED25519_KEY_FOLLOWS: Final = bytes.fromhex("302a300506032b6570032100")  # RFC 8
 _REMEMBERED_LEAVES: Final = 256
 
 
-class OddLeaf(BrokenCredential):
-    """The peer's TLS certificate is not the one leaf of an Ed25519 key that Maia accepts."""
-
-    code = "CREDENTIAL-TLS-LEAF"
-
-
-class WrongTransport(ProtocolViolation):
-    """The connection is not TLS 1.3 speaking Maia's protocol."""
-
-    code = "PROTOCOL-TRANSPORT"
-
-
-class BadServerCertificate(BadInput):
-    """A file is no X.509 certificate in PEM, or its private key is not in the other file."""
-
-    code = "INPUT-TLS-CERTIFICATE"
-
-
 # ------------------------------------------------------------ certificates
 
 
@@ -104,15 +86,17 @@ def leaf_of(principal: Principal) -> bytes:
 def principal_of_leaf(leaf: bytes | None) -> Principal:
     """Return whose leaf this is; refuse everything but the one leaf of an acceptable key."""
     if not leaf or len(leaf) > _LEAF_BYTES_MAX:
-        raise OddLeaf("the peer showed no certificate of a usual size")
+        raise BrokenCredential("CREDENTIAL-TLS-LEAF", "the peer showed no certificate of a usual size")
     _, found, after = leaf.partition(_ED25519_KEY_FOLLOWS)
     if not found:
-        raise OddLeaf("the peer's certificate holds no Ed25519 key")
+        raise BrokenCredential("CREDENTIAL-TLS-LEAF", "the peer's certificate holds no Ed25519 key")
     principal = principal_from_bytes(after[:KEY_BYTES])
     # We fully understand exactly one certificate for each key. It is made again and compared, so that
     # nothing that a stranger wrote is ever parsed here.
     if leaf_of(principal) != leaf:
-        raise OddLeaf(f"the certificate is not the one that `{principal}` has in Maia")
+        raise BrokenCredential(
+            "CREDENTIAL-TLS-LEAF", f"the certificate is not the one that `{principal}` has in Maia"
+        )
     return principal
 
 
@@ -192,8 +176,8 @@ def foreign_context(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as problem:
-        raise BadServerCertificate(
-            f"`{certificate}` and `{key}` are no certificate and its key: {problem}"
+        raise BadInput(
+            "INPUT-TLS-CERTIFICATE", f"`{certificate}` and `{key}` are no certificate and its key: {problem}"
         ) from None
     return context
 
@@ -224,7 +208,7 @@ def pinning_context(principal: Principal) -> ssl.SSLContext:
 def proved_principal(connection: ssl.SSLObject | ssl.SSLSocket) -> Principal:
     """Return the principal that proved its key in a handshake that has ended."""
     if connection.version() != "TLSv1.3" or connection.selected_alpn_protocol() != ALPN:
-        raise WrongTransport(f"the peer does not speak `{ALPN}` over TLS 1.3")
+        raise ProtocolViolation("PROTOCOL-TRANSPORT", f"the peer does not speak `{ALPN}` over TLS 1.3")
     return principal_of_leaf(connection.getpeercert(binary_form=True))
 
 

@@ -6,6 +6,6 @@ same files as `maia key`, `maia type` and `maia cert`, in the same format.
 """
 
 from maia.organisation.grant_file import Grant, read_grant
-from maia.organisation.organisation import NoOrganisation, Organisation, find_organisation
+from maia.organisation.organisation import Organisation, find_organisation
 
-__all__ = ["Grant", "NoOrganisation", "Organisation", "find_organisation", "read_grant"]
+__all__ = ["Grant", "Organisation", "find_organisation", "read_grant"]

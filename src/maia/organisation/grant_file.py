@@ -33,15 +33,9 @@ if TYPE_CHECKING:
     from maia.credentials import Owner, Principal, SignedCertificate
     from maia.types import SignedDefinition
 
-__all__ = ["BadGrantFile", "Grant", "read_grant"]
+__all__ = ["Grant", "read_grant"]
 
 _ITEMS_MAX: Final = 1024
-
-
-class BadGrantFile(BadInput):
-    """A file does not hold a grant, or a grant that cannot be used here."""
-
-    code = "INPUT-GRANT-FILE"
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,22 +109,27 @@ def read_grant(path: Path) -> Grant:
 
     other = kind_of_file(read_text(path))
     if other not in (None, GRANT):
-        raise BadGrantFile(f"`{path}` is {other}; {GRANT} was expected")
+        raise BadInput("INPUT-GRANT-FILE", f"`{path}` is {other}; {GRANT} was expected")
     try:
         settings = from_file(path, _KNOWN)
     except BadConfig as problem:
-        raise BadGrantFile(f"`{path}` is no grant of `maia grant`: {problem.message}") from problem
+        raise BadInput(
+            "INPUT-GRANT-FILE", f"`{path}` is no grant of `maia grant`: {problem.message}"
+        ) from problem
     for name in ("grant", "subject", "network", "coordinator", "domain"):
         if name not in settings:
-            raise BadGrantFile(f"`{path}` is no grant of `maia grant`: it has no `{name}`")
+            raise BadInput("INPUT-GRANT-FILE", f"`{path}` is no grant of `maia grant`: it has no `{name}`")
     written = build(_Written, _KNOWN, settings)
     if len(written.certificates) + len(written.definitions) > _ITEMS_MAX:
-        raise BadGrantFile(f"`{path}` has more than the {_ITEMS_MAX} certificates and types that are read")
+        raise BadInput(
+            "INPUT-GRANT-FILE",
+            f"`{path}` has more than the {_ITEMS_MAX} certificates and types that are read",
+        )
     for name in ("subject", "domain"):
         if not getattr(written, name).startswith("ed25519:"):
-            raise BadGrantFile(f"`{path}`: `{name}` is a key, written out")
+            raise BadInput("INPUT-GRANT-FILE", f"`{path}`: `{name}` is a key, written out")
     if not written.coordinator.startswith(("ed25519:", "quorum:")):
-        raise BadGrantFile(f"`{path}`: `coordinator` is a key or a quorum, written out")
+        raise BadInput("INPUT-GRANT-FILE", f"`{path}`: `coordinator` is a key or a quorum, written out")
     return Grant(
         issued_by=written.grant,
         domain=read_principal(written.domain),

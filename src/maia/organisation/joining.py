@@ -16,7 +16,7 @@ from maia.config.input_files import read_certificates
 from maia.credentials import NetworkName, Principal, SignedCertificate
 from maia.errors import BadInput, MaiaError, Refusal
 from maia.keystore.key_files import public_half
-from maia.organisation.grant_file import BadGrantFile, read_grant
+from maia.organisation.grant_file import read_grant
 from maia.organisation.offer import Offer, examine
 from maia.organisation.rights import reaches_network
 from maia.organisation.standing import ask_standing
@@ -37,18 +37,6 @@ class Joiner(Protocol):
     def definitions(self) -> list[SignedDefinition]: ...
     def held(self) -> list[SignedCertificate]: ...
     def invited(self) -> Mapping[Principal, list[SignedCertificate]]: ...
-
-
-class NotForUs(BadInput):
-    """A grant was made for another organisation."""
-
-    code = "INPUT-GRANT-FOR-ANOTHER"
-
-
-class GrantRevoked(Refusal):
-    """A grant or an invitation was revoked by the organisation that made it."""
-
-    code = "REFUSED-GRANT-REVOKED"
 
 
 class WouldLeave(Refusal):
@@ -86,9 +74,10 @@ def examine_file(ours: Joiner, path: str | Path) -> Examined:
     """Verify an invitation or a grant that was made for us; raise if it offers nothing here."""
     grant = read_grant(Path(path))
     if grant.subject != ours.principal:
-        raise NotForUs(
+        raise BadInput(
+            "INPUT-GRANT-FOR-ANOTHER",
             f"`{path}` was granted to `{grant.subject}`, and `{ours.name}` is `{ours.principal}`: use it "
-            f"there, or ask `{grant.domain}` for one of your own (`maia grant {ours.name}.pub`)"
+            f"there, or ask `{grant.domain}` for one of your own (`maia grant {ours.name}.pub`)",
         )
     now = system_now()
     servers = {grant.domain: grant.server}
@@ -100,17 +89,21 @@ def examine_file(ours: Joiner, path: str | Path) -> Examined:
     offer = examine(counting, ours.principal, held, ours.definitions(), now)
     is_cut = len(good) < len(grant.certificates)
     if is_cut and not offer.types:
-        raise GrantRevoked(
+        raise Refusal(
+            "REFUSED-GRANT-REVOKED",
             f"`{path}` was revoked by `{grant.domain}`: ask it for a new one (`maia grant`, or `maia "
-            "network invite` for a membership alone)"
+            "network invite` for a membership alone)",
         )
     if offer.network != ours.network and not offer.invites:
-        raise BadGrantFile(
+        raise BadInput(
+            "INPUT-GRANT-FILE",
             f"`{path}` does not let `{ours.name}` connect to `{offer.network.name[:64]}` now: ask its "
-            "coordinator for an invitation (`maia network invite`)"
+            "coordinator for an invitation (`maia network invite`)",
         )
     if not (offer.types or offer.invites):
-        raise BadGrantFile(f"`{path}` grants nothing here: {'; '.join(offer.unused) or 'it is empty'}")
+        raise BadInput(
+            "INPUT-GRANT-FILE", f"`{path}` grants nothing here: {'; '.join(offer.unused) or 'it is empty'}"
+        )
     notes = ("what was revoked of it is left out",) if is_cut else ()
     return Examined(offer, notes, grant.domain not in standing.silent)
 
@@ -155,9 +148,10 @@ def try_settings(ours: Joiner, about: Collection[str] = ()) -> tuple[str, ...]:
     for file, place in (("broker.key", "broker-certs"), (f"{ours.name}.key", "server-certs")):
         pool = read_certificates([ours.folder / place])
         if not reaches_network(network, public_half(ours.folder / file), pool, now=now):
-            raise BadGrantFile(
+            raise BadInput(
+                "INPUT-GRANT-FILE",
                 f"`{file}` of `{ours.name}` could not connect to `{network.name[:64]}`: the right "
-                "may not be passed on: ask the coordinator for an invitation (`maia network invite`)"
+                "may not be passed on: ask the coordinator for an invitation (`maia network invite`)",
             )
     notes: list[str] = []
     owners: dict[str, set[str]] = {}

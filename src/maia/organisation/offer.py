@@ -31,10 +31,11 @@ from maia.credentials import (
     find_chains,
 )
 from maia.credentials.names import ResourceName
+from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
-from maia.organisation.grant_file import BadGrantFile, Grant
+from maia.organisation.grant_file import Grant
 from maia.organisation.losses import is_membership
-from maia.types import SignedDefinition, TypeFork, VerifiedType, content_digest
+from maia.types import SignedDefinition, VerifiedType, content_digest
 
 CERTIFICATES_MAX: Final = 128
 """How many certificates of one grant count at most: each is shown at every connection from then on."""
@@ -182,7 +183,9 @@ def _news(
     by_version = {one.definition.name: content_digest(one.definition) for one in known}
     for name, content in ((one.definition.name, content_digest(one.definition)) for one in offered):
         if by_version.get(name, content) != content:
-            raise TypeFork(f"version `{name.version}` of `{name.name}` is known here with other content")
+            raise BrokenCredential(
+                "TYPE-FORK", f"version `{name.version}` of `{name.name}` is known here with other content"
+            )
     ids = {one.id for one in known}
     return [one.signed for one in _verified(offered, known, now) if one.id not in ids]
 
@@ -194,20 +197,22 @@ def _verified(
     try:
         return verified_lineage([*known, *offered], owner=name.owner, name=name.name, version=None, at=now)
     except TypeNotFound as problem:
-        raise BadGrantFile(
-            f"the versions of `{name.name}` do not fit together: {problem.message}"
+        raise BadInput(
+            "INPUT-GRANT-FILE", f"the versions of `{name.name}` do not fit together: {problem.message}"
         ) from problem
 
 
 def _check_size(kept: Sequence[SignedCertificate], held: Sequence[SignedCertificate]) -> None:
     if len(kept) > CERTIFICATES_MAX:
-        raise BadGrantFile(
-            f"the grant needs {len(kept)} certificates, more than the {CERTIFICATES_MAX} that one may bring"
+        raise BadInput(
+            "INPUT-GRANT-FILE",
+            f"the grant needs {len(kept)} certificates, more than the {CERTIFICATES_MAX} that one may bring",
         )
     after = {one.id: one for one in (*held, *kept)}
     size = sum(len(one.body) for one in after.values())
     if len(after) > HELD_MAX or size > HELD_BYTES_MAX:
-        raise BadGrantFile(
+        raise BadInput(
+            "INPUT-GRANT-FILE",
             f"with this grant there would be {len(after)} certificates of {size} bytes, more than the "
-            f"{HELD_MAX} of {HELD_BYTES_MAX} that can be shown: remove those in `certs` that have ended"
+            f"{HELD_MAX} of {HELD_BYTES_MAX} that can be shown: remove those in `certs` that have ended",
         )

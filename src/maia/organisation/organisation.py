@@ -64,7 +64,7 @@ from maia.credentials import (
     certificate_to_text,
 )
 from maia.credentials.names import NamePattern
-from maia.errors import BadInput, Unavailable
+from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import SECOND, Attribute, BadAttribute, Instant, Kind, attribute_uid
 from maia.keystore.key_files import (
     WrongPassphrase,
@@ -74,13 +74,12 @@ from maia.keystore.key_files import (
     public_half,
 )
 from maia.organisation.draft import Draft, write_file
-from maia.organisation.grant_file import BadGrantFile, Grant, read_grant
+from maia.organisation.grant_file import Grant, read_grant
 from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
 from maia.organisation.losses import Loss, Losses, is_membership, passed_on
 from maia.organisation.offer import Offer, chain_certificates
 from maia.organisation.rights import (
     SERVER_DAYS,
-    NotHeld,
     Right,
     Signing,
     Terms,
@@ -123,7 +122,7 @@ if TYPE_CHECKING:
     from maia.api.responses import RevokedAnswer
     from maia.credentials import SigningKey
 
-__all__ = ["NoOrganisation", "Organisation", "find_organisation"]
+__all__ = ["Organisation", "find_organisation"]
 
 _DAY: Final = 86_400 * SECOND
 _ROLL_S: Final = 10
@@ -134,12 +133,6 @@ _PORTS: Final = range(15_000, 32_000)
 """Below those that systems give to outgoing connections, which could take one before its server starts."""
 _PORTS_TRIED: Final = 1_000
 _CONNECT: Final = frozenset({Action.CONNECT})
-
-
-class NoOrganisation(BadInput):
-    """There is no organisation here, there are several, or there is one already."""
-
-    code = "INPUT-ORGANISATION"
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,9 +169,11 @@ def find_organisation(word: str | Path | None = None, *, at: Path | None = None)
     below = [one.parent for one in sorted(here.glob(f"*/{ORGANISATION_FILE}"))]
     if len(below) > 1:
         names = ", ".join(one.name for one in below[:20])
-        raise NoOrganisation(f"there are several organisations here ({names}): say which with `--org`")
+        raise BadInput(
+            "INPUT-ORGANISATION", f"there are several organisations here ({names}): say which with `--org`"
+        )
     if not below:
-        raise NoOrganisation("there is no organisation here; `maia org new NAME` makes one")
+        raise BadInput("INPUT-ORGANISATION", "there is no organisation here; `maia org new NAME` makes one")
     return Organisation(below[0])
 
 
@@ -190,10 +185,12 @@ class Organisation:
         self.folder = Path(folder)
         file = self.folder / ORGANISATION_FILE
         if not file.is_file():
-            raise NoOrganisation(f"`{self.folder}` is no organisation: it has no `{ORGANISATION_FILE}`")
+            raise BadInput(
+                "INPUT-ORGANISATION", f"`{self.folder}` is no organisation: it has no `{ORGANISATION_FILE}`"
+            )
         exposed = exposure(self.folder)
         if exposed is not None:
-            raise NoOrganisation(f"the organisation cannot be used: {exposed}")
+            raise BadInput("INPUT-ORGANISATION", f"the organisation cannot be used: {exposed}")
         self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
         checked_profile_name(self._settings.name)
         files = [self.folder / one for one in ("broker.toml", "domain.toml")]
@@ -213,7 +210,9 @@ class Organisation:
         path = Path(folder)
         name = checked_profile_name(path.name)
         if path.exists():
-            raise NoOrganisation(f"`{path}` is already there; an organisation gets a new folder")
+            raise BadInput(
+                "INPUT-ORGANISATION", f"`{path}` is already there; an organisation gets a new folder"
+            )
         make_private_folder(path)
         for inner in ("types", "certs", "issued", "broker-certs", "server-certs"):
             make_private_folder(path / inner)
@@ -479,7 +478,9 @@ class Organisation:
         whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
         rights = self.rights(may, **terms)
         if not rights:
-            raise BadGrantFile("a grant is about something: say `publish:TYPE` or `subscribe:TYPE`")
+            raise BadInput(
+                "INPUT-GRANT-FILE", "a grant is about something: say `publish:TYPE` or `subscribe:TYPE`"
+            )
         signing = self._signing()
         given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
         for right in rights:
@@ -557,8 +558,9 @@ class Organisation:
         wanted = [(action, self.network) for action in (Action.CONNECT, Action.INSTALL)]
         proof = chain_certificates([*self.held(), *given], whom, wanted, signing.now)
         if not reaches_network(self.network, whom, proof, now=signing.now):
-            raise NotHeld(
-                f"`{self.name}` may not invite others to `{self.network.name}`: its coordinator does"
+            raise Refusal(
+                "REFUSED-NOT-HELD",
+                f"`{self.name}` may not invite others to `{self.network.name}`: its coordinator does",
             )
         self._keep(self.folder / "issued", given)
         return proof
@@ -589,7 +591,7 @@ class Organisation:
     def leave(self, *, is_check: bool = False) -> tuple[str, ...]:
         """Leave the network that was joined, for one of our own; return what ends by that."""
         if self.network.owner == self.principal:
-            raise NoOrganisation(f"`{self.name}` has joined no network: it is in its own")
+            raise BadInput("INPUT-ORGANISATION", f"`{self.name}` has joined no network: it is in its own")
         ends = ended_by_leaving(self)
         if is_check:
             return ends
@@ -667,7 +669,9 @@ class Organisation:
     def _memberships(self, subject: Principal) -> list[SignedCertificate]:
         given = self.invited().get(subject)
         if not given:
-            raise BadGrantFile(f"`{self.name}` has not invited `{subject}` to `{self.network.name}`")
+            raise BadInput(
+                "INPUT-GRANT-FILE", f"`{self.name}` has not invited `{subject}` to `{self.network.name}`"
+            )
         return given
 
     def _revoke(self, ended: Sequence[SignedCertificate], reason: str) -> RevokedAnswer:
@@ -845,14 +849,17 @@ class Organisation:
         """Return what of ours is revoked with this, and what its holder keeps."""
         mine = [one for one in self._meant(what) if one.certificate.issuer == self.principal]
         if not mine:
-            raise BadGrantFile(f"`{self.name}` has issued nothing that is in `{what}`, or it is over")
+            raise BadInput(
+                "INPUT-GRANT-FILE", f"`{self.name}` has issued nothing that is in `{what}`, or it is over"
+            )
         ended = [one for one in mine if not is_membership(one)]
         if ended:
             return ended, tuple(filter(is_membership, mine))
         if not Path(what).is_file() or Path(what).suffix == ".pub":
-            raise BadGrantFile(
+            raise BadInput(
+                "INPUT-GRANT-FILE",
                 f"`{what}` has no right to events from `{self.name}` any more; `maia network revoke` ends "
-                "its membership"
+                "its membership",
             )
         return mine, ()
 

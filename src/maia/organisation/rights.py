@@ -39,8 +39,8 @@ from maia.credentials.names import NamePattern, type_id
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
 from maia.organisation.draft import write_file
-from maia.policy import NO_FACTS, Audience, ConditionNotMet, Denial, Request, decide, gather_evidence
-from maia.policy.decision import AttributeNotReadable, Reason
+from maia.policy import NO_FACTS, Audience, Denial, PolicyRefusal, Request, decide, gather_evidence
+from maia.policy.decision import Reason
 from maia.policy.grants import unread_in
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
@@ -50,18 +50,6 @@ from maia.validity import ASSUMED_GOOD
 MEMBER_DAYS: Final = 90
 SERVER_DAYS: Final = 365
 _ACTIONS: Final = {"publish": Action.PUBLISH, "subscribe": Action.SUBSCRIBE}
-
-
-class BadRight(BadInput):
-    """A right is not `publish:TYPE` or `subscribe:TYPE`, or names what the type does not have."""
-
-    code = "INPUT-RIGHT"
-
-
-class NotHeld(Refusal):
-    """The organisation cannot grant what it does not hold itself, or may not pass on."""
-
-    code = "REFUSED-NOT-HELD"
 
 
 class Terms(TypedDict, total=False):
@@ -117,7 +105,7 @@ def read_right(
     word, colon, name = text.partition(":")
     if not colon or word not in _ACTIONS or not name:
         shown = text[:64].encode("unicode_escape").decode()
-        raise BadRight(f"`{shown}` is no right; say `publish:TYPE` or `subscribe:TYPE`")
+        raise BadInput("INPUT-RIGHT", f"`{shown}` is no right; say `publish:TYPE` or `subscribe:TYPE`")
     action, topics = _ACTIONS[word], list(terms.get("topic", ()))
     if name.startswith("/"):
         topics = topics or [name]
@@ -128,11 +116,14 @@ def read_right(
     result = None if shown_as is None else find(shown_as)
     if terms.get("set") or terms.get("every") or terms.get("per") or result is not None:
         if result is not None and (action is Action.PUBLISH or terms.get("only")):
-            raise BadRight(
-                "`--shown-as` goes with `subscribe:`, and without `--only`: what is `--set` is shown"
+            raise BadInput(
+                "INPUT-RIGHT",
+                "`--shown-as` goes with `subscribe:`, and without `--only`: what is `--set` is shown",
             )
         if not terms.get("set"):
-            raise BadRight("say with `--set` what is shown: `--set 'place := first(place, 3)'`")
+            raise BadInput(
+                "INPUT-RIGHT", "say with `--set` what is shown: `--set 'place := first(place, 3)'`"
+            )
         authority = transformed(
             authority, issuer, reads=event_type.definition, assignments=terms.get("set", ()),
             result=None if result is None else result.definition,
@@ -184,7 +175,7 @@ def _narrowed(authority: Authority, event_type: VerifiedType, topics: list[str],
             near = get_close_matches(name[:64], vocabulary, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(vocabulary)}"
             shown = name[:64].encode("unicode_escape").decode()
-            raise BadRight(f"`{event_type.name.name}` has no attribute `{shown}`; {hint}")
+            raise BadInput("INPUT-RIGHT", f"`{event_type.name.name}` has no attribute `{shown}`; {hint}")
     attributes = frozenset(vocabulary[name].uid for name in only)
     where = terms.get("where")
     restriction: Predicate = ALWAYS
@@ -194,7 +185,7 @@ def _narrowed(authority: Authority, event_type: VerifiedType, topics: list[str],
     if topics:
         tree, granted = on_topics_of(topics, authority.actions)
         if tree != event_type.name.name:
-            raise BadRight(f"`{topics[0][:64]}` is no topic of `{event_type.name.name}`")
+            raise BadInput("INPUT-RIGHT", f"`{topics[0][:64]}` is no topic of `{event_type.name.name}`")
         restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
         attributes |= {TOPIC.uid} if attributes else set()
     return replace(
@@ -216,7 +207,7 @@ def end_of(now: Instant, *, days: int, until: str | None = None) -> Instant:
     except ValueError:
         end = Instant.parse(until)
     if end <= now:
-        raise BadRight(f"`{until[:64]}` is over: a right ends in the future")
+        raise BadInput("INPUT-RIGHT", f"`{until[:64]}` is over: a right ends in the future")
     return end
 
 
@@ -284,21 +275,23 @@ def check_held(
         sentence = (
             f"`{issuer}` cannot restrict a right by `{names.get(uid, uid)}`, which it may not see itself"
         )
-        raise AttributeNotReadable((Reason("readable", sentence, attribute=uid),))
+        raise PolicyRefusal("POLICY-ATTRIBUTE-NOT-READABLE", (Reason("readable", sentence, attribute=uid),))
     # Whether a condition holds is asked at the moment of use.
-    if isinstance(decision, Denial) and decision.kind is not ConditionNotMet:
+    if isinstance(decision, Denial) and decision.code != "POLICY-CONDITION-NOT-MET":
         if _holds(right, by, pool, now=now) is None:
             wanted = f"`maia grant {issuer}.pub --may {right} --delegable`"
-            raise NotHeld(
-                f"`{issuer}` does not hold `{right}`: ask `{right.event_type.name.owner}` for it ({wanted})"
+            raise Refusal(
+                "REFUSED-NOT-HELD",
+                f"`{issuer}` does not hold `{right}`: ask `{right.event_type.name.owner}` for it ({wanted})",
             )
         if not _holds(right, by, pool, now=now):
-            raise NotHeld(
+            raise Refusal(
+                "REFUSED-NOT-HELD",
                 f"`{issuer}` may not pass `{right}` on: ask `{right.event_type.name.owner}` for a grant with "
-                "`--delegable`"
+                "`--delegable`",
             )
         why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
-        raise NotHeld(f"`{issuer}` cannot grant `{right}` so: {why}")
+        raise Refusal("REFUSED-NOT-HELD", f"`{issuer}` cannot grant `{right}` so: {why}")
 
 
 def _holds(right: Right, who: Principal, pool: Sequence[SignedCertificate], *, now: Instant) -> bool | None:

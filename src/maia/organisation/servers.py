@@ -28,12 +28,6 @@ _STOP_S: Final = 20.0
 _LINE_MAX: Final = 1 << 20
 
 
-class ServerDidNotStart(Unavailable):
-    """A server of the organisation ended before it was ready; its own error is above."""
-
-    code = "UNAVAILABLE-SERVER"
-
-
 async def run_servers(
     ours: Organisation, *, ready: Callable[[], None], named: Callable[[str], str] | None
 ) -> None:
@@ -93,7 +87,9 @@ class _Server:
                 failures = 0
                 continue
             if not was_ready and not self.ready.is_set():
-                raise ServerDidNotStart(f"the {self.name} ended with status {status} before it was ready")
+                raise Unavailable(
+                    "UNAVAILABLE-SERVER", f"the {self.name} ended with status {status} before it was ready"
+                )
             failures += 1
             wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
             self._say(f"ended with status {status}; starting again in {wait_s:g} s")

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Final
 
 from maia.canonical import Limits, read_canonical, write_canonical
-from maia.errors import Unavailable
 from maia.events import AttributeUid, Frame
 from maia.policy.grants import conjoined
 from maia.policy.view import View, Window
@@ -43,12 +42,6 @@ RESTRICTION_BYTES_MAX: Final = 1 << 15
 _LIMITS: Final = Limits(
     size_max=RESTRICTION_BYTES_MAX, depth_max=DEPTH_MAX + 3, atom_max=RESTRICTION_BYTES_MAX
 )
-
-
-class RestrictionUnanswered(Unavailable):
-    """A right is restricted by attributes that its holder's broker may not read, and no broker answers."""
-
-    code = "UNAVAILABLE-RESTRICTION-UNANSWERED"
 
 
 Answers = Mapping[AttributeUid, Predicate]

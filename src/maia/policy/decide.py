@@ -35,18 +35,9 @@ from maia.policy.decision import (
     Decision,
     Denial,
     Explanation,
-    GrantExpired,
-    GrantNotYetValid,
-    GrantRevoked,
-    GrantStale,
-    GrantTestedOnce,
-    GrantUnmeetable,
-    NoChain,
     Permit,
-    PolicyRefusal,
     Reason,
     Request,
-    TypeNotValid,
     for_both,
     for_owner,
     resources_needed,
@@ -216,7 +207,7 @@ def type_miss(request: Request, now: Instant) -> Miss | None:
     if request.event_type is None or request.event_type.validity.contains(now):
         return None
     reason = Reason("type", "the definition of the event type is not valid at this moment")
-    return Miss(Step.RESTRICTION, TypeNotValid, for_both(reason))
+    return Miss(Step.RESTRICTION, "POLICY-TYPE-NOT-VALID", for_both(reason))
 
 
 def denied(
@@ -229,12 +220,12 @@ def denied(
     nearest_first = sorted((*misses, *map(_miss_of_broken, evidence.broken)), key=lambda miss: -miss.step)
     owner = tuple(reason for miss in nearest_first for reason in miss.explanation.owner)
     first_shown = next((miss for miss in nearest_first if miss.explanation.requester), None)
-    kind = NoChain if first_shown is None else first_shown.kind
+    code = "POLICY-NO-CHAIN" if first_shown is None else first_shown.code
     requester = (_NO_CHAIN,) if first_shown is None else first_shown.explanation.requester
     explanation = Explanation(owner or (_NO_CHAIN,), requester)
     limit = left_out(evidence, cut)
     explanation += Explanation() if limit is None else for_both(limit)
-    return Denial(kind, explanation, stable_period(request, evidence, now))
+    return Denial(code, explanation, stable_period(request, evidence, now))
 
 
 def permitted(
@@ -303,32 +294,32 @@ def _is_conditional(chain: VerifiedChain) -> bool:
 def _miss_of_broken(broken: BrokenCredential) -> Miss:
     blamed, field = (broken.certificate, broken.field) if isinstance(broken, BrokenChain) else (None, None)
     owner = Reason("credential", f"a chain does not hold: {broken.message} [{broken.code}]", blamed, field)
-    kind, for_requester = _validity_reason(broken)
+    code, for_requester = _validity_reason(broken)
     step = Step.ROOT if for_requester is None else Step.VALIDITY
-    return Miss(step, kind, for_owner(owner, instead=for_requester))
+    return Miss(step, code, for_owner(owner, instead=for_requester))
 
 
-def _validity_reason(broken: BrokenCredential) -> tuple[type[PolicyRefusal], Reason | None]:
+def _validity_reason(broken: BrokenCredential) -> tuple[str, Reason | None]:
     match broken:
         case CertificateExpired():
-            return GrantExpired, Reason("validity", "a certificate that you rely on has expired")
+            return "POLICY-EXPIRED", Reason("validity", "a certificate that you rely on has expired")
         case CertificateNotYetValid():
-            return GrantNotYetValid, Reason(
+            return "POLICY-NOT-YET-VALID", Reason(
                 "validity", "a certificate that you rely on is not yet valid, or a clock is wrong"
             )
         case CertificateRevoked() | CertificateNotRevalidated():
-            return GrantRevoked, Reason("validity", "a certificate that you rely on was revoked")
+            return "POLICY-REVOKED", Reason("validity", "a certificate that you rely on was revoked")
         case CertificateStale():
             sentence = (
                 "a certificate that you rely on has no valid statement for this moment: "
                 "the server of its domain may not run"
             )
-            return GrantStale, Reason("validity", sentence)
+            return "POLICY-STALE", Reason("validity", sentence)
         case CertificateTestedOnce():
             sentence = "a certificate that you rely on must be confirmed anew for each request"
-            return GrantTestedOnce, Reason("validity", sentence)
+            return "POLICY-ONE-TIME", Reason("validity", sentence)
         case _:
-            return NoChain, None
+            return "POLICY-NO-CHAIN", None
 
 
 def _why(opening: Opening, request: Request) -> Explanation:
@@ -440,7 +431,7 @@ def _listed(uids: Sequence[AttributeUid], names: Mapping[AttributeUid, str]) -> 
 
 _NOT_OF_ITS_KIND: Final = Miss(
     Step.RESTRICTION,
-    GrantUnmeetable,
+    "POLICY-GRANT-UNMEETABLE",
     for_both(Reason("transformation", "a transformation gives an attribute another kind than it has")),
 )
 
@@ -490,7 +481,7 @@ def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | Non
     if _tree_of(request) is not None:
         sentence += ": publishing on a topic needs the right on every topic above it"
     requester = Reason("restriction", sentence)
-    return Miss(Step.RESTRICTION, GrantUnmeetable, for_owner(owner, instead=requester))
+    return Miss(Step.RESTRICTION, "POLICY-GRANT-UNMEETABLE", for_owner(owner, instead=requester))
 
 
 def _makes_its_type(request: Request, view: View) -> bool:

@@ -53,12 +53,6 @@ Holder: TypeAlias = Principal | bytes
 """The holder of a bound: a principal, or every chain with the certificate of this id."""
 
 
-class BadBound(BadInput):
-    """A bound limits something that has no filter."""
-
-    code = "INPUT-BOUND"
-
-
 class Bound(Enum):
     """In which way a bound limits a filter."""
 
@@ -81,7 +75,7 @@ class BoundRule:
     def __post_init__(self) -> None:
         """Refuse a bound on an action without filter, and one that is no collection of constraints."""
         if self.action not in (Action.PUBLISH, Action.SUBSCRIBE):
-            raise BadBound(f"`{self.action.value}` has no filter to put a bound on")
+            raise BadInput("INPUT-BOUND", f"`{self.action.value}` has no filter to put a bound on")
         if self.bound is not Bound.UPPER:
             constraints_of(self.filter)
 
@@ -154,12 +148,6 @@ CERTIFICATES_MAX: Final = 256
 BOUNDS_MAX: Final = 64
 
 
-class TooMuchEvidence(BadInput):
-    """More chains or bounds than one decision takes."""
-
-    code = "INPUT-EVIDENCE-SIZE"
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Chains in the order of the requester's preference, bounds, and what failed to verify."""
@@ -175,9 +163,9 @@ class Evidence:
     def __post_init__(self) -> None:
         """Refuse more than a decision takes: silence about the rest would be a wrong answer."""
         if len(self.chains) + len(self.broken) > CHAINS_MAX:
-            raise TooMuchEvidence(f"a decision takes no more than {CHAINS_MAX} chains")
+            raise BadInput("INPUT-EVIDENCE-SIZE", f"a decision takes no more than {CHAINS_MAX} chains")
         if len(self.bounds) > BOUNDS_MAX:
-            raise TooMuchEvidence(f"a decision takes no more than {BOUNDS_MAX} bounds")
+            raise BadInput("INPUT-EVIDENCE-SIZE", f"a decision takes no more than {BOUNDS_MAX} bounds")
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -225,7 +213,7 @@ def gather_evidence(  # noqa: PLR0913 - every one is named at the call
             found = search.chains(tested.good, resource, left_out, explains=not tested.problems)
         except BrokenCredential as problem:
             if budget is not None and isinstance(problem, SearchTooLarge):
-                raise TooMuchToSearch((_TOO_MUCH,)) from problem
+                raise TooMuchToSearch(TooMuchToSearch.code, (_TOO_MUCH,)) from problem
             blamed = search.blamed(tested, resource)
             missed |= blamed
             broken += [tested.problems[one] for one in blamed] or [

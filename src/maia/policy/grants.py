@@ -30,26 +30,7 @@ from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Si
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import ResourceName
 from maia.events import AttributeUid, Instant, Kind
-from maia.policy.decision import (
-    ActionNotGranted,
-    AdvertisementOutOfBounds,
-    AttributeNotReadable,
-    AttributeNotWritable,
-    ConditionNotMet,
-    Explanation,
-    FilterMistyped,
-    GrantExpired,
-    GrantNotYetValid,
-    NoChain,
-    PolicyRefusal,
-    Reason,
-    Request,
-    ResourceNotGranted,
-    SubscriptionTooNarrow,
-    SubscriptionTooWide,
-    for_both,
-    for_owner,
-)
+from maia.policy.decision import Explanation, Reason, Request, for_both, for_owner
 from maia.policy.evidence import Bound, BoundRule, Evidence, passes_for_notifications, permits, screens
 from maia.policy.facts import Facts
 from maia.policy.view import Window, converts_to, kinds_shown, shows
@@ -95,7 +76,7 @@ class Miss:
     """Why a grant does not serve a request."""
 
     step: Step
-    kind: type[PolicyRefusal]
+    code: str
     explanation: Explanation
 
 
@@ -142,14 +123,16 @@ def _wrong_root(grant: Grant, resource: ResourceName) -> Miss | None:
         return None
     sentence = f"a chain begins at {grant.chain.root}, and the resource belongs to {resource.owner}"
     # Not for the requester: other principals' chains are none of its business.
-    return Miss(Step.ROOT, NoChain, for_owner(Reason("root", sentence, _first_id(grant), "issuer")))
+    return Miss(Step.ROOT, "POLICY-NO-CHAIN", for_owner(Reason("root", sentence, _first_id(grant), "issuer")))
 
 
 def _wrong_subject(grant: Grant, request: Request) -> Miss | None:
     if grant.chain is None or grant.chain.subject == request.principal:
         return None
     sentence = f"a chain ends at {grant.chain.subject}, and the requester is {request.principal}"
-    return Miss(Step.SUBJECT, NoChain, for_owner(Reason("subject", sentence, _last_id(grant), "subject")))
+    return Miss(
+        Step.SUBJECT, "POLICY-NO-CHAIN", for_owner(Reason("subject", sentence, _last_id(grant), "subject"))
+    )
 
 
 def _not_granted(grant: Grant, request: Request, resource: ResourceName) -> Miss | None:
@@ -159,10 +142,10 @@ def _not_granted(grant: Grant, request: Request, resource: ResourceName) -> Miss
         culprit = _blamed(grant, lambda part: _speaks_of(part, resource))
         sentence = "your certificates are about other resources"
         reason = Reason("resource", sentence, culprit, "authority.resources")
-        return Miss(Step.RESOURCE, ResourceNotGranted, for_both(reason))
+        return Miss(Step.RESOURCE, "POLICY-RESOURCE-NOT-GRANTED", for_both(reason))
     culprit = _blamed(grant, lambda part: request.action in part.actions)
     reason = Reason("action", f"`{request.action.value}` is not granted", culprit, "authority.actions")
-    return Miss(Step.ACTION, ActionNotGranted, for_both(reason))
+    return Miss(Step.ACTION, "POLICY-ACTION-NOT-GRANTED", for_both(reason))
 
 
 def _not_now(grant: Grant, now: Instant) -> Miss | None:
@@ -172,10 +155,10 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
     if validity.not_before is not None and now < validity.not_before:
         culprit = _bounding(grant, lambda part: part.not_before == validity.not_before)
         reason = Reason("validity", f"valid from {validity.not_before} on", culprit, "validity.not_before")
-        return Miss(Step.VALIDITY, GrantNotYetValid, for_both(reason))
+        return Miss(Step.VALIDITY, "POLICY-NOT-YET-VALID", for_both(reason))
     culprit = _bounding(grant, lambda part: part.not_after == validity.not_after)
     reason = Reason("validity", f"expired after {validity.not_after}", culprit, "validity.not_after")
-    return Miss(Step.VALIDITY, GrantExpired, for_both(reason))
+    return Miss(Step.VALIDITY, "POLICY-EXPIRED", for_both(reason))
 
 
 def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
@@ -191,7 +174,7 @@ def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
             sentence = "a condition is false or not known to hold"
             owner = Reason("condition", sentence, signed.id, "authority.condition")
             requester = Reason("condition", "a condition of your certificates does not hold at the moment")
-            return Miss(Step.CONDITION, ConditionNotMet, for_owner(owner, instead=requester))
+            return Miss(Step.CONDITION, "POLICY-CONDITION-NOT-MET", for_owner(owner, instead=requester))
     return None
 
 
@@ -203,10 +186,10 @@ def _asks_for_the_unread(grant: Grant, request: Request) -> Miss | None:
     if not any(NEVER in terms_of(one) for one in (restriction, *(step.restriction for step in steps))):
         return None
     for identifier, uid in unread_terms(grant, request.action):
-        kind, word = _WORDS[request.action]
+        code, word = _WORDS[request.action]
         sentence = f"a restriction is about an attribute that is not {word} for the issuer of its certificate"
         owner = Reason(word, sentence, identifier, "authority.restriction", uid)
-        return Miss(Step.RESTRICTION, kind, for_owner(owner, instead=Reason(word, sentence)))
+        return Miss(Step.RESTRICTION, code, for_owner(owner, instead=Reason(word, sentence)))
     return None
 
 
@@ -392,20 +375,20 @@ def _window(grant: Grant, request: Request, rules: tuple[BoundRule, ...]) -> Win
 
 
 def _outside(rule: BoundRule, request: Request) -> Miss:
-    kind, sentence = _words_for(rule)
+    code, sentence = _words_for(rule)
     bound = format_predicate(rule.filter, names_of(request))
     owner = Reason(f"{rule.bound.value} bound", f"{sentence} `{bound}`", _certificate_of(rule), "bound")
     requester = Reason(f"{rule.bound.value} bound", f"{sentence} set for you")
-    return Miss(Step.BOUND, kind, for_owner(owner, instead=requester))
+    return Miss(Step.BOUND, code, for_owner(owner, instead=requester))
 
 
-def _words_for(rule: BoundRule) -> tuple[type[PolicyRefusal], str]:
+def _words_for(rule: BoundRule) -> tuple[str, str]:
     bound = f"the {rule.bound.value} bound"
     if rule.action is Action.PUBLISH:
-        return AdvertisementOutOfBounds, f"the advertisement lies outside {bound}"
+        return "POLICY-ADVERTISEMENT-OUT-OF-BOUNDS", f"the advertisement lies outside {bound}"
     if rule.bound in (Bound.LOWER, Bound.STRICT_LOWER):
-        return SubscriptionTooNarrow, f"the filter lies outside {bound}"
-    return SubscriptionTooWide, f"the filter is wider than {bound}"
+        return "POLICY-SUBSCRIPTION-TOO-NARROW", f"the filter lies outside {bound}"
+    return "POLICY-SUBSCRIPTION-TOO-WIDE", f"the filter is wider than {bound}"
 
 
 def _certificate_of(rule: BoundRule) -> bytes | None:
@@ -419,9 +402,9 @@ def _certificate_of(rule: BoundRule) -> bytes | None:
 # The author of an advertisement, too, only names what it may write.
 
 
-_WORDS: Final[dict[Action, tuple[type[PolicyRefusal], str]]] = {
-    Action.SUBSCRIBE: (AttributeNotReadable, "readable"),
-    Action.PUBLISH: (AttributeNotWritable, "writable"),
+_WORDS: Final[dict[Action, tuple[str, str]]] = {
+    Action.SUBSCRIBE: ("POLICY-ATTRIBUTE-NOT-READABLE", "readable"),
+    Action.PUBLISH: ("POLICY-ATTRIBUTE-NOT-WRITABLE", "writable"),
 }
 
 
@@ -438,16 +421,16 @@ def filter_miss(request: Request, openings: Sequence[Opening]) -> Miss | None:
     if request.event_type is None:  # a topic declares nothing, so whatever is shown may be named
         outside = [uid for uid in outside if not any(shows(window, uid) for window in windows)]
     if outside:
-        kind, word = _WORDS[request.action]
+        code, word = _WORDS[request.action]
         sentence = f"the filter names an attribute that is not {word} or does not exist"
         reason = Reason(word, sentence, field="filter", attribute=outside[0])
-        return Miss(Step.RESTRICTION, kind, for_both(reason))
+        return Miss(Step.RESTRICTION, code, for_both(reason))
     wrong = mistyped(request.filter, kinds)
     if wrong is not None:
         declared = kinds[wrong].value
         sentence = f"the filter compares an attribute with another kind of value than its own, {declared}"
         reason = Reason("kind", sentence, field="filter", attribute=wrong)
-        return Miss(Step.RESTRICTION, FilterMistyped, for_both(reason))
+        return Miss(Step.RESTRICTION, "POLICY-FILTER-MISTYPED", for_both(reason))
     return None
 
 

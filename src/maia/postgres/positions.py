@@ -21,8 +21,8 @@ from uuid import uuid4
 
 from psycopg import sql
 
-from maia.errors import BadInput, Refusal
-from maia.net.stores import FolderStore, StoreUnavailable
+from maia.errors import BadInput, Refusal, Unavailable
+from maia.net.stores import FolderStore
 from maia.postgres.schema import FORMAT, installed_releases
 from maia.postgres.values import Connection
 from maia.private_files import make_private_folder, sync_folder
@@ -36,22 +36,10 @@ class RestoredDatabase(Refusal):
     code = "REFUSED-POSTGRES-RESTORED"
 
 
-class OtherBroker(Refusal):
-    """Another broker answers than the one that the database is bound to."""
-
-    code = "REFUSED-POSTGRES-BROKER"
-
-
 class NotInstalled(BadInput):
     """The database holds nothing of a connector, or something of another version."""
 
     code = "INPUT-POSTGRES-NOT-INSTALLED"
-
-
-class BadPositions(BadInput):
-    """What was kept beside the database cannot be read."""
-
-    code = "INPUT-POSTGRES-POSITIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +95,10 @@ async def bind(connection: Connection, schema_name: str, broker: str) -> None:
         )
         row = await found.fetchone()
         if row is not None:
-            raise OtherBroker(
+            raise Refusal(
+                "REFUSED-POSTGRES-BROKER",
                 f"store `{row[0]}` has events of another broker's log; to store events of this one, "
-                "declare it anew, with another name and table"
+                "declare it anew, with another name and table",
             )
         await connection.execute(
             sql.SQL("UPDATE {}.connection SET broker = %s, may_rebind = false").format(schema), [broker]
@@ -199,11 +188,13 @@ class _Counter:
         try:
             data = path.read_bytes() if path.exists() else b""
         except OSError as problem:
-            raise StoreUnavailable(f"`{path}` cannot be read: {problem.strerror}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-STORE", f"`{path}` cannot be read: {problem.strerror}"
+            ) from problem
         slots = [data[start : start + _SLOT.size] for start in (0, _SLOT.size)]
         whole = [number for slot in slots if (number := _number_in(slot)) is not None]
         if data and not whole:
-            raise BadPositions(f"`{path}` holds no position")
+            raise BadInput("INPUT-POSTGRES-POSITIONS", f"`{path}` holds no position")
         self.upto: int = max(whole, default=-1)
         self._next = 1 if whole and _number_in(slots[0]) == self.upto else 0
 
@@ -221,7 +212,9 @@ class _Counter:
             os.pwrite(self._file, _SLOT.pack(upto, _check_sum(upto)), self._next * _SLOT.size)
             os.fdatasync(self._file)
         except OSError as problem:
-            raise StoreUnavailable(f"a position cannot be kept: {problem.strerror}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-STORE", f"a position cannot be kept: {problem.strerror}"
+            ) from problem
         self.upto, self._next = upto, 1 - self._next
 
 

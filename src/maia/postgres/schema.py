@@ -48,18 +48,6 @@ _STORE_OWN: Final = {
 }
 
 
-class NotInstallable(BadInput):
-    """A table that is to be stored into or released does not fit the type."""
-
-    code = "INPUT-POSTGRES-TABLE"
-
-
-class RowsWaiting(BadInput):
-    """Rows wait to be published, and what was asked for would lose them."""
-
-    code = "INPUT-POSTGRES-ROWS-WAITING"
-
-
 def channel(schema: str) -> str:
     """Return the channel on which a commit wakes the connector."""
     return f"maia_{schema}"
@@ -218,9 +206,10 @@ async def _install_release(connection: Connection, schema: sql.Identifier, relea
     if found and found != outbox_columns(release):
         # The type has another version: an outbox is made anew while nothing waits in it.
         if await _has_rows(connection, table_sql(own)):
-            raise RowsWaiting(
+            raise BadInput(
+                "INPUT-POSTGRES-ROWS-WAITING",
                 f"rows of release `{release.name}` wait to be published in the form of another version; "
-                "let the connector publish them, then install"
+                "let the connector publish them, then install",
             )
         await connection.execute(sql.SQL("DROP TABLE {}").format(table_sql(own)))
         found = {}
@@ -255,16 +244,22 @@ async def _check_released(connection: Connection, release: Release) -> None:
     assert release.table is not None  # noqa: S101 - asked for such alone
     found = await columns_of_table(connection, release.table)
     if not found:
-        raise NotInstallable(f"release `{release.name}`: there is no table `{release.table}`")
+        raise BadInput(
+            "INPUT-POSTGRES-TABLE", f"release `{release.name}`: there is no table `{release.table}`"
+        )
     for attribute in release.event_type.attributes:
         column = release.columns[attribute.name]
         allowed = COLUMN_TYPES[attribute.kind]
         if column not in found:
-            raise NotInstallable(f"release `{release.name}`: `{release.table}` has no column `{column}`")
+            raise BadInput(
+                "INPUT-POSTGRES-TABLE",
+                f"release `{release.name}`: `{release.table}` has no column `{column}`",
+            )
         if found[column].partition("(")[0] not in allowed:
-            raise NotInstallable(
+            raise BadInput(
+                "INPUT-POSTGRES-TABLE",
                 f"release `{release.name}`: column `{column}` is {found[column]}, and attribute "
-                f"`{attribute.name}` needs {' or '.join(sorted(allowed))}"
+                f"`{attribute.name}` needs {' or '.join(sorted(allowed))}",
             )
 
 
@@ -315,9 +310,10 @@ async def _install_store(connection: Connection, schema: sql.Identifier, store: 
         )
     for name, wanted in store_columns(store).items():
         if found and found.get(name) != wanted:
-            raise NotInstallable(
+            raise BadInput(
+                "INPUT-POSTGRES-TABLE",
                 f"store `{store.name}`: `{store.table}` needs the column `{name}` of type {wanted}, "
-                f"and has {found.get(name) or 'none'}"
+                f"and has {found.get(name) or 'none'}",
             )
     await connection.execute(
         sql.SQL("INSERT INTO {}.stores (name) VALUES (%s) ON CONFLICT DO NOTHING").format(schema),
@@ -384,9 +380,10 @@ async def _remove_undeclared(connection: Connection, prepared: PreparedConnector
         out = sql.Identifier(schema_name, f"out_{name}")
         await _drop_triggers(connection, schema_name, name)
         if await _has_rows(connection, out):
-            raise RowsWaiting(
+            raise BadInput(
+                "INPUT-POSTGRES-ROWS-WAITING",
                 f"rows of release `{name}` wait to be published, and the file does not declare it any more; "
-                "let the connector publish them with the old file, then install"
+                "let the connector publish them with the old file, then install",
             )
         await connection.execute(sql.SQL("DROP TABLE {}").format(out))
         # Its numbers are kept: if it is declared again one day, none of them is used a second time.
@@ -429,11 +426,14 @@ async def remove(connection: Connection, schema_name: str, *, force: bool) -> li
         try:
             releases = sorted(await installed_releases(connection, schema_name))
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            raise NotInstallable(f"nothing of a connector is installed in schema `{schema_name}`") from None
+            raise BadInput(
+                "INPUT-POSTGRES-TABLE", f"nothing of a connector is installed in schema `{schema_name}`"
+            ) from None
         for name in releases:
             if not force and await _has_rows(connection, sql.Identifier(schema_name, f"out_{name}")):
-                raise RowsWaiting(
-                    f"rows of release `{name}` wait to be published; say `--force` to lose them"
+                raise BadInput(
+                    "INPUT-POSTGRES-ROWS-WAITING",
+                    f"rows of release `{name}` wait to be published; say `--force` to lose them",
                 )
             await _drop_triggers(connection, schema_name, name)
         await connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(schema))

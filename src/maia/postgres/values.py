@@ -55,18 +55,6 @@ CHECKS: Final[Mapping[Kind, str]] = {
 """What PostgreSQL can hold and no event can: a transaction that releases it fails, and is told the column."""
 
 
-class DatabaseUnavailable(Unavailable):
-    """PostgreSQL cannot be reached, or has ended the connection."""
-
-    code = "UNAVAILABLE-POSTGRES"
-
-
-class DatabaseRefused(BadInput):
-    """PostgreSQL refuses a statement: a right, a table or a column is not as the file says."""
-
-    code = "INPUT-POSTGRES"
-
-
 def database_problem(problem: psycopg.Error) -> MaiaError:
     """Return an error without the server's sentence, which can quote rows and passwords."""
     diagnosis = problem.diag
@@ -85,8 +73,10 @@ def database_problem(problem: psycopg.Error) -> MaiaError:
         # What a server says before it lets anybody in quotes no rows, and what libpq says is one of a few.
         said = _FATAL.search(str(problem))
         why = [said[1].strip()] if said else [one for one in _NO_ANSWER if one in str(problem)][:1]
-        return DatabaseUnavailable(f"PostgreSQL cannot be used now: {': '.join([what, *why])}")
-    return DatabaseRefused(f"PostgreSQL refuses a statement: {what}")
+        return Unavailable(
+            "UNAVAILABLE-POSTGRES", f"PostgreSQL cannot be used now: {': '.join([what, *why])}"
+        )
+    return BadInput("INPUT-POSTGRES", f"PostgreSQL refuses a statement: {what}")
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from maia.broker.audiences.local_subscribers import class_key
 from maia.broker.refusals import LedgerRequired
 from maia.credentials import Action, Principal, TypeName
 from maia.credentials.certificate import UNBOUNDED
+from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.ledger.files import LedgerFiles
 from maia.ledger.records import (
@@ -31,7 +32,7 @@ from maia.ledger.records import (
 )
 from maia.policy import Denial, Facts, Request, View, decide, gather_evidence
 from maia.policy.view import asks_of, converts_to, kinds_shown
-from maia.spark.governed.reader import FactPeriod, Reader, ShownAsAnother, Slice, UnknownTerms, slices_of
+from maia.spark.governed.reader import FactPeriod, Reader, Slice, slices_of
 from maia.types import VerifiedType
 from maia.validity import Monitor
 from maia.views import Query, TableName, to_sql
@@ -125,9 +126,10 @@ def _shown_as(declared: DeclaredTable, slices: tuple[Slice, ...]) -> VerifiedTyp
     if len(results) == 1 and (result := next(iter(results))) in types:
         return types[result]
     named = ", ".join(sorted("its own type" if one is None else f"`{one.name}`" for one in results))
-    raise ShownAsAnother(
+    raise BadInput(
+        "INPUT-SHOWN-AS",
         f"the right shows rows of `{declared.name}` as {named}: a table is shown as one type, which "
-        "`shown_as` names"
+        "`shown_as` names",
     )
 
 
@@ -135,7 +137,10 @@ def _slice_query(declared: DeclaredTable, one: Slice, shown: VerifiedType, last:
     kinds = declared.kinds
     if not kinds.keys() >= {uid for window in one.view.windows for uid in asks_of(window)}:
         # Read as missing, it could make a restriction true that is not.
-        raise UnknownTerms("the right names an attribute of another version: name that one in `types`")
+        raise BadInput(
+            "PIPELINE-UNKNOWN-TERMS",
+            "the right names an attribute of another version: name that one in `types`",
+        )
     columns = ", ".join(
         f"{_usable(quoted(declared.columns[uid]), kind)} AS {quoted(uid)}" for uid, kind in kinds.items()
     )

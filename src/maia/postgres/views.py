@@ -51,8 +51,7 @@ from maia.postgres.view_settings import (
 from maia.spark.governed.right_watch import read_statements
 from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES, Query
-from maia.views.plan import StoredMismatch
-from maia.views.to_sql import BadIdentifier, Operand, quoted
+from maia.views.to_sql import Operand, quoted
 
 if TYPE_CHECKING:
     import psycopg
@@ -65,24 +64,6 @@ _ENTRIES: Final = "installed"
 _ROWS: Final = "_rows"
 _SERVER_MIN: Final = 150_000
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}", re.ASCII)
-
-
-class RoleReadsTable(Refusal):
-    """A database role that a view is for reads the table itself, so that the view would protect nothing."""
-
-    code = "POSTGRES-ROLE-READS-TABLE"
-
-
-class SchemaTaken(Refusal):
-    """The schema for the views belongs to another role, who could replace them."""
-
-    code = "POSTGRES-SCHEMA-TAKEN"
-
-
-class NotInstalled(BadInput):
-    """The database has no views of Maia yet, or is too old for them."""
-
-    code = "POSTGRES-NOT-INSTALLED"
 
 
 class DatabaseUnavailable(Unavailable):
@@ -174,14 +155,16 @@ class InstalledViews:
         """Work in `schema`; a view shows rows for `lease_s` after a renewal, or while its right holds."""
         self.schema, self._lease_s = schema, lease_s
         if _SCHEMA.fullmatch(schema) is None:
-            raise BadIdentifier(f"`{schema[:64]}` is no name of lower case letters, digits and `_`")
+            raise BadInput(
+                "INPUT-SQL-IDENTIFIER", f"`{schema[:64]}` is no name of lower case letters, digits and `_`"
+            )
         self._schema = _identifier(schema)
         self._entries = f"{self._schema}.{_ENTRIES}"
 
     def install(self, connection: psycopg.Connection[Any]) -> None:
         """Make the schema and the table of entries, unless they are there."""
         if connection.info.server_version < _SERVER_MIN:
-            raise NotInstalled("views need PostgreSQL 15 or later")
+            raise BadInput("POSTGRES-NOT-INSTALLED", "views need PostgreSQL 15 or later")
         with self._work(connection):
             owner = connection.execute(
                 "SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = %s",
@@ -190,7 +173,7 @@ class InstalledViews:
             if owner is None:  # an administrator may have made it, so that its owner need make no other
                 self._execute(connection, f"CREATE SCHEMA {self._schema}")
             elif not owner[0]:
-                raise SchemaTaken(f"the schema `{self.schema}` belongs to another role")
+                raise Refusal("POSTGRES-SCHEMA-TAKEN", f"the schema `{self.schema}` belongs to another role")
             self._execute(connection, f"REVOKE ALL ON SCHEMA {self._schema} FROM PUBLIC")
             self._execute(
                 connection,
@@ -370,7 +353,7 @@ class InstalledViews:
         """Refuse a role that could read the table, or the entries, without the view."""
         there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
         if there is None:
-            raise NotInstalled(f"there is no database role `{role[:64]}`")
+            raise BadInput("POSTGRES-NOT-INSTALLED", f"there is no database role `{role[:64]}`")
         for path in (table.table, (self.schema, _ENTRIES)):
             named = _path(path)
             found = connection.execute(
@@ -380,13 +363,18 @@ class InstalledViews:
                 (role, named),
             ).fetchone()
             if found is not None:
-                raise RoleReadsTable(f"the role `{role}` reads {named} by itself, as `{found[0]}`")
+                raise Refusal(
+                    "POSTGRES-ROLE-READS-TABLE", f"the role `{role}` reads {named} by itself, as `{found[0]}`"
+                )
 
     def _read(self, connection: psycopg.Connection[Any]) -> list[tuple[InstalledView, str]]:
         with self._work(connection):
             there = connection.execute("SELECT to_regclass(%s)", (self._entries,)).fetchone()
             if there is None or there[0] is None:
-                raise NotInstalled(f"there are no views in the schema `{self.schema}`; `install` makes them")
+                raise BadInput(
+                    "POSTGRES-NOT-INSTALLED",
+                    f"there are no views in the schema `{self.schema}`; `install` makes them",
+                )
             rows = connection.execute(
                 "SELECT name, role, principal, type, source, CASE WHEN isfinite(until) THEN until END, "
                 f"until = '-infinity', certificates, digest FROM {self._entries} ORDER BY name".encode()
@@ -458,14 +446,16 @@ def _check_columns(connection: psycopg.Connection[Any], table: DeclaredTable) ->
     ).fetchall()
     found = {str(name): "timestamptz" if kind == "timestamp with time zone" else kind for name, kind in rows}
     if not found:
-        raise StoredMismatch(f"there is no table {named}")
+        raise BadInput("INPUT-STORED-COLUMNS", f"there is no table {named}")
     wanted = {table.columns[uid]: POSTGRES_TYPES[kind] for uid, kind in table.kinds.items()}
     if table.published_at is not None:
         wanted[table.published_at] = "timestamptz"
     for column, kind in wanted.items():
         if found.get(column) != kind:
             shown = found.get(column, "not there")
-            raise StoredMismatch(f"the column `{column}` of {named} is to be {kind}, and is {shown}")
+            raise BadInput(
+                "INPUT-STORED-COLUMNS", f"the column `{column}` of {named} is to be {kind}, and is {shown}"
+            )
 
 
 def _digest(text: str, definition: ViewDefinition, role: str, table: DeclaredTable) -> str:
@@ -488,7 +478,10 @@ def _as_text(operand: Operand) -> str | list[str]:
         case list():
             return [str(_as_text(one)) for one in operand]
         case str() if "\0" in operand:
-            raise BadIdentifier("the view compares with a text with a zero, which PostgreSQL cannot hold")
+            raise BadInput(
+                "INPUT-SQL-IDENTIFIER",
+                "the view compares with a text with a zero, which PostgreSQL cannot hold",
+            )
         case str():
             return operand
         case bytes():

@@ -10,7 +10,7 @@ from maia.predicates.covering.covers import (
     union,
 )
 from maia.predicates.covering.value_sets import ValueSet
-from maia.predicates.encoding import BadPredicateEncoding, predicate_from_expression, predicate_to_expression
+from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.language.literals import WrongLiteral
 from maia.predicates.language.parser import TEXT_BYTES_MAX, UnknownName, format_predicate, parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
@@ -46,7 +46,6 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "BadPredicate",
-    "BadPredicateEncoding",
     "BadPredicateText",
     "Comparison",
     "Exists",

@@ -59,12 +59,6 @@ _SHORT_BYTES: Final = 64
 """Atoms with longer literals are read anew each time: what is remembered stays below a megabyte."""
 
 
-class BadPredicateEncoding(BadInput):
-    """An S-expression is not the encoding of a predicate."""
-
-    code = "INPUT-PREDICATE-ENCODING"
-
-
 def predicate_to_expression(predicate: Predicate) -> SExpression:
     """Return the one expression of a predicate; refuse a predicate that is too large to read back."""
     return _written(checked_size(predicate))
@@ -149,7 +143,7 @@ class _Reader:
         if depth > DEPTH_MAX:
             raise PredicateTooLarge(f"the predicate nests deeper than {DEPTH_MAX} levels")
         if not isinstance(expression, tuple) or not expression:
-            raise BadPredicateEncoding("a predicate is a list that starts with its operator")
+            raise BadInput("INPUT-PREDICATE-ENCODING", "a predicate is a list that starts with its operator")
         head, *rest = expression
         match head:
             case b"and":
@@ -162,7 +156,9 @@ class _Reader:
             case bytes():
                 return self._read_atom(head, rest)
             case _:
-                raise BadPredicateEncoding("the operator of a predicate is a plain byte string")
+                raise BadInput(
+                    "INPUT-PREDICATE-ENCODING", "the operator of a predicate is a plain byte string"
+                )
 
     def _read_atom(self, head: bytes, rest: list[SExpression]) -> Predicate:
         try:
@@ -174,16 +170,18 @@ class _Reader:
         except PredicateTooLarge:
             raise
         except (BadPredicate, BadAttribute) as problem:
-            raise BadPredicateEncoding(problem.message) from problem
+            raise BadInput("INPUT-PREDICATE-ENCODING", problem.message) from problem
 
     def _read_membership(self, rest: list[SExpression]) -> Membership:
         if len(rest) < 3:
-            raise BadPredicateEncoding("`in` has a uid, a kind and at least one literal")
+            raise BadInput("INPUT-PREDICATE-ENCODING", "`in` has a uid, a kind and at least one literal")
         self._count(len(rest) - 2)
         uid, kind = _read_uid(self._uid_of, rest[0]), _read_kind(rest[1])
         literals = [_octets(item) for item in rest[2:]]
         if any(one >= next_one for one, next_one in pairwise(literals)):
-            raise BadPredicateEncoding("the literals of `in` are sorted by their bytes, each once")
+            raise BadInput(
+                "INPUT-PREDICATE-ENCODING", "the literals of `in` are sorted by their bytes, each once"
+            )
         return Membership(uid, frozenset(_read_literal(kind, literal) for literal in literals))
 
     def _count(self, parts: int) -> None:
@@ -204,10 +202,14 @@ def _read_small_atom(
     if (operator := _OPERATORS.get(head)) is not None:
         uid, typed = _exactly(2, rest, operator.value)
         if not isinstance(typed, tuple) or len(typed) != 2:
-            raise BadPredicateEncoding("the literal of a comparison is a list of its kind and its value")
+            raise BadInput(
+                "INPUT-PREDICATE-ENCODING", "the literal of a comparison is a list of its kind and its value"
+            )
         literal = _read_literal(_read_kind(typed[0]), _octets(typed[1]))
         return Comparison(_read_uid(uid_of, uid), operator, literal)
-    raise BadPredicateEncoding(f"`{_shown(head)}` is not an operator of the predicate language")
+    raise BadInput(
+        "INPUT-PREDICATE-ENCODING", f"`{_shown(head)}` is not an operator of the predicate language"
+    )
 
 
 def _is_short(operand: SExpression) -> bool:
@@ -228,20 +230,22 @@ def _read_uid(uid_of: Callable[[str], AttributeUid], expression: SExpression) ->
 
 def _exactly(count: int, rest: list[SExpression], operator: str) -> list[SExpression]:
     if len(rest) != count:
-        raise BadPredicateEncoding(f"`{operator}` has {count} operands, and {len(rest)} were given")
+        raise BadInput(
+            "INPUT-PREDICATE-ENCODING", f"`{operator}` has {count} operands, and {len(rest)} were given"
+        )
     return rest
 
 
 def _octets(expression: SExpression) -> bytes:
     if not isinstance(expression, bytes):
-        raise BadPredicateEncoding("an operand is a plain byte string")
+        raise BadInput("INPUT-PREDICATE-ENCODING", "an operand is a plain byte string")
     return expression
 
 
 def _read_kind(expression: SExpression) -> Kind:
     kind = _KINDS.get(_octets(expression))
     if kind is None:
-        raise BadPredicateEncoding(f"`{_shown(_octets(expression))}` is not a kind of value")
+        raise BadInput("INPUT-PREDICATE-ENCODING", f"`{_shown(_octets(expression))}` is not a kind of value")
     return kind
 
 
@@ -253,12 +257,14 @@ def _read_string(octets: bytes) -> str:
     try:
         return octets.decode()
     except UnicodeDecodeError as problem:
-        raise BadPredicateEncoding("a string is UTF-8") from problem
+        raise BadInput("INPUT-PREDICATE-ENCODING", "a string is UTF-8") from problem
 
 
 def _read_int(octets: bytes) -> int:
     if not _DECIMAL.fullmatch(octets):
-        raise BadPredicateEncoding(f"`{_shown(octets)}` is not a whole number in its one decimal form")
+        raise BadInput(
+            "INPUT-PREDICATE-ENCODING", f"`{_shown(octets)}` is not a whole number in its one decimal form"
+        )
     return int(octets)
 
 
@@ -266,19 +272,21 @@ def _read_instant(octets: bytes) -> Instant:
     try:
         return Instant(_read_int(octets))
     except BadInput as problem:
-        raise BadPredicateEncoding(problem.message) from problem
+        raise BadInput("INPUT-PREDICATE-ENCODING", problem.message) from problem
 
 
 def _read_float(octets: bytes) -> float:
     # The pattern keeps `nan`, `inf`, `1_0` and very long digits away from float(); repr settles the rest.
     if not _FLOAT.fullmatch(octets) or repr(number := float(octets)).encode() != octets or octets == b"-0.0":
-        raise BadPredicateEncoding(f"`{_shown(octets)}` is not a float in its one decimal form")
+        raise BadInput(
+            "INPUT-PREDICATE-ENCODING", f"`{_shown(octets)}` is not a float in its one decimal form"
+        )
     return number
 
 
 def _read_bool(octets: bytes) -> bool:
     if octets not in _BOOLS:
-        raise BadPredicateEncoding(f"`{_shown(octets)}` is neither `true` nor `false`")
+        raise BadInput("INPUT-PREDICATE-ENCODING", f"`{_shown(octets)}` is neither `true` nor `false`")
     return _BOOLS[octets]
 
 

@@ -8,9 +8,7 @@ programs and Spark jobs take one profile instead of seven options.
 from maia.profile.profile import (
     PROFILE_FILE,
     PROFILE_SUFFIX,
-    NoSuchProfile,
     Profile,
-    ProfileIncomplete,
     UnknownTypeName,
     checked_profile_name,
     find_profile,
@@ -21,9 +19,7 @@ from maia.profile.profile import (
 __all__ = [
     "PROFILE_FILE",
     "PROFILE_SUFFIX",
-    "NoSuchProfile",
     "Profile",
-    "ProfileIncomplete",
     "UnknownTypeName",
     "checked_profile_name",
     "find_profile",

@@ -46,10 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROFILE_FILE",
     "PROFILE_SUFFIX",
-    "BadProfileName",
-    "NoSuchProfile",
     "Profile",
-    "ProfileIncomplete",
     "UnknownTypeName",
     "checked_profile_name",
     "find_profile",
@@ -63,24 +60,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _FOLDERS_MAX: Final = 1024
 
 _Value = TypeVar("_Value")
-
-
-class NoSuchProfile(BadInput):
-    """There is no profile of this name, or what is there is none."""
-
-    code = "INPUT-PROFILE"
-
-
-class BadProfileName(BadInput):
-    """A name cannot be that of a profile, a member or an organisation, because it names files."""
-
-    code = "INPUT-PROFILE-NAME"
-
-
-class ProfileIncomplete(BadInput):
-    """A profile does not name something that is needed here."""
-
-    code = "INPUT-PROFILE-INCOMPLETE"
 
 
 class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +120,9 @@ class Profile:
     def brokers(self) -> tuple[str, ...]:
         """Return the brokers that the participant connects to."""
         if not self.settings.brokers:
-            raise ProfileIncomplete(f"the profile `{self.path}` names no `brokers` to connect to")
+            raise BadInput(
+                "INPUT-PROFILE-INCOMPLETE", f"the profile `{self.path}` names no `brokers` to connect to"
+            )
         return self.settings.brokers
 
     def log(self) -> Path:
@@ -186,7 +167,7 @@ class Profile:
 
 def _needed(profile: Profile, name: str, value: _Value | None) -> _Value:
     if value is None:
-        raise ProfileIncomplete(f"the profile `{profile.path}` has no `{name}`")
+        raise BadInput("INPUT-PROFILE-INCOMPLETE", f"the profile `{profile.path}` has no `{name}`")
     return value
 
 
@@ -225,18 +206,19 @@ def read_profile(path: Path) -> Profile:
     """Read a profile: a folder with a `profile.toml` in it, or a file that is one."""
     file = path / PROFILE_FILE if path.is_dir() else path
     if not file.exists():
-        raise NoSuchProfile(
+        raise BadInput(
+            "INPUT-PROFILE",
             f"`{path}` is no profile: it has no `{PROFILE_FILE}`"
             if path.is_dir()
-            else f"there is no profile `{path}`"
+            else f"there is no profile `{path}`",
         )
     other = kind_of_file(read_text(file))
     if other is not None:
-        raise NoSuchProfile(f"`{path}` is {other}; a profile was expected")
+        raise BadInput("INPUT-PROFILE", f"`{path}` is {other}; a profile was expected")
     if path.is_dir():
         exposed = exposure(path)
         if exposed is not None:
-            raise NoSuchProfile(f"the profile cannot be used: {exposed}")
+            raise BadInput("INPUT-PROFILE", f"the profile cannot be used: {exposed}")
     settings = build(ProfileSettings, _KNOWN, from_file(file, _KNOWN))
     if (settings.network is None) != (settings.coordinator is None):
         raise BadConfig(f"`{file}`: `network` and `coordinator` go together: its name and its owner")
@@ -247,7 +229,9 @@ def checked_profile_name(name: str) -> str:
     """Return a name of a profile, a member or an organisation, which is also the name of a file."""
     if not _NAME.fullmatch(name):
         shown = name[:64].encode("unicode_escape").decode()
-        raise BadProfileName(f"`{shown}` is no name: letters, digits, `-` and `_`, at most 63 of them")
+        raise BadInput(
+            "INPUT-PROFILE-NAME", f"`{shown}` is no name: letters, digits, `-` and `_`, at most 63 of them"
+        )
     return name
 
 
@@ -304,7 +288,7 @@ def find_profile(word: str, *, at: Path | None = None) -> Profile:
     found = [place / name for place in places for name in names if (place / name / PROFILE_FILE).is_file()]
     if len({one.resolve() for one in found}) > 1:
         several = ", ".join(f"`{one}`" for one in found)
-        raise NoSuchProfile(f"`{word[:64]}` means several profiles: {several}; give its path")
+        raise BadInput("INPUT-PROFILE", f"`{word[:64]}` means several profiles: {several}; give its path")
     if not found:
         raise _no_profile(word, places)
     return read_profile(found[0])
@@ -317,7 +301,7 @@ def _places(here: Path) -> list[Path]:
     return list(dict.fromkeys([here, *([] if around is None else [around]), *below[:_FOLDERS_MAX]]))
 
 
-def _no_profile(word: str, places: Sequence[Path]) -> NoSuchProfile:
+def _no_profile(word: str, places: Sequence[Path]) -> BadInput:
     from difflib import get_close_matches
 
     known = sorted(
@@ -331,4 +315,4 @@ def _no_profile(word: str, places: Sequence[Path]) -> NoSuchProfile:
         hint = f"there are {', '.join(known[:20])}"
     else:
         hint = "`maia member add` makes one"
-    return NoSuchProfile(f"there is no profile `{shown}`; {hint}")
+    return BadInput("INPUT-PROFILE", f"there is no profile `{shown}`; {hint}")

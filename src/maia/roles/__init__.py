@@ -4,8 +4,6 @@ from maia.roles.changes import changes
 from maia.roles.engine import (
     ActivationLimits,
     KnownWorld,
-    UnknownFact,
-    UnknownRole,
     activate,
     activate_all,
     appointment_called,
@@ -14,7 +12,6 @@ from maia.roles.engine import (
     stated_arguments,
 )
 from maia.roles.grants import possible_rights, rights
-from maia.roles.matching import ActivationTooLarge
 from maia.roles.memberships import (
     EndReason,
     GrantedRight,
@@ -34,7 +31,6 @@ from maia.roles.statements import BadPolicy
 
 __all__ = [
     "ActivationLimits",
-    "ActivationTooLarge",
     "AppointmentDeclaration",
     "BadPolicy",
     "FactDeclaration",
@@ -48,8 +44,6 @@ __all__ = [
     "RoleDeclaration",
     "Support",
     "SupportKind",
-    "UnknownFact",
-    "UnknownRole",
     "activate",
     "activate_all",
     "appointment_called",

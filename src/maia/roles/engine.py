@@ -28,9 +28,9 @@ from maia.credentials.appointments import (
     checked_argument,
     read_word,
 )
-from maia.errors import BadInput, BrokenCredential
+from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import INSTANT_MAX, SECOND, Instant
-from maia.roles.matching import STEPS_MAX, ActivationTooLarge, Search, Way, bind, earliest, value_of
+from maia.roles.matching import STEPS_MAX, Search, Way, bind, earliest, value_of
 from maia.roles.memberships import Ground, RoleMembership, World
 from maia.roles.policy import (
     AppointmentDeclaration,
@@ -107,24 +107,6 @@ def _agrees(wanted: Argument | None, found: Argument) -> bool:
     return wanted is None or argument_key(wanted) == argument_key(found)
 
 
-class UnknownFact(BadInput):
-    """A policy declares no such fact."""
-
-    code = "INPUT-UNKNOWN-FACT"
-
-
-class UnknownAppointment(BadInput):
-    """A policy declares no such appointment by the domain itself."""
-
-    code = "INPUT-UNKNOWN-APPOINTMENT"
-
-
-class UnknownRole(BadInput):
-    """A policy has no such role."""
-
-    code = "INPUT-UNKNOWN-ROLE"
-
-
 @dataclass(frozen=True, slots=True)
 class ActivationLimits:
     """How far one activation may search.
@@ -198,14 +180,18 @@ def membership_certificate(policy: Policy, membership: RoleMembership) -> Appoin
 def role_called(policy: Policy, role: str) -> RoleDeclaration:
     """Return a role of the policy, or name the near one that may have been meant."""
     if role not in policy.roles:
-        raise UnknownRole(f"the policy has no role `{shown(role)}`{_hint(role, policy.roles)}")
+        raise BadInput(
+            "INPUT-UNKNOWN-ROLE", f"the policy has no role `{shown(role)}`{_hint(role, policy.roles)}"
+        )
     return policy.roles[role]
 
 
 def fact_called(policy: Policy, name: str) -> FactDeclaration:
     """Return a fact of the policy, or name the near one that may have been meant."""
     if name not in policy.facts:
-        raise UnknownFact(f"the policy declares no fact `{shown(name)}`{_hint(name, policy.facts)}")
+        raise BadInput(
+            "INPUT-UNKNOWN-FACT", f"the policy declares no fact `{shown(name)}`{_hint(name, policy.facts)}"
+        )
     return policy.facts[name]
 
 
@@ -218,7 +204,9 @@ def appointment_called(policy: Policy, name: str) -> AppointmentDeclaration:
         said = (
             "takes this appointment from others, and declares none" if others else "declares no appointment"
         )
-        raise UnknownAppointment(f"the policy {said} `{shown(name)}` by here{_hint(name, own)}")
+        raise BadInput(
+            "INPUT-UNKNOWN-APPOINTMENT", f"the policy {said} `{shown(name)}` by here{_hint(name, own)}"
+        )
     return own[name]
 
 
@@ -293,8 +281,9 @@ def _by_rule(
             if len(some) > 4 * limits.ways:  # seldom, so that the search does not sort all the time
                 some[:] = _longest(some, limits.ways)
         if len(found) > limits.memberships:
-            raise ActivationTooLarge(
-                f"`{rule.role}` has more than {limits.memberships} different arguments here: state some"
+            raise Unavailable(
+                "ROLES-SEARCH-TOO-LARGE",
+                f"`{rule.role}` has more than {limits.memberships} different arguments here: state some",
             )
     kept = [one for some in found.values() for one in _longest(some, limits.ways)]
     memberships = [_membership(search, rule, candidate) for candidate in kept]

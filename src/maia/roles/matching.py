@@ -51,12 +51,6 @@ Binding: TypeAlias = Mapping[str, Argument]
 """The value of each variable so far."""
 
 
-class ActivationTooLarge(Unavailable):
-    """Too many facts, certificates or memberships would have to be read."""
-
-    code = "ROLES-SEARCH-TOO-LARGE"
-
-
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to meet all premises: the values, what met each premise, and when the clock ends it."""
@@ -171,8 +165,9 @@ class Search:
     def _step(self) -> None:
         self.steps += 1
         if self.steps > self.steps_max:
-            raise ActivationTooLarge(
-                f"more than {self.steps_max} facts, certificates and memberships would have to be read"
+            raise Unavailable(
+                "ROLES-SEARCH-TOO-LARGE",
+                f"more than {self.steps_max} facts, certificates and memberships would have to be read",
             )
 
 

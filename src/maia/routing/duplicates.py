@@ -87,12 +87,6 @@ _BYTES_PER_NUMBER: Final = 150
 """What one run, or one number that is not whole, costs in memory beside its rows, roughly."""
 
 
-class BadMemory(BadInput):
-    """What was kept of the publications seen before a restart cannot be read."""
-
-    code = "INPUT-DUPLICATE-MEMORY"
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
     """How much is remembered: streams, runs and incomplete numbers of one stream, and bytes for all."""
@@ -262,7 +256,7 @@ class DuplicateMemory:
         try:
             kept = msgspec.msgpack.decode(data, type=_Kept)
         except msgspec.MsgspecError as problem:
-            raise BadMemory("the memory of publications cannot be read") from problem
+            raise BadInput("INPUT-DUPLICATE-MEMORY", "the memory of publications cannot be read") from problem
         memory = cls(limits)
         for publisher, stream, signer, runs, parts in kept:
             memory._remember((publisher, stream, signer), runs, parts)
@@ -279,7 +273,7 @@ class DuplicateMemory:
         known.starts = sorted(known.ends)
         edges = [edge for start in known.starts for edge in (start, known.ends[start])]
         if any(later <= earlier for earlier, later in pairwise(edges)):
-            raise BadMemory("the memory of publications contradicts itself")
+            raise BadInput("INPUT-DUPLICATE-MEMORY", "the memory of publications contradicts itself")
         known.parts = {}
         for number, rows in parts:
             if not known.rows_of(number):

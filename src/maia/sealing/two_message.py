@@ -87,36 +87,6 @@ _RESPONSE_FOR: Final = b"maia/1 two-message response\x00"
 _RECORDS_FOR: Final = b"maia/1 two-message records\x00"
 
 
-class BadLinkMessage(ProtocolViolation):
-    """Bytes are not the request or the response that opens a statement link; is the peer's link TLS?"""
-
-    code = "PROTOCOL-LINK-MESSAGE"
-
-
-class LinkRequestTime(ProtocolViolation):
-    """A link request is dated further from this node's clock than clocks may differ; set the clocks."""
-
-    code = "PROTOCOL-LINK-REQUEST-TIME"
-
-
-class LinkNotProved(BrokenCredential):
-    """The peer of a statement link did not prove its key to this node; check the key in the address."""
-
-    code = "CREDENTIAL-LINK-NOT-PROVED"
-
-
-class BadLinkRecord(ProtocolViolation):
-    """A record of a statement link was altered, repeated, left out, swapped, sent back or cut off."""
-
-    code = "PROTOCOL-LINK-RECORD"
-
-
-class RecordsUsedUp(Unavailable):
-    """A statement link has carried as many records as one key may protect; connect again."""
-
-    code = "UNAVAILABLE-LINK-RECORDS"
-
-
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
     """What a node needs to open statement links: its key and statement, and the providers it trusts.
@@ -160,13 +130,16 @@ class Records:
         try:
             return self._cipher.decrypt(self._nonce(), sealed, head)
         except InvalidTag:
-            raise BadLinkRecord(
-                "this is not the next record that the peer has sealed; connect again"
+            raise ProtocolViolation(
+                "PROTOCOL-LINK-RECORD", "this is not the next record that the peer has sealed; connect again"
             ) from None
 
     def _nonce(self) -> bytes:
         if self._next >= self._records_max:
-            raise RecordsUsedUp(f"{self._records_max} records are all that one key protects; connect again")
+            raise Unavailable(
+                "UNAVAILABLE-LINK-RECORDS",
+                f"{self._records_max} records are all that one key protects; connect again",
+            )
         self._next += 1
         return (self._next - 1).to_bytes(12, "big")
 
@@ -217,19 +190,21 @@ class OpenLink:
             at = end
         del held[:at]
         if self.has_ended and held:
-            raise BadLinkRecord("bytes came behind the end of the link")
+            raise ProtocolViolation("PROTOCOL-LINK-RECORD", "bytes came behind the end of the link")
         return b"".join(opened)
 
     def check_end(self) -> None:
         """Raise if the connection ended inside a record."""
         if self._held:
-            raise BadLinkRecord("the connection ended inside a record; connect again")
+            raise ProtocolViolation(
+                "PROTOCOL-LINK-RECORD", "the connection ended inside a record; connect again"
+            )
 
 
 def _record_length(head: bytes) -> int:
     length = int.from_bytes(head, "big")
     if not _TAG_BYTES <= length <= RECORD_BYTES_MAX + _TAG_BYTES:
-        raise BadLinkRecord(f"a record of {length} bytes is none")
+        raise ProtocolViolation("PROTOCOL-LINK-RECORD", f"a record of {length} bytes is none")
     return length
 
 
@@ -273,13 +248,14 @@ class Request:
         """Return the link that this response opens; any other one is refused, and so is a second one."""
         ephemeral, self._ephemeral = self._ephemeral, None
         if ephemeral is None:
-            raise BadLinkMessage("a request has one response")
+            raise ProtocolViolation("PROTOCOL-LINK-MESSAGE", "a request has one response")
         sealed, asked = _without_head(_RESPONSE, response), sha256(self.data).digest()
         try:
             opened = ephemeral.open(sealed, _RESPONSE_FOR + asked)
         except BadDelivery:
-            raise LinkNotProved(
-                "the response is no answer to this request; check the key in the address"
+            raise BrokenCredential(
+                "CREDENTIAL-LINK-NOT-PROVED",
+                "the response is no answer to this request; check the key in the address",
             ) from None
         secret, rest = opened[:_SECRET_BYTES], opened[_SECRET_BYTES:]
         signature, statement = rest[:SIGNATURE_BYTES], rest[SIGNATURE_BYTES:]
@@ -317,7 +293,9 @@ class Responder:
         self._memory.forget_before(Instant(now - identity.window_s * SECOND))
         self._memory.check_unheard(subject, nonce, signed_at=signed_at)
         if subject == identity.key.principal:
-            raise LinkNotProved("a request of this node's own key is a reflection")
+            raise BrokenCredential(
+                "CREDENTIAL-LINK-NOT-PROVED", "a request of this node's own key is a reflection"
+            )
         peer = identity.trust.verified(statement, subject, now)
         body = _request_body(asked, identity.key.principal, statement)
         _check_signature(subject, SignedKind.LINK_REQUEST, body, signature)
@@ -326,7 +304,7 @@ class Responder:
         try:
             sealed = seal_to(ephemeral, secret + signed + own, _RESPONSE_FOR + digest, random)
         except BadEncryptionKey as problem:
-            raise BadLinkMessage(problem.message) from None
+            raise ProtocolViolation("PROTOCOL-LINK-MESSAGE", problem.message) from None
         self._memory.remember(subject, nonce, signed_at=signed_at)
         response = _with_head(_RESPONSE, sealed)
         return response, _open_link(peer, identity.own, secret, digest, response, dialled=False)
@@ -337,8 +315,9 @@ def message_length(head: bytes) -> int:
     lengths = _LENGTHS.get(head[0]) if len(head) == HEAD_BYTES else None
     length = int.from_bytes(head[1:], "big")
     if lengths is None or length not in lengths:
-        raise BadLinkMessage(
-            "this does not open a statement link; is one of the two sides configured for TLS?"
+        raise ProtocolViolation(
+            "PROTOCOL-LINK-MESSAGE",
+            "this does not open a statement link; is one of the two sides configured for TLS?",
         )
     return length
 
@@ -350,7 +329,10 @@ def _with_head(kind: int, content: bytes) -> bytes:
 def _without_head(kind: int, message: bytes) -> bytes:
     head, content = message[:HEAD_BYTES], message[HEAD_BYTES:]
     if message_length(head) != len(content) or head[0] != kind:
-        raise BadLinkMessage(f"this is no {'request' if kind == _REQUEST else 'response'} of its length")
+        raise ProtocolViolation(
+            "PROTOCOL-LINK-MESSAGE",
+            f"this is no {'request' if kind == _REQUEST else 'response'} of its length",
+        )
     return content
 
 
@@ -366,8 +348,9 @@ def _check_signature(peer: Principal, kind: SignedKind, body: bytes, signature: 
     try:
         verify_signature(peer, kind, body, signature)
     except BadSignature:
-        raise LinkNotProved(
-            f"`{peer}` has not signed this for these two nodes; check the key in the address"
+        raise BrokenCredential(
+            "CREDENTIAL-LINK-NOT-PROVED",
+            f"`{peer}` has not signed this for these two nodes; check the key in the address",
         ) from None
 
 
@@ -375,9 +358,12 @@ def _checked_time(data: bytes, now: Instant, window_s: int) -> Instant:
     try:
         signed_at = Instant(int.from_bytes(data, "big", signed=True))
     except NotAnInstant:
-        raise BadLinkMessage("a link request is dated at no moment there is") from None
+        raise ProtocolViolation(
+            "PROTOCOL-LINK-MESSAGE", "a link request is dated at no moment there is"
+        ) from None
     if abs(signed_at - now) > window_s * SECOND:
-        raise LinkRequestTime(
-            f"the request is dated `{signed_at}`, and clocks may differ by {window_s} s; set the clock"
+        raise ProtocolViolation(
+            "PROTOCOL-LINK-REQUEST-TIME",
+            f"the request is dated `{signed_at}`, and clocks may differ by {window_s} s; set the clock",
         )
     return signed_at

@@ -21,14 +21,13 @@ from heapq import heappop, heappush
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from maia.credentials import (
-    AnswerNotAsked,
     Principal,
     SignedCertificate,
     SignedStatement,
     statement_from_bytes,
     statement_to_bytes,
 )
-from maia.credentials.statements import NONCE_BYTES, OneTimeAnswer
+from maia.credentials.statements import NONCE_BYTES, BrokenStatement, OneTimeAnswer
 from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
 from maia.events import INSTANT_MAX, Instant
 from maia.validity import (
@@ -55,12 +54,6 @@ class NotVouchedFor(Refusal):
     """A certificate must be vouched for anew for each request, and the answers did not do that."""
 
     code = "REFUSED-NOT-VOUCHED-FOR"
-
-
-class NotVouchedForInTime(Unavailable):
-    """A certificate must be vouched for anew for each request, and no answer came in time."""
-
-    code = "UNAVAILABLE-NOT-VOUCHED-FOR"
 
 
 class TooManyQuestions(Unavailable):
@@ -234,7 +227,9 @@ class ChallengeDesk(Generic[_Held]):
         answer = signed.statement
         # The question of another peer stays open for that peer.
         if not isinstance(answer, OneTimeAnswer) or answer.nonce not in own:
-            raise AnswerNotAsked("an answer is to another question than was asked here")
+            raise BrokenStatement(
+                "STATEMENT-NOT-ASKED", "an answer is to another question than was asked here"
+            )
         return self._questions.redeem(signed, now).spend(digest)
 
     def overdue(self, now: Instant) -> list[Checked[_Held]]:
@@ -246,7 +241,10 @@ class ChallengeDesk(Generic[_Held]):
         late = [one for one in self._by_id.values() if one.until <= now]
         for opened in late:
             self._close(opened)
-        missing = NotVouchedForInTime("no tester vouched in time for a certificate of yours that demands it")
+        missing = Unavailable(
+            "UNAVAILABLE-NOT-VOUCHED-FOR",
+            "no tester vouched in time for a certificate of yours that demands it",
+        )
         return [Checked(opened.asked, None, missing) for opened in late]
 
     def drop(self, link: LinkId, about: Hashable) -> None:

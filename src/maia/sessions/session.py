@@ -42,7 +42,7 @@ from maia.sessions.challenges import Checked
 from maia.validity import Monitor, VouchedFor, named_testers
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
-from maia.wire.framing import HANDSHAKE_BYTES_MAX, BeyondShare
+from maia.wire.framing import HANDSHAKE_BYTES_MAX
 from maia.wire.messages import (
     PROTOCOL_VERSION,
     Bye,
@@ -70,40 +70,10 @@ _PING: Final = encode(Ping(0))
 _PONG: Final = encode(Pong(0))
 
 
-class OutOfTurn(ProtocolViolation):
-    """A message came that means nothing at this point of a session, or to this node."""
-
-    code = "PROTOCOL-OUT-OF-TURN"
-
-
-class WrongProtocol(ProtocolViolation):
-    """The peer speaks another version of the protocol."""
-
-    code = "PROTOCOL-VERSION"
-
-
-class WrongNetwork(ProtocolViolation):
-    """The peer, or a request, is about another network than this node's."""
-
-    code = "PROTOCOL-WRONG-NETWORK"
-
-
-class HandshakeTooSlow(Unavailable):
-    """The peer did not prove its right to connect in time."""
-
-    code = "UNAVAILABLE-HANDSHAKE-TIME"
-
-
 class PeerSilent(Unavailable):
     """The peer sent nothing for a whole lease."""
 
     code = "UNAVAILABLE-PEER-SILENT"
-
-
-class Shutdown(Unavailable):
-    """The node is being stopped."""
-
-    code = "UNAVAILABLE-SHUTDOWN"
 
 
 class Established:
@@ -245,12 +215,17 @@ class Endpoint(ABC, Generic[_SessionT]):
     def challenged(self, session: _SessionT, message: Challenge) -> list[Effect]:
         """Have questions about our own right to connect answered; the peer waits with its welcome."""
         del session
-        raise OutOfTurn(f"`{type(message).__name__}` asks for answers that this node cannot get")
+        raise ProtocolViolation(
+            "PROTOCOL-OUT-OF-TURN", f"`{type(message).__name__}` asks for answers that this node cannot get"
+        )
 
     def identified(self, session: _SessionT, message: Identify, now: Instant) -> list[Effect]:
         """Take the identity statement that a peer shows before it is admitted."""
         del session, now
-        raise OutOfTurn(f"`{type(message).__name__}` is nothing that this node takes in a handshake")
+        raise ProtocolViolation(
+            "PROTOCOL-OUT-OF-TURN",
+            f"`{type(message).__name__}` is nothing that this node takes in a handshake",
+        )
 
     # -------------------------------------------------------- the protocol
 
@@ -281,7 +256,7 @@ class Endpoint(ABC, Generic[_SessionT]):
             return [], None if type(message) is Pong else message
         session.received_bytes += len(data)
         if session.received_bytes > self.session_limits.bytes_before_welcome:
-            raise BeyondShare("more was sent than a handshake takes")
+            raise ProtocolViolation("PROTOCOL-BEYOND-SHARE", "more was sent than a handshake takes")
         return self._handshake(session, decode(data), now)
 
     def _handshake(
@@ -313,24 +288,30 @@ class Endpoint(ABC, Generic[_SessionT]):
             case Stage.AWAITING_HELLO, Vouched():
                 checked = self.redeem(session, message, now)
                 if checked is None or not isinstance(checked.asked.waits, Hello):
-                    raise OutOfTurn("no question was asked about your right to connect")
+                    raise ProtocolViolation(
+                        "PROTOCOL-OUT-OF-TURN", "no question was asked about your right to connect"
+                    )
                 return self._admitted(session, checked.asked.waits, checked, now)
             case Stage.AWAITING_WELCOME, Challenge():
                 return self.challenged(session, message), None
             case Stage.AWAITING_WELCOME, Welcome(lease_s=lease_s):
                 session.stage, session.lease_s = Stage.READY, lease_s
                 return [], Established()
-        raise OutOfTurn(
-            f"`{type(message).__name__}` was not expected on a link that is {session.stage.value}"
+        raise ProtocolViolation(
+            "PROTOCOL-OUT-OF-TURN",
+            f"`{type(message).__name__}` was not expected on a link that is {session.stage.value}",
         )
 
     def _introduce(self, session: _SessionT, shown: Greeting | Hello) -> None:
         if shown.version != PROTOCOL_VERSION:
-            raise WrongProtocol(f"version `{shown.version}` of the protocol is not spoken here")
+            raise ProtocolViolation(
+                "PROTOCOL-VERSION", f"version `{shown.version}` of the protocol is not spoken here"
+            )
         if shown.network != self._network_bytes:
-            raise WrongNetwork(
+            raise ProtocolViolation(
+                "PROTOCOL-WRONG-NETWORK",
                 f"the two sides are of different networks, this one of `{self.network.name}`: "
-                "compare the names and the coordinators"
+                "compare the names and the coordinators",
             )
         session.shown, session.instance = tuple(shown.credentials), shown.instance
         session.address = shown.address if isinstance(shown, Hello) else session.dialled

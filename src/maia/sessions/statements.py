@@ -30,12 +30,6 @@ Recheck: TypeAlias = Callable[[Changed, Instant], list[Effect]]
 """Decides again what depends on what a statement, or its end, has changed."""
 
 
-class BadKeptStatements(BadInput):
-    """Kept statements cannot be read: to go on without them would be to forget revocations."""
-
-    code = "INPUT-KEPT-STATEMENTS"
-
-
 class StatementIntake:
     """What one verifier has taken in on validity."""
 
@@ -49,7 +43,7 @@ class StatementIntake:
                 try:
                     records += msgspec.msgpack.decode(data, type=list[bytes])
                 except msgspec.MsgspecError as problem:
-                    raise BadKeptStatements(f"`{name}` cannot be read") from problem
+                    raise BadInput("INPUT-KEPT-STATEMENTS", f"`{name}` cannot be read") from problem
         self.monitor = Monitor.reloaded(records)
         self.shown_effects: list[Effect] = []
         """What follows from what peers have shown; the node takes it with every message."""

@@ -21,15 +21,9 @@ from maia.spark.keys.key_server import desks_open
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RESTRICTED", "EndpointOpen", "check_endpoint"]
+__all__ = ["RESTRICTED", "check_endpoint"]
 
 RESTRICTED: Final = "spark.sql.restrictedMode.enabled"
-
-
-class EndpointOpen(Refusal):
-    """SQL that is sent to this Spark session reaches more than the tables that it serves."""
-
-    code = "PIPELINE-ENDPOINT-OPEN"
 
 
 def check_endpoint(spark: SparkSession, *, keeps_out: Collection[str | os.PathLike[str]]) -> None:
@@ -49,4 +43,4 @@ def check_endpoint(spark: SparkSession, *, keeps_out: Collection[str | os.PathLi
     if desks_open():
         found.append("keys of a governed table are in this process (write the table, and serve that)")
     if found:
-        raise EndpointOpen("this session is no endpoint for others: " + "; ".join(found))
+        raise Refusal("PIPELINE-ENDPOINT-OPEN", "this session is no endpoint for others: " + "; ".join(found))

@@ -39,19 +39,11 @@ class JobRefused(Refusal):
 
     code = "PIPELINE-JOB-REFUSED"
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.__dict__["code"] = code
-
 
 class JobFailed(Unavailable):
     """A Spark job ended with an error of ours; `code` is that error's own."""
 
     code = "PIPELINE-JOB-FAILED"
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.__dict__["code"] = code
 
 
 @contextmanager

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from maia.spark.governed.arrow_table import ArrowTable
     from maia.spark.governed.opened_log import LogReader, OpenedLog
 
-__all__ = ["LogClosed", "RecordedLog", "RecordedTable", "log_reader", "open_log"]
+__all__ = ["RecordedLog", "RecordedTable", "log_reader", "open_log"]
 
 
 def open_log(
@@ -47,12 +47,6 @@ def open_log(
     """Open the log of a profile, or the one in a folder, under the rights of the profile's participant."""
     who = profile if isinstance(profile, Profile) else find_profile(str(profile))
     return RecordedLog(who, who.log() if place is None else Path(place))
-
-
-class LogClosed(Unavailable):
-    """A log was closed, and its tables with it; open it again."""
-
-    code = "UNAVAILABLE-LOG-CLOSED"
 
 
 class RecordedLog:
@@ -141,7 +135,9 @@ class RecordedLog:
 
     def _check_open(self) -> None:
         if not self._close.alive:
-            raise LogClosed(f"the log in `{self.place}` was closed: open it again")
+            raise Unavailable(
+                "UNAVAILABLE-LOG-CLOSED", f"the log in `{self.place}` was closed: open it again"
+            )
 
 
 class RecordedTable:

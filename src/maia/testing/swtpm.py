@@ -25,12 +25,6 @@ _START_S: Final = 20.0
 _SETUP_S: Final = 120.0
 
 
-class EmulatorFailed(Unavailable):
-    """An emulated TPM did not start."""
-
-    code = "UNAVAILABLE-TPM-EMULATOR"
-
-
 def missing_emulator() -> list[str]:
     """Return the commands that are not installed here, of those that an emulated TPM needs."""
     needed = ("swtpm", "swtpm_setup", "swtpm_localca", "tpm2_pcrextend")
@@ -88,7 +82,7 @@ class EmulatedMachine:
         )
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise EmulatorFailed(f"`swtpm_setup` failed: {said[-1][:200]}")
+            raise Unavailable("UNAVAILABLE-TPM-EMULATOR", f"`swtpm_setup` failed: {said[-1][:200]}")
 
     @property
     def address(self) -> str:
@@ -134,7 +128,7 @@ class EmulatedMachine:
         deadline = time.monotonic() + _START_S
         while not self._socket.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise EmulatorFailed("`swtpm` did not start")
+                raise Unavailable("UNAVAILABLE-TPM-EMULATOR", "`swtpm` did not start")
             time.sleep(0.02)
 
     def _switch_off(self) -> None:

@@ -46,12 +46,6 @@ from maia.types.checks import check_event, checked_attribute_value, named_attrib
 from maia.types.definition import BadDefinition, Sealing, SignedDefinition, TypeDefinition, TypeShape
 
 
-class ChangeDoesNotApply(BadInput):
-    """A change names an attribute that is not there, or is there already."""
-
-    code = "TYPE-CHANGE-DOES-NOT-APPLY"
-
-
 class UidReused(BrokenCredential):
     """A uid means an attribute of one kind here and of another kind there."""
 
@@ -105,7 +99,10 @@ class Retyped:
             raise UidReused(self.before.uid, before=self.before.kind, after=self.after.kind)
         same_name = self.after.name == self.before.name
         if not same_name or self.after.kind is self.before.kind:
-            raise ChangeDoesNotApply(f"retyping `{self.before.name}` keeps the name and changes uid and kind")
+            raise BadInput(
+                "TYPE-CHANGE-DOES-NOT-APPLY",
+                f"retyping `{self.before.name}` keeps the name and changes uid and kind",
+            )
 
 
 Change: TypeAlias = Added | Removed | Renamed | Retyped
@@ -213,8 +210,9 @@ def _check_new(attribute: Attribute, present: Mapping[AttributeUid, Attribute]) 
         return
     if found.kind is not attribute.kind:
         raise UidReused(attribute.uid, before=found.kind, after=attribute.kind)
-    raise ChangeDoesNotApply(
-        f"uid `{attribute.uid}` is taken by `{found.name}`: a new attribute needs a new uid"
+    raise BadInput(
+        "TYPE-CHANGE-DOES-NOT-APPLY",
+        f"uid `{attribute.uid}` is taken by `{found.name}`: a new attribute needs a new uid",
     )
 
 
@@ -225,11 +223,12 @@ def _decide(
     after: Attribute | None,
 ) -> None:
     if present.get(before.uid) != before:
-        raise ChangeDoesNotApply(
-            f"the previous version has no attribute `{before.name}` with uid `{before.uid}`"
+        raise BadInput(
+            "TYPE-CHANGE-DOES-NOT-APPLY",
+            f"the previous version has no attribute `{before.name}` with uid `{before.uid}`",
         )
     if before.uid in fates:
-        raise ChangeDoesNotApply(f"attribute `{before.name}` is changed twice")
+        raise BadInput("TYPE-CHANGE-DOES-NOT-APPLY", f"attribute `{before.name}` is changed twice")
     fates[before.uid] = after
 
 

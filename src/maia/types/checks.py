@@ -32,12 +32,6 @@ _SHOWN_MAX = 64
 _EQUALITY = (Operator.EQ, Operator.NE)
 
 
-class UnknownName(BadInput):
-    """A text, value or filter names an attribute that the type version does not have."""
-
-    code = "TYPE-UNKNOWN-ATTRIBUTE"
-
-
 class KindMismatch(BadInput):
     """A filter or restriction asks something that this kind of attribute cannot answer."""
 
@@ -58,7 +52,10 @@ def named_attribute(name: str, event_type: TypeShape) -> Attribute:
     """Return the attribute called `name`, or say which near name may have been meant."""
     attribute = event_type.vocabulary.get(name)
     if attribute is None:
-        raise UnknownName(f"the type has no attribute `{_shown(name)}`{_near(name, event_type.vocabulary)}")
+        raise BadInput(
+            "TYPE-UNKNOWN-ATTRIBUTE",
+            f"the type has no attribute `{_shown(name)}`{_near(name, event_type.vocabulary)}",
+        )
     return attribute
 
 
@@ -88,8 +85,9 @@ def check_predicate(predicate: Predicate, event_type: TypeShape) -> Predicate:
     for atom in atoms(checked_size(predicate)):
         kind = kinds.get(atom.uid)
         if kind is None:
-            raise UnknownName(
-                f"the type has no attribute with uid `{_shown(atom.uid)}`{_near(atom.uid, kinds)}"
+            raise BadInput(
+                "TYPE-UNKNOWN-ATTRIBUTE",
+                f"the type has no attribute with uid `{_shown(atom.uid)}`{_near(atom.uid, kinds)}",
             )
         asked = _misfit(atom, kind)
         if asked is not None:
@@ -105,8 +103,9 @@ def check_restriction(authority: Authority, event_type: TypeShape) -> Authority:
     """
     if authority.attributes is not ALL_ATTRIBUTES:
         for uid in sorted(authority.attributes - event_type.kinds.keys()):
-            raise UnknownName(
-                f"the type has no attribute with uid `{_shown(uid)}`{_near(uid, event_type.kinds)}"
+            raise BadInput(
+                "TYPE-UNKNOWN-ATTRIBUTE",
+                f"the type has no attribute with uid `{_shown(uid)}`{_near(uid, event_type.kinds)}",
             )
     check_predicate(authority.restriction, event_type)
     return authority

@@ -39,7 +39,7 @@ from maia.credentials.names import (
     checked_version,
     is_reserved,
 )
-from maia.errors import BadInput, BrokenCredential
+from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, vocabulary_of
 from maia.predicates.path_patterns import LEVELS_MAX, ONE, PathPattern, parse_path_pattern
 from maia.predicates.syntax import AnyOf, Predicate, TextMatch, TextTest
@@ -140,24 +140,6 @@ ENVELOPE_UID: Final = AttributeUid("maia-envelope")
 _ADDRESS: Final = re.compile(r"[!-~]{1,256}")
 
 
-class BadSealing(BadInput):
-    """What a definition says of sealing contradicts itself or has no bounds."""
-
-    code = "TYPE-SEALING"
-
-
-class SealingWeakened(BrokenCredential):
-    """A version protects its events less than a version it was made from."""
-
-    code = "TYPE-SEALING-WEAKENED"
-
-
-class LedgerGivenUp(BrokenCredential):
-    """A version demands no record of deliveries, and a version it was made from does."""
-
-    code = "TYPE-LEDGER-GIVEN-UP"
-
-
 class SealingLevel(Enum):
     """What is sealed as one: all attributes of an event together, or each attribute alone."""
 
@@ -178,13 +160,15 @@ class Cover:
     def __post_init__(self) -> None:
         """Refuse a rate or a size outside the limits."""
         if not COVER_EVERY_MS_MIN <= self.every_ms <= COVER_EVERY_MS_MAX:
-            raise BadSealing(
-                f"cover frames are sent every {COVER_EVERY_MS_MIN} to {COVER_EVERY_MS_MAX} milliseconds"
+            raise BadInput(
+                "TYPE-SEALING",
+                f"cover frames are sent every {COVER_EVERY_MS_MIN} to {COVER_EVERY_MS_MAX} milliseconds",
             )
         size = self.size_bytes
         if not COVER_BYTES_MIN <= size <= COVER_BYTES_MAX or size & (size - 1):
-            raise BadSealing(
-                f"covered frames have a power of two from {COVER_BYTES_MIN} to {COVER_BYTES_MAX} bytes"
+            raise BadInput(
+                "TYPE-SEALING",
+                f"covered frames have a power of two from {COVER_BYTES_MIN} to {COVER_BYTES_MAX} bytes",
             )
 
 
@@ -205,16 +189,25 @@ class Sealing:
     def __post_init__(self) -> None:
         """Refuse what no definition could carry."""
         if self.blinded and self.level is not SealingLevel.EVENT:
-            raise BadSealing("a blinded type is sealed at event level: attribute uids would tell which it is")
+            raise BadInput(
+                "TYPE-SEALING",
+                "a blinded type is sealed at event level: attribute uids would tell which it is",
+            )
         if self.cover is not None and not self.blinded:
-            raise BadSealing("cover frames are for blinded types: a type that shows its id needs none")
+            raise BadInput(
+                "TYPE-SEALING", "cover frames are for blinded types: a type that shows its id needs none"
+            )
         if len(self.addresses) > ADDRESSES_MAX:
-            raise BadSealing(f"a definition names at most {ADDRESSES_MAX} addresses of its key manager")
+            raise BadInput(
+                "TYPE-SEALING", f"a definition names at most {ADDRESSES_MAX} addresses of its key manager"
+            )
         if len(set(self.addresses)) != len(self.addresses):
-            raise BadSealing("a definition names the same address of its key manager twice")
+            raise BadInput("TYPE-SEALING", "a definition names the same address of its key manager twice")
         for address in self.addresses:
             if _ADDRESS.fullmatch(address) is None:
-                raise BadSealing("an address of a key manager has 1 to 256 visible ASCII characters")
+                raise BadInput(
+                    "TYPE-SEALING", "an address of a key manager has 1 to 256 visible ASCII characters"
+                )
 
 
 _STRENGTH: Final = {None: 0, SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
@@ -256,36 +249,6 @@ class BadDefinition(BadInput):
     """A type definition contradicts itself or leaves something out."""
 
     code = "TYPE-DEFINITION"
-
-
-class InheritedAttributeChanged(BadDefinition):
-    """A sub-type leaves out, renames or retypes an attribute of its super-type; it may only add."""
-
-    code = "TYPE-INHERITED-CHANGED"
-
-
-class SuperTypesInACircle(BadDefinition):
-    """A type would be its own super-type; extend a type that does not extend this one."""
-
-    code = "TYPE-SUPER-TYPES-IN-A-CIRCLE"
-
-
-class InheritanceTooDeep(BadDefinition):
-    """A type has more super-types above it than are allowed; extend one that is nearer to the top."""
-
-    code = "TYPE-INHERITANCE-TOO-DEEP"
-
-
-class SubTypeSealsLess(BadDefinition):
-    """A sub-type protects its events less than its super-type; seal it at least at the same level."""
-
-    code = "TYPE-SUB-TYPE-SEALS-LESS"
-
-
-class SuperTypeNotExtensible(BadDefinition):
-    """Types that the system itself acts on cannot be extended; choose another super-type."""
-
-    code = "TYPE-NOT-EXTENSIBLE"
 
 
 class TypeShape(Protocol):
@@ -393,21 +356,30 @@ def _check_extends(definition: TypeDefinition) -> None:
     above, name = definition.extends[-1].definition, definition.name
     supers = list(definition.super_types)
     if any((one.name.owner, one.name.name) == (name.owner, name.name) for one in supers):
-        raise SuperTypesInACircle(f"`{name.name}` would be its own super-type")
+        raise BadDefinition("TYPE-SUPER-TYPES-IN-A-CIRCLE", f"`{name.name}` would be its own super-type")
     if len(supers) > SUPER_TYPES_MAX:
-        raise InheritanceTooDeep(f"`{name.name}` would have more than {SUPER_TYPES_MAX} super-types above it")
+        raise BadDefinition(
+            "TYPE-INHERITANCE-TOO-DEEP",
+            f"`{name.name}` would have more than {SUPER_TYPES_MAX} super-types above it",
+        )
     if definition.embedded > EMBEDDED_MAX:
-        raise InheritanceTooDeep(f"a definition holds at most {EMBEDDED_MAX} definitions of super-types")
+        raise BadDefinition(
+            "TYPE-INHERITANCE-TOO-DEEP",
+            f"a definition holds at most {EMBEDDED_MAX} definitions of super-types",
+        )
     if is_reserved(above.name.name) or is_reserved(name.name):
-        raise SuperTypeNotExtensible(f"`{above.name.name}` cannot be extended by `{name.name}`")
+        raise BadDefinition("TYPE-NOT-EXTENSIBLE", f"`{above.name.name}` cannot be extended by `{name.name}`")
     for attribute in above.attributes:
         if definition.vocabulary.get(attribute.name) != attribute:
-            raise InheritedAttributeChanged(
+            raise BadDefinition(
+                "TYPE-INHERITED-CHANGED",
                 f"`{name.name}` inherits `{attribute.name}` ({attribute.kind.value}, uid {attribute.uid}) "
-                f"from `{above.name.name}` and must have it unchanged"
+                f"from `{above.name.name}` and must have it unchanged",
             )
     if is_weaker(definition.sealing, than=above.sealing):
-        raise SubTypeSealsLess(f"`{name.name}` seals less than its super-type `{above.name.name}`")
+        raise BadDefinition(
+            "TYPE-SUB-TYPE-SEALS-LESS", f"`{name.name}` seals less than its super-type `{above.name.name}`"
+        )
 
 
 def _check_credentials(credentials: tuple[SignedCertificate, ...]) -> None:

@@ -56,24 +56,6 @@ class BadSchema(BadInput):
     code = "TYPE-SCHEMA"
 
 
-class SchemaTooLarge(BadSchema):
-    """A schema or a sample has more text or more attributes than are read; a part of a sample is enough."""
-
-    code = "TYPE-SCHEMA-SIZE"
-
-
-class NotRepresentable(BadSchema):
-    """Some attributes of a schema or a sample have no kind; leave them out, or choose their kind."""
-
-    code = "TYPE-SCHEMA-ATTRIBUTE"
-
-
-class NothingToSkip(BadSchema):
-    """An attribute that is to be left out is not in the schema or the sample."""
-
-    code = "TYPE-SCHEMA-SKIP"
-
-
 class Form(Enum):
     """How the attributes are described."""
 
@@ -130,7 +112,9 @@ def schema_from_text(
     """
     text = text.removeprefix("\ufeff")
     if len(text) > TEXT_MAX:
-        raise SchemaTooLarge(f"the text is longer than the {TEXT_MAX} characters that are read")
+        raise BadSchema(
+            "TYPE-SCHEMA-SIZE", f"the text is longer than the {TEXT_MAX} characters that are read"
+        )
     suffix = file_name[file_name.rfind(".") :].lower() if "." in file_name else ""
     if not text.strip():
         raise BadSchema("the file is empty")
@@ -140,12 +124,14 @@ def schema_from_text(
         described = _from_json_text(text, is_avro=suffix == ".avsc")
     findings = described.findings
     if len(findings) > ATTRIBUTES_MAX:
-        raise SchemaTooLarge(f"{len(findings)} attributes are more than the {ATTRIBUTES_MAX} of a type")
+        raise BadSchema(
+            "TYPE-SCHEMA-SIZE", f"{len(findings)} attributes are more than the {ATTRIBUTES_MAX} of a type"
+        )
     for path in skip:
         if path not in findings:
             near = difflib.get_close_matches(path[:64], findings, n=1)
             hint = f"; did you mean `{_shown(near[0])}`?" if near else ""
-            raise NothingToSkip(f"there is no `{_shown(path)}` to leave out{hint}")
+            raise BadSchema("TYPE-SCHEMA-SKIP", f"there is no `{_shown(path)}` to leave out{hint}")
     wanted = {name: one for name, one in findings.items() if name not in skip and name not in given}
     return ForeignSchema(
         described.form,
@@ -174,7 +160,7 @@ def _representable(findings: Mapping[str, _Finding]) -> tuple[ForeignAttribute, 
     if problems:
         more = len(problems) - _SHOWN_MAX
         rest = f"; and {more} more" if more > 0 else ""
-        problem = NotRepresentable("; ".join(problems[:_SHOWN_MAX]) + rest)
+        problem = BadSchema("TYPE-SCHEMA-ATTRIBUTE", "; ".join(problems[:_SHOWN_MAX]) + rest)
         problem.add_note("`--skip PATH` leaves an attribute out, and `NAME:KIND` chooses its kind")
         raise problem
     return tuple(attributes)
@@ -309,7 +295,9 @@ def _from_csv(text: str) -> _Described:
         header = [name or f"column {place}" for place, name in enumerate(headers[delimiter], start=1)]
         unnamed = {one for one, name in zip(header, headers[delimiter], strict=True) if not name}
         if len(header) > ATTRIBUTES_MAX:
-            raise SchemaTooLarge(f"{len(header)} columns are more than the {ATTRIBUTES_MAX} of a type")
+            raise BadSchema(
+                "TYPE-SCHEMA-SIZE", f"{len(header)} columns are more than the {ATTRIBUTES_MAX} of a type"
+            )
         if (twice := _repeated(header)) is not None:
             raise BadSchema(f"the header has `{_shown(twice)}` twice")
         seen: dict[str, dict[str, str]] = {name: {} for name in header}
@@ -430,7 +418,9 @@ def _from_json_schema(root: Mapping[str, object]) -> _Described:
     if schema is None or not isinstance(properties, dict) or schema.get("type", "object") != "object":
         raise BadSchema("the JSON Schema describes no object with `properties`")
     if len(properties) > ATTRIBUTES_MAX:
-        raise SchemaTooLarge(f"{len(properties)} properties are more than the {ATTRIBUTES_MAX} of a type")
+        raise BadSchema(
+            "TYPE-SCHEMA-SIZE", f"{len(properties)} properties are more than the {ATTRIBUTES_MAX} of a type"
+        )
     not_carried = _CONSTRAINTS & set(schema)
     findings: dict[str, _Finding] = {}
     for name, one in properties.items():

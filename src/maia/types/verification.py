@@ -28,7 +28,7 @@ from maia.errors import BrokenCredential
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS
 from maia.types.changes import Change, describe, diff, ways_to_allow
-from maia.types.definition import LedgerGivenUp, SealingWeakened, SignedDefinition, TypeDefinition, is_weaker
+from maia.types.definition import SignedDefinition, TypeDefinition, is_weaker
 from maia.types.encoding import definition_from_body
 from maia.types.verified import _SEAL, VerifiedType, VerifiedTypeCache
 
@@ -46,34 +46,10 @@ class MissingRight(BrokenCredential):
     code = "TYPE-RIGHT-MISSING"
 
 
-class NotAManager(MissingRight):
-    """The signer is neither the owner of the type nor a manager of it."""
-
-    code = "TYPE-NOT-A-MANAGER"
-
-
-class ChangeNotGranted(MissingRight):
-    """The signer may manage the type, and not in this way."""
-
-    code = "TYPE-CHANGE-NOT-GRANTED"
-
-
 class InstallNotGranted(MissingRight):
     """The signer may not install types on this network."""
 
     code = "TYPE-INSTALL-NOT-GRANTED"
-
-
-class ExtendNotGranted(MissingRight):
-    """The signer may not extend the super-type; ask its owner for `extend`, and embed the certificates."""
-
-    code = "TYPE-EXTEND-NOT-GRANTED"
-
-
-class PreviousVersionNeeded(BrokenCredential):
-    """The signer holds some management rights only, so the previous version must be at hand."""
-
-    code = "TYPE-PREVIOUS-NEEDED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,26 +119,35 @@ def management_grounds(
     changed = TypeName(name.owner, name.name, definition.previous or FIRST_VERSION)
     held = _rights(changed, evidence)
     if not held:
-        raise NotAManager(f"`{evidence.signer}` is neither the owner nor a manager of type `{name.name}`")
+        raise MissingRight(
+            "TYPE-NOT-A-MANAGER",
+            f"`{evidence.signer}` is neither the owner nor a manager of type `{name.name}`",
+        )
     everything = _chains_for_everything(held)
     if everything is not None:
         return Grounds(everything)
     if definition.previous is None:
-        raise NotAManager(
+        raise MissingRight(
+            "TYPE-NOT-A-MANAGER",
             f"the first version of a type needs all management rights, and `{evidence.signer}` "
-            f"holds {_words(held)} alone"
+            f"holds {_words(held)} alone",
         )
     if changes is None:
-        raise PreviousVersionNeeded(
+        raise BrokenCredential(
+            "TYPE-PREVIOUS-NEEDED",
             f"`{evidence.signer}` holds {_words(held)} alone: "
-            f"version `{definition.previous}` is needed to see what was changed"
+            f"version `{definition.previous}` is needed to see what was changed",
         )
     if reseals:
-        raise ChangeNotGranted(
-            "the signer may not change how the type is sealed: that needs every management right"
+        raise MissingRight(
+            "TYPE-CHANGE-NOT-GRANTED",
+            "the signer may not change how the type is sealed: that needs every management right",
         )
     if re_extends:
-        raise ChangeNotGranted("the signer may not change the super-type: that needs every management right")
+        raise MissingRight(
+            "TYPE-CHANGE-NOT-GRANTED",
+            "the signer may not change the super-type: that needs every management right",
+        )
     return Grounds(_chains_for_changes(changes, held), compared=True)
 
 
@@ -177,9 +162,10 @@ def extension_grounds(super_type: TypeName | None, definition: TypeDefinition, e
     found = evidence.chains_for(Action.EXTEND, super_type, may_be_tested=True)
     chains = tuple(chain for chain in found if chain.authority.attributes is ALL_ATTRIBUTES)
     if not chains:
-        raise ExtendNotGranted(
+        raise MissingRight(
+            "TYPE-EXTEND-NOT-GRANTED",
             f"`{evidence.signer}` may not extend type `{super_type.name}` with `{definition.name.name}`: "
-            "the definition holds no chain from the super-type's owner"
+            "the definition holds no chain from the super-type's owner",
         )
     return Grounds(chains)
 
@@ -245,8 +231,9 @@ def _chains_for_changes(changes: tuple[Change, ...], held: _Held) -> tuple[Verif
         ways = ways_to_allow(change)
         allowed = next(filter(None, (_chains_for_way(way, held) for way in ways)), None)
         if allowed is None:
-            raise ChangeNotGranted(
-                f"the signer may not {describe(change)}: that needs " + " or ".join(map(_words, ways))
+            raise MissingRight(
+                "TYPE-CHANGE-NOT-GRANTED",
+                f"the signer may not {describe(change)}: that needs " + " or ".join(map(_words, ways)),
             )
         used += allowed
     return _distinct(used)
@@ -290,30 +277,6 @@ def _words(actions: Iterable[Action]) -> str:
 
 _WORK_MAX: Final = 100_000
 """Steps that the searches for all rights of one signer may take by default."""
-
-
-class TamperedDefinition(BrokenCredential):
-    """What a signed definition shows is not what its signed bytes say."""
-
-    code = "TYPE-TAMPERED"
-
-
-class WrongPreviousVersion(BrokenCredential):
-    """A version was compared with a version that it does not name as its previous one."""
-
-    code = "TYPE-WRONG-PREVIOUS"
-
-
-class DefinitionExpired(BrokenCredential):
-    """A definition depends on credentials that have expired."""
-
-    code = "TYPE-EXPIRED"
-
-
-class DefinitionNotYetValid(BrokenCredential):
-    """A definition depends on credentials that are not valid yet."""
-
-    code = "TYPE-NOT-YET-VALID"
 
 
 def verify_definition(
@@ -414,7 +377,9 @@ def _definition_as_signed(signed: SignedDefinition) -> TypeDefinition:
     verify_signature(signed.signer, SignedKind.TYPE_DEFINITION, signed.body, signed.signature)
     definition = definition_from_body(signed.body)
     if definition != signed.definition or sha256(signed.body).digest() != signed.id:
-        raise TamperedDefinition(f"the definition of `{signed.definition.name.name}` is not what was signed")
+        raise BrokenCredential(
+            "TYPE-TAMPERED", f"the definition of `{signed.definition.name.name}` is not what was signed"
+        )
     return definition
 
 
@@ -423,20 +388,25 @@ def _changes_since(previous: VerifiedType | None, definition: TypeDefinition) ->
         return None
     name = definition.name
     if definition.previous is None:
-        raise WrongPreviousVersion(f"`{name.name}` is a first version and follows no other")
+        raise BrokenCredential(
+            "TYPE-WRONG-PREVIOUS", f"`{name.name}` is a first version and follows no other"
+        )
     if previous.name != TypeName(name.owner, name.name, definition.previous):
-        raise WrongPreviousVersion(
+        raise BrokenCredential(
+            "TYPE-WRONG-PREVIOUS",
             f"`{name.name}` says that it follows version `{definition.previous}`, "
-            f"and was compared with version `{previous.name.version}` of `{previous.name.name}`"
+            f"and was compared with version `{previous.name.version}` of `{previous.name.name}`",
         )
     if previous.definition.ledger and not definition.ledger:
-        raise LedgerGivenUp(
+        raise BrokenCredential(
+            "TYPE-LEDGER-GIVEN-UP",
             f"version `{name.version}` of `{name.name}` demands no ledger, and version "
-            f"`{definition.previous}` does"
+            f"`{definition.previous}` does",
         )
     if is_weaker(definition.sealing, than=previous.sealing):
-        raise SealingWeakened(
-            f"version `{name.version}` of `{name.name}` seals less than version `{definition.previous}`"
+        raise BrokenCredential(
+            "TYPE-SEALING-WEAKENED",
+            f"version `{name.version}` of `{name.name}` seals less than version `{definition.previous}`",
         )
     return diff(previous, definition)
 
@@ -462,7 +432,9 @@ def _validity_of(grounds: Iterable[Grounds], compared_with: VerifiedType | None)
 
 def _check_compared_version(validity: Validity, at: Instant) -> None:
     if not validity.contains(at):
-        raise DefinitionExpired(f"the version that the signer was allowed to change does not hold at {at}")
+        raise BrokenCredential(
+            "TYPE-EXPIRED", f"the version that the signer was allowed to change does not hold at {at}"
+        )
 
 
 def _out_of_date(
@@ -473,9 +445,13 @@ def _out_of_date(
     ends = [each.not_after for each in validities if each.not_after is not None and each.not_after < at]
     starts = [each.not_before for each in validities if each.not_before is not None and each.not_before > at]
     if ends and _succeeds(grounds_at, min(ends)):
-        return DefinitionExpired(f"the credentials inside the definition expired at {min(ends)}")
+        return BrokenCredential(
+            "TYPE-EXPIRED", f"the credentials inside the definition expired at {min(ends)}"
+        )
     if starts and _succeeds(grounds_at, max(starts)):
-        return DefinitionNotYetValid(f"the credentials inside the definition hold from {max(starts)} on")
+        return BrokenCredential(
+            "TYPE-NOT-YET-VALID", f"the credentials inside the definition hold from {max(starts)} on"
+        )
     return None
 
 

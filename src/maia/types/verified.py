@@ -34,14 +34,7 @@ from maia.credentials.statements import SignedStatement, statement_from_bytes, s
 from maia.errors import BrokenCredential, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Event, Instant, Kind
 from maia.types.changes import Change, UidReused
-from maia.types.definition import (
-    Sealing,
-    SealingWeakened,
-    SignedDefinition,
-    TypeDefinition,
-    is_weaker,
-    strongest,
-)
+from maia.types.definition import Sealing, SignedDefinition, TypeDefinition, is_weaker, strongest
 from maia.types.encoding import content_digest, definition_from_bytes, definition_to_bytes, sign_definition
 
 TYPES_MAX: Final = 4096
@@ -265,36 +258,6 @@ VERSIONS_MAX: Final = 4096
 """How many versions of one type a history remembers."""
 
 
-class AnotherType(BrokenCredential):
-    """A version was offered that belongs to another type, perhaps of the same readable name."""
-
-    code = "TYPE-ANOTHER-TYPE"
-
-
-class TypeFork(BrokenCredential):
-    """Two different definitions claim the same owner, name and version."""
-
-    code = "TYPE-FORK"
-
-
-class VersionsInACircle(BrokenCredential):
-    """A version would become its own ancestor."""
-
-    code = "TYPE-VERSIONS-IN-A-CIRCLE"
-
-
-class TypeDowngrade(Refusal):
-    """A version was offered as an upgrade and does not descend from the one in use."""
-
-    code = "TYPE-DOWNGRADE"
-
-
-class TypeHistoryFull(Unavailable):
-    """A type has more versions than a history remembers."""
-
-    code = "TYPE-HISTORY-FULL"
-
-
 @dataclass(frozen=True, slots=True)
 class TypeHistory:
     """The versions of one type that were accepted, by full name and digest of what they say.
@@ -329,12 +292,16 @@ class TypeHistory:
         if known == verified.content:
             return self
         if known is not None:
-            raise TypeFork(f"version `{version}` of `{verified.name.name}` is known with other content")
+            raise BrokenCredential(
+                "TYPE-FORK", f"version `{version}` of `{verified.name.name}` is known with other content"
+            )
         self._check_kinds(verified)
         self._check_no_circle(verified)
         self._check_sealing(verified)
         if len(self.digests) >= VERSIONS_MAX:
-            raise TypeHistoryFull(f"type `{verified.name.name}` has more than {VERSIONS_MAX} versions")
+            raise Unavailable(
+                "TYPE-HISTORY-FULL", f"type `{verified.name.name}` has more than {VERSIONS_MAX} versions"
+            )
         return TypeHistory(
             self.type_id,
             MappingProxyType({**self.digests, version: verified.content}),
@@ -357,9 +324,10 @@ class TypeHistory:
         if offered.id != current.id and not known.descends(
             later=offered.name.version, earlier=current.name.version
         ):
-            raise TypeDowngrade(
+            raise Refusal(
+                "TYPE-DOWNGRADE",
                 f"version `{offered.name.version}` of `{offered.name.name}` "
-                f"was not made from version `{current.name.version}`, which is in use"
+                f"was not made from version `{current.name.version}`, which is in use",
             )
         return offered
 
@@ -371,8 +339,9 @@ class TypeHistory:
 
     def _check_same_type(self, verified: VerifiedType) -> None:
         if verified.type_id != self.type_id:
-            raise AnotherType(
-                f"`{verified.name.name}` of owner `{verified.name.owner}` is not the type of this history"
+            raise BrokenCredential(
+                "TYPE-ANOTHER-TYPE",
+                f"`{verified.name.name}` of owner `{verified.name.owner}` is not the type of this history",
             )
 
     def _check_kinds(self, verified: VerifiedType) -> None:
@@ -384,8 +353,9 @@ class TypeHistory:
     def _check_no_circle(self, verified: VerifiedType) -> None:
         version, previous = verified.name.version, verified.definition.previous
         if previous is not None and version in self._ancestors(previous):
-            raise VersionsInACircle(
-                f"version `{version}` of `{verified.name.name}` would be its own ancestor"
+            raise BrokenCredential(
+                "TYPE-VERSIONS-IN-A-CIRCLE",
+                f"version `{version}` of `{verified.name.name}` would be its own ancestor",
             )
 
     def _check_sealing(self, verified: VerifiedType) -> None:
@@ -395,8 +365,9 @@ class TypeHistory:
         pairs = [(later, earlier) for later, earlier in self.parents.items() if earlier == version]
         for later, earlier in [*pairs, (version, previous)]:
             if earlier in known and is_weaker(known[later], than=known[earlier]):
-                raise SealingWeakened(
-                    f"version `{later}` of `{verified.name.name}` seals less than version `{earlier}`"
+                raise BrokenCredential(
+                    "TYPE-SEALING-WEAKENED",
+                    f"version `{later}` of `{verified.name.name}` seals less than version `{earlier}`",
                 )
 
 

@@ -42,7 +42,6 @@ from maia.credentials.chains.reduction import BrokenChain, shown_id
 from maia.credentials.chains.root_handover import is_for_good
 from maia.credentials.keys import Principal
 from maia.credentials.statements import (
-    AnswerNotAsked,
     BrokenStatement,
     CertificateNotRevalidated,
     CertificateRevoked,
@@ -160,7 +159,9 @@ class Monitor:
         """
         statement = signed.statement
         if isinstance(statement, OneTimeAnswer):
-            mine = AnswerNotAsked("a one-time answer is for the verifier that asked, and for no other")
+            mine = BrokenStatement(
+                "STATEMENT-NOT-ASKED", "a one-time answer is for the verifier that asked, and for no other"
+            )
             return Changed(statement.by, refused=mine)
         key = statement.by, kind_of_series(statement)
         before = self._series.get(key, _EMPTY)

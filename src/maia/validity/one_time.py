@@ -23,15 +23,14 @@ from maia.credentials.keys import Principal, SigningKey
 from maia.credentials.statements import (
     ID_BYTES,
     NONCE_BYTES,
-    AnswerNotAsked,
     BadStatement,
+    BrokenStatement,
     OneTimeAnswer,
     SignedStatement,
-    StandingFull,
     check_statement,
     sign_statement,
 )
-from maia.errors import BadInput, BrokenCredential
+from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import INSTANT_MAX, SECOND, Instant
 from maia.validity.monitor import Once, one_time_tests
 
@@ -111,10 +110,10 @@ class Revalidated:
     def spend(self, request: bytes) -> tuple[bytes, Principal]:
         """Return the certificate and its tester, for the request asked about, and never again."""
         if self._is_spent:
-            raise AnswerNotAsked("a one-time answer was used before")
+            raise BrokenStatement("STATEMENT-NOT-ASKED", "a one-time answer was used before")
         self._is_spent = True
         if request != self.request:
-            raise AnswerNotAsked("a one-time answer is about another request")
+            raise BrokenStatement("STATEMENT-NOT-ASKED", "a one-time answer is about another request")
         return self.certificate, self.by
 
 
@@ -140,7 +139,10 @@ class OpenQuestions:
         if nonce in self._open:
             raise BadStatement("a nonce must be drawn anew for every question")
         if len(self._open) >= self._limit:
-            raise StandingFull(f"{self._limit} one-time questions are open, and there is no room for more")
+            raise Unavailable(
+                "UNAVAILABLE-STANDING-FULL",
+                f"{self._limit} one-time questions are open, and there is no room for more",
+            )
         question = OneTimeQuestion(by, certificate, request, nonce)
         self._open[nonce] = (question, now)
         return question
@@ -154,7 +156,7 @@ class OpenQuestions:
         question, _ = self._open.get(answer.nonce, (None, now))
         asked = None if question is None else (question.by, question.certificate, question.request)
         if question is None or asked != (answer.by, answer.certificate, answer.request):
-            raise AnswerNotAsked("no question that is open is answered by this")
+            raise BrokenStatement("STATEMENT-NOT-ASKED", "no question that is open is answered by this")
         check_statement(signed)
         del self._open[answer.nonce]
         return Revalidated(question, _SEAL)

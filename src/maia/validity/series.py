@@ -40,12 +40,9 @@ from maia.credentials.statements import (
     Revalidation,
     RevocationList,
     SignedStatement,
-    StandingFull,
-    StatementConflict,
     StatementOld,
-    StatementOverlap,
-    StatementTooEarly,
 )
+from maia.errors import Unavailable
 from maia.events import INSTANT_MIN, Instant, PresentValue
 
 HOLDS_MAX: Final = 64
@@ -211,20 +208,23 @@ def _newer(series: Series, signed: SignedStatement, now: Instant) -> tuple[Serie
         if hold.since <= newer.spent < hold.until:
             hold = replace(hold, since=Instant(newer.spent + 1))
     if _overlaps(newer, hold):
-        return newer, StatementOverlap(
-            f"the period of statement {hold.sequence} of `{signed.statement.by}` overlaps an earlier one"
+        return newer, BrokenStatement(
+            "STATEMENT-OVERLAP",
+            f"the period of statement {hold.sequence} of `{signed.statement.by}` overlaps an earlier one",
         )
     if hold.since - now > EARLY_MAX:
-        return newer, StatementTooEarly(
+        return newer, BrokenStatement(
+            "STATEMENT-TOO-EARLY",
             f"the period of statement {hold.sequence} of `{signed.statement.by}` begins at {hold.since}, "
-            f"and it is {now}"
+            f"and it is {now}",
         )
     return _with_hold(newer, hold, now), None
 
 
 def _contradicting(series: Series, signed: SignedStatement) -> tuple[Series, BrokenStatement]:
-    problem = StatementConflict(
-        f"`{signed.statement.by}` has signed two different statements with number {series.sequence}"
+    problem = BrokenStatement(
+        "STATEMENT-CONFLICT",
+        f"`{signed.statement.by}` has signed two different statements with number {series.sequence}",
     )
     if len(series.newest) >= SOURCES_MAX or len(series.said) >= SAID_MAX:
         raise problem
@@ -423,7 +423,10 @@ def check_issuer(held: Mapping[_Key, Series], by: Principal) -> None:
     if len(held) < ISSUERS_MAX or any((by, kind) in held for kind in SeriesKind):
         return
     if len({one for one, _ in held}) >= ISSUERS_MAX:
-        raise StandingFull(f"statements of {ISSUERS_MAX} issuers are held, and there is no room for more")
+        raise Unavailable(
+            "UNAVAILABLE-STANDING-FULL",
+            f"statements of {ISSUERS_MAX} issuers are held, and there is no room for more",
+        )
 
 
 def check_room(held: Mapping[_Key, Series], key: _Key, after: Series, *, ids_kept: int) -> None:
@@ -436,6 +439,12 @@ def check_room(held: Mapping[_Key, Series], key: _Key, after: Series, *, ids_kep
     if grown <= 0 or weight <= share:
         return
     if weight > IDS_OF_ONE_MAX:
-        raise StandingFull(f"the statements of one issuer name more than {IDS_OF_ONE_MAX} certificates")
+        raise Unavailable(
+            "UNAVAILABLE-STANDING-FULL",
+            f"the statements of one issuer name more than {IDS_OF_ONE_MAX} certificates",
+        )
     if ids_kept + grown > IDS_KEPT_MAX:
-        raise StandingFull(f"statements on {IDS_KEPT_MAX} certificates are held, and there is no room")
+        raise Unavailable(
+            "UNAVAILABLE-STANDING-FULL",
+            f"statements on {IDS_KEPT_MAX} certificates are held, and there is no room",
+        )

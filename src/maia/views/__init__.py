@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 from maia.views.plan import (
     POSTGRES_TYPES,
     WINDOWS_MAX,
-    StoredMismatch,
     ViewSummarises,
     ViewTooLarge,
     spark_schema,
     spark_type,
 )
 from maia.views.to_python import See, Test, to_python, to_python_test
-from maia.views.to_sql import BadIdentifier, Query, TableName, to_sql, to_sql_summary
+from maia.views.to_sql import Query, TableName, to_sql, to_sql_summary
 
 if TYPE_CHECKING:
     from maia.views.arrow_executor import ARROW_TYPES, arrow_schema, to_arrow
@@ -27,10 +26,8 @@ __all__ = [
     "ARROW_TYPES",
     "POSTGRES_TYPES",
     "WINDOWS_MAX",
-    "BadIdentifier",
     "Query",
     "See",
-    "StoredMismatch",
     "TableName",
     "Test",
     "ViewSummarises",

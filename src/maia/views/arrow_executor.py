@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maia.errors import BadInput
 from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue, Value
 from maia.expressions.meaning import NO_KEYS, TransformationKeys, calculated, keyed_result, result_of
 from maia.expressions.summaries import Group, GroupKey, derived_event, group_key
@@ -24,7 +25,6 @@ from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attrib
 from maia.views.plan import (
     Algebra,
     KeyName,
-    StoredMismatch,
     ViewPlan,
     checked_delivered,
     checked_stored,
@@ -175,7 +175,9 @@ def _columns(batch: pa.RecordBatch, expected: pa.Schema) -> tuple[int, dict[Attr
     for field in expected:
         position = batch.schema.get_field_index(field.name)
         if position < 0 or not batch.schema.field(position).type.equals(field.type):
-            raise StoredMismatch(f"the batch has no column `{field.name}` of type `{field.type}`")
+            raise BadInput(
+                "INPUT-STORED-COLUMNS", f"the batch has no column `{field.name}` of type `{field.type}`"
+            )
         columns[AttributeUid(field.name)] = batch.column(position)
     return batch.num_rows, columns
 

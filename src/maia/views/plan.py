@@ -76,12 +76,6 @@ POSTGRES_TYPES: Final[dict[Kind, str]] = {
 }
 
 
-class StoredMismatch(BadInput):
-    """A table or batch does not have the columns that it was said to have."""
-
-    code = "INPUT-STORED-COLUMNS"
-
-
 def spark_type(kind: Kind) -> DataType:
     """Return the Spark type of a kind. Strings have the binary collation, the default."""
     from pyspark.sql import types as t
@@ -129,8 +123,9 @@ def checked_delivered(delivered: tuple[Attribute, ...], stored: Kinds) -> tuple[
     for attribute in delivered:
         kind = stored.get(attribute.uid, attribute.kind)
         if kind is not attribute.kind:
-            raise StoredMismatch(
-                f"`{attribute.name}` is of kind {attribute.kind.value}, and is stored as {kind.value}"
+            raise BadInput(
+                "INPUT-STORED-COLUMNS",
+                f"`{attribute.name}` is of kind {attribute.kind.value}, and is stored as {kind.value}",
             )
     return delivered
 
@@ -440,7 +435,7 @@ def transformed(view: View, stored: Kinds, algebra: Algebra[T], place: int = 0) 
             elif seen[uid][0] is kind:
                 seen[uid] = kind, algebra.coalesced([seen[uid][1], here], kind)
             else:
-                raise StoredMismatch(f"two windows of the view show `{uid}` as two kinds")
+                raise BadInput("INPUT-STORED-COLUMNS", f"two windows of the view show `{uid}` as two kinds")
     begins = either([compiled(window.admits, columns, algebra) for window in view.windows], algebra)
     levels = tuple(tuple(bound.levels[level]) for level in sorted(bound.levels))
     return Transformed(begins, levels, either([admits for admits, _ in through], algebra), seen)

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from pyspark.sql import types as t
 from pyspark.sql.pandas.functions import arrow_udf
 
+from maia.errors import BadInput
 from maia.events import INT_MIN, SECOND, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
 from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW, TransformationKeys, keyed_result
 from maia.expressions.summaries import STEPS_WIDTH, Aggregate, Measure, Summary
@@ -34,7 +35,6 @@ from maia.views.arrow_executor import ARROW_TYPES
 from maia.views.plan import (
     Algebra,
     KeyName,
-    StoredMismatch,
     ViewPlan,
     checked_delivered,
     checked_stored,
@@ -235,8 +235,9 @@ def _check_columns(events: DataFrame, stored: Kinds) -> None:
     found = {column.name: column.dataType for column in events.schema.fields}
     for uid, kind in stored.items():
         if found.get(uid) != spark_type(kind):
-            raise StoredMismatch(
-                f"the data frame has no column `{uid}` of type `{spark_type(kind).simpleString()}`"
+            raise BadInput(
+                "INPUT-STORED-COLUMNS",
+                f"the data frame has no column `{uid}` of type `{spark_type(kind).simpleString()}`",
             )
 
 

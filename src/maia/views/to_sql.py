@@ -57,18 +57,6 @@ _SIGNS: Final = {
 }
 
 
-class BadIdentifier(BadInput):
-    """A name cannot be the name of a table or column in PostgreSQL."""
-
-    code = "INPUT-SQL-IDENTIFIER"
-
-
-class ViewNeedsKey(Refusal):
-    """A View with pseudonyms, noise or lookups cannot be shown here, where its secret must not come."""
-
-    code = "VIEW-NEEDS-KEY"
-
-
 @dataclass(frozen=True, slots=True)
 class Query:
     """A piece of SQL with `%s` for each operand, in order, as psycopg expects."""
@@ -99,8 +87,9 @@ def _transformed_query(
 ) -> Query:
     if any(step.is_keyed() for window in view.windows for step in window.transformations):
         # A secret in a statement would be in the server's log, its statistics and its plans.
-        raise ViewNeedsKey(
-            "the view has a pseudonym, noise or a lookup, whose secret or table is never part of a statement"
+        raise Refusal(
+            "VIEW-NEEDS-KEY",
+            "the view has a pseudonym, noise or a lookup, whose secret or table is never part of a statement",
         )
     found = transformed(view, stored, _SQL)
     seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
@@ -129,7 +118,9 @@ def quoted(name: str) -> str:
     """Return a name as an SQL identifier in a text with `%s` placeholders."""
     if not name or "\0" in name or len(name.encode(errors="replace")) > _IDENTIFIER_BYTES_MAX:
         shown = name[:64].encode("unicode_escape").decode()
-        raise BadIdentifier(f"`{shown}` is not a name of 1 to {_IDENTIFIER_BYTES_MAX} bytes")
+        raise BadInput(
+            "INPUT-SQL-IDENTIFIER", f"`{shown}` is not a name of 1 to {_IDENTIFIER_BYTES_MAX} bytes"
+        )
     return '"' + name.replace('"', '""').replace("%", "%%") + '"'
 
 
@@ -333,7 +324,9 @@ def to_sql_summary(
     """
     parts = split(view)
     if any(step.is_keyed() for step in parts.front.windows[0].transformations):
-        raise ViewNeedsKey("what is counted depends on a secret, which is never part of an SQL statement")
+        raise Refusal(
+            "VIEW-NEEDS-KEY", "what is counted depends on a secret, which is never part of an SQL statement"
+        )
     summary, found = parts.summary, transformed(parts.front, stored, _SQL)
     moment = Query(f"extract(epoch FROM {quoted(published_at)})")
     period = _spelled("floor(", moment, f" / {summary.every_s})::bigint AS period")

@@ -30,7 +30,7 @@ from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, SECOND, Instant
 from maia.wire.replays import NONCE_BYTES, ReplayMemory
-from maia.wire.requests import RequestTooEarly, RequestTooLate, moment_of_request
+from maia.wire.requests import moment_of_request
 
 API_REQUEST_BYTES_MAX: Final = 8192
 API_SKEW_S: Final = 60
@@ -50,24 +50,6 @@ class BadApiRequest(ProtocolViolation):
     """Bytes are not a signed request to a domain as Maia writes it."""
 
     code = "PROTOCOL-API-REQUEST"
-
-
-class RequestForAnotherDomain(Refusal):
-    """A request was signed for another domain than the one that received it."""
-
-    code = "REQUEST-ANOTHER-DOMAIN"
-
-
-class RequestForAnotherRun(Refusal):
-    """A request was signed for an earlier run of this domain's server; ask for the present one."""
-
-    code = "REQUEST-ANOTHER-RUN"
-
-
-class RequestAltered(Refusal):
-    """Method, target, body, certificates or idempotency key differ from what was signed."""
-
-    code = "REQUEST-ALTERED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +201,11 @@ def verify_api_request(
     request, skew = signed.request, skew_s * SECOND
     _check_meant_for(request, audience, instance)
     if request.call != call:
-        raise RequestAltered("the request differs from what was signed")
+        raise Refusal("REQUEST-ALTERED", "the request differs from what was signed")
     if request.at < at - skew:
-        raise RequestTooLate(f"the request was signed at `{request.at}`, and here it is `{at}`")
+        raise Refusal("REQUEST-TOO-LATE", f"the request was signed at `{request.at}`, and here it is `{at}`")
     if request.at > at + skew:
-        raise RequestTooEarly(f"the request was signed at `{request.at}`, and here it is `{at}`")
+        raise Refusal("REQUEST-TOO-EARLY", f"the request was signed at `{request.at}`, and here it is `{at}`")
     memory.forget_before(Instant(max(INSTANT_MIN, at - skew)))
     memory.check_unheard(signed.signer, request.nonce, signed_at=request.at)
     verify_signature(signed.signer, SignedKind.API_REQUEST, signed.body, signed.signature)
@@ -233,8 +215,8 @@ def verify_api_request(
 
 def _check_meant_for(request: ApiRequest, audience: Principal, instance: bytes) -> None:
     if request.audience != audience:
-        raise RequestForAnotherDomain(f"the request is for `{request.audience}`")
+        raise Refusal("REQUEST-ANOTHER-DOMAIN", f"the request is for `{request.audience}`")
     if request.instance != instance:
-        raise RequestForAnotherRun(
-            "the request is for another run of this server; ask it for its present one"
+        raise Refusal(
+            "REQUEST-ANOTHER-RUN", "the request is for another run of this server; ask it for its present one"
         )

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from maia.errors import ProtocolViolation
-from maia.wire.framing import MESSAGE_BYTES_MAX, MessageTooLarge
+from maia.wire.framing import MESSAGE_BYTES_MAX
 from maia.wire.message_fields import NOT_FOR_SCREENS, TEXT_MAX, AnyMessage
 from maia.wire.messages import (
     Bye,
@@ -52,18 +52,6 @@ def beginning_of(kind: type[AnyMessage]) -> bytes:
 
 
 _WELCOME: Final = beginning_of(Welcome)
-
-
-class BadMessage(ProtocolViolation):
-    """Bytes are not a message: unknown, cut off, too much, or with a value out of range."""
-
-    code = "PROTOCOL-MESSAGE"
-
-
-class AnotherForm(ProtocolViolation):
-    """Bytes spell a message in another form than the one it has."""
-
-    code = "PROTOCOL-MESSAGE-FORM"
 
 
 class Unsendable(ProtocolViolation):
@@ -111,16 +99,21 @@ def encode_known(
 
 def _decoded(decoder: msgspec.msgpack.Decoder[_Read], data: bytes) -> _Read:
     if len(data) > MESSAGE_BYTES_MAX:
-        raise MessageTooLarge(
-            f"a message of {len(data)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed"
+        raise ProtocolViolation(
+            "PROTOCOL-MESSAGE-TOO-LARGE",
+            f"a message of {len(data)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed",
         )
     try:
         message = decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise BadMessage(f"the message cannot be read: {sendable_text(str(problem))}") from problem
+        raise ProtocolViolation(
+            "PROTOCOL-MESSAGE", f"the message cannot be read: {sendable_text(str(problem))}"
+        ) from problem
     # MessagePack can spell one number in several ways; we know one.
     if _ENCODER.encode(message) != data:
-        raise AnotherForm(f"the `{type(message).__name__}` is not written in its one form")
+        raise ProtocolViolation(
+            "PROTOCOL-MESSAGE-FORM", f"the `{type(message).__name__}` is not written in its one form"
+        )
     return message
 
 

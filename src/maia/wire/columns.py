@@ -118,12 +118,6 @@ class BadColumns(ProtocolViolation):
     code = "PROTOCOL-COLUMNS"
 
 
-class TooManyValues(ProtocolViolation):
-    """A frame's rows times its columns are more values than one frame may carry."""
-
-    code = "PROTOCOL-TOO-MANY-VALUES"
-
-
 def kind_to_number(kind: Kind) -> int:
     """Return the number that stands for a kind in a message; 0 stands for none."""
     return _NUMBERS[kind]
@@ -388,7 +382,10 @@ def _check_values(rows: int, columns: int) -> None:
     if not 0 <= rows <= ROWS_MAX:
         raise BadColumns(f"a frame of {rows} rows is outside 0 to {ROWS_MAX}")
     if rows * columns > VALUES_MAX:
-        raise TooManyValues(f"{rows} rows of {columns} columns are more than the {VALUES_MAX} values allowed")
+        raise ProtocolViolation(
+            "PROTOCOL-TOO-MANY-VALUES",
+            f"{rows} rows of {columns} columns are more than the {VALUES_MAX} values allowed",
+        )
 
 
 # ------------------------------------------------------------ all columns of a frame at once

@@ -22,24 +22,6 @@ MESSAGE_BYTES_MAX: Final = 16 << 20
 LENGTH_BYTES: Final = 4
 
 
-class MessageTooLarge(ProtocolViolation):
-    """A peer announced a message that is longer than this link allows now."""
-
-    code = "PROTOCOL-MESSAGE-TOO-LARGE"
-
-
-class BeyondShare(ProtocolViolation):
-    """A peer says more bytes, or makes the other side keep more of them, than its share."""
-
-    code = "PROTOCOL-BEYOND-SHARE"
-
-
-class EmptyMessage(ProtocolViolation):
-    """A peer announced a message of no bytes."""
-
-    code = "PROTOCOL-EMPTY-MESSAGE"
-
-
 def length_prefix(message: bytes) -> bytes:
     """Return the bytes that go before `message`, to be written with it without a copy."""
     length = len(message)
@@ -135,9 +117,12 @@ def _split(data: bytes | memoryview, limit: int) -> tuple[list[bytes], int]:
 
 def _checked_length(length: int, limit: int) -> int:
     if length == 0:
-        raise EmptyMessage("a message has at least one byte")
+        raise ProtocolViolation("PROTOCOL-EMPTY-MESSAGE", "a message has at least one byte")
     if length > limit:
-        raise MessageTooLarge(f"a message of {length} bytes is longer than the {limit} allowed here")
+        raise ProtocolViolation(
+            "PROTOCOL-MESSAGE-TOO-LARGE",
+            f"a message of {length} bytes is longer than the {limit} allowed here",
+        )
     return length
 
 

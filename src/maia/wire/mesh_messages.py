@@ -138,12 +138,6 @@ _PART_ENCODER: Final = msgspec.msgpack.Encoder()
 _PART_DECODER: Final[msgspec.msgpack.Decoder[AggregatePart]] = msgspec.msgpack.Decoder(AggregatePart)
 
 
-class BadAggregatePart(BrokenCredential):
-    """A part of an aggregated subscription cannot be read."""
-
-    code = "CREDENTIAL-AGGREGATE-PART"
-
-
 def part_to_bytes(part: AggregatePart) -> bytes:
     """Return the bytes of a part."""
     return _PART_ENCODER.encode(part)
@@ -154,7 +148,11 @@ def part_from_bytes(data: bytes) -> AggregatePart:
     try:
         part = _PART_DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise BadAggregatePart("a part of an aggregate cannot be read") from problem
+        raise BrokenCredential(
+            "CREDENTIAL-AGGREGATE-PART", "a part of an aggregate cannot be read"
+        ) from problem
     if _PART_ENCODER.encode(part) != data:
-        raise BadAggregatePart("a part of an aggregate is not written in its one form")
+        raise BrokenCredential(
+            "CREDENTIAL-AGGREGATE-PART", "a part of an aggregate is not written in its one form"
+        )
     return part

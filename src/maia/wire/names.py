@@ -20,12 +20,6 @@ from maia.predicates import DEPTH_MAX, Predicate, predicate_from_expression, pre
 _LIMITS: Final = Limits(size_max=1024, depth_max=4, atom_max=256)
 
 
-class BadNameEncoding(ProtocolViolation):
-    """Bytes do not name exactly one network, or one version of one event type."""
-
-    code = "PROTOCOL-NAME"
-
-
 def network_to_expression(network: NetworkName) -> SExpression:
     """Return `(network (owner OWNER) (name NAME))`."""
     return resource_to_expression(NetworkPattern(network.owner, exact_name(network.name)))
@@ -38,8 +32,10 @@ def network_from_expression(expression: SExpression) -> NetworkName:
             case NetworkPattern(owner, pattern) if owner is not None and pattern.exact is not None:
                 return NetworkName(owner, pattern.exact)
     except (BadInput, BrokenCredential) as problem:
-        raise BadNameEncoding(f"the name of the network cannot be read: {problem.message}") from problem
-    raise BadNameEncoding("one network must be named, with its owner")
+        raise ProtocolViolation(
+            "PROTOCOL-NAME", f"the name of the network cannot be read: {problem.message}"
+        ) from problem
+    raise ProtocolViolation("PROTOCOL-NAME", "one network must be named, with its owner")
 
 
 def type_to_expression(name: TypeName) -> SExpression:
@@ -55,8 +51,10 @@ def type_from_expression(expression: SExpression) -> TypeName:
                 if version is not None:
                     return TypeName(owner, pattern.exact, version)
     except (BadInput, BrokenCredential) as problem:
-        raise BadNameEncoding(f"the name of the type cannot be read: {problem.message}") from problem
-    raise BadNameEncoding("one version of one event type must be named, with its owner")
+        raise ProtocolViolation(
+            "PROTOCOL-NAME", f"the name of the type cannot be read: {problem.message}"
+        ) from problem
+    raise ProtocolViolation("PROTOCOL-NAME", "one version of one event type must be named, with its owner")
 
 
 def network_to_bytes(network: NetworkName) -> bytes:
@@ -78,7 +76,7 @@ def _read(data: bytes) -> SExpression:
     try:
         return read_canonical(data, _LIMITS)
     except BadInput as problem:
-        raise BadNameEncoding(f"the name cannot be read: {problem.message}") from problem
+        raise ProtocolViolation("PROTOCOL-NAME", f"the name cannot be read: {problem.message}") from problem
 
 
 # ------------------------------------------------------------ filters of interests between brokers
@@ -88,12 +86,6 @@ FILTER_BYTES_MAX: Final = 1 << 16
 
 # A literal is a list inside its test.
 _FILTER_LIMITS: Final = Limits(size_max=FILTER_BYTES_MAX, depth_max=DEPTH_MAX + 2, atom_max=FILTER_BYTES_MAX)
-
-
-class BadFilterEncoding(ProtocolViolation):
-    """Bytes are not the one form of a filter."""
-
-    code = "PROTOCOL-FILTER"
 
 
 class FilterTooLong(BadInput):
@@ -115,4 +107,6 @@ def filter_from_bytes(data: bytes) -> Predicate:
     try:
         return predicate_from_expression(read_canonical(data, _FILTER_LIMITS), routed_uid)
     except BadInput as problem:
-        raise BadFilterEncoding(f"the filter cannot be read: {problem.message}") from problem
+        raise ProtocolViolation(
+            "PROTOCOL-FILTER", f"the filter cannot be read: {problem.message}"
+        ) from problem

@@ -38,36 +38,6 @@ _Nonce: TypeAlias = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NON
 _Entry: TypeAlias = tuple[_Moment, _Key, _Nonce]
 
 
-class RequestReplayed(Refusal):
-    """A request with this principal and nonce has been received before."""
-
-    code = "REQUEST-REPLAYED"
-
-
-class RequestStale(Refusal):
-    """A request is not newer than requests that were forgotten already."""
-
-    code = "REQUEST-STALE"
-
-
-class TooManyRequests(Refusal):
-    """One principal has made more requests within the window than it may."""
-
-    code = "REQUEST-TOO-MANY"
-
-
-class ReplayMemoryFull(Unavailable):
-    """The broker receives more requests than it can remember for the window of clock skew."""
-
-    code = "UNAVAILABLE-REPLAY-MEMORY-FULL"
-
-
-class BadReplayMemory(Unavailable):
-    """What was kept of a replay memory cannot be read back."""
-
-    code = "UNAVAILABLE-REPLAY-MEMORY"
-
-
 class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A memory, or one page of it, as it is stored."""
 
@@ -138,15 +108,21 @@ class ReplayMemory:
         """Return if this request is new and can be remembered; raise if not."""
         place, mark = _mark_of(principal.key + nonce)
         if _find(self._marks.get(place, b""), mark) >= 0:
-            raise RequestReplayed("this request has been made before; sign a new one")
+            raise Refusal("REQUEST-REPLAYED", "this request has been made before; sign a new one")
         if self._horizon is not None and signed_at <= self._horizon:
-            raise RequestStale(f"requests signed up to `{self._horizon}` are forgotten; sign a new one")
+            raise Refusal(
+                "REQUEST-STALE", f"requests signed up to `{self._horizon}` are forgotten; sign a new one"
+            )
         if self._of_principal[principal.key] >= self._per_principal_max:
-            raise TooManyRequests(
-                f"more than {self._per_principal_max} requests of one principal within the window"
+            raise Refusal(
+                "REQUEST-TOO-MANY",
+                f"more than {self._per_principal_max} requests of one principal within the window",
             )
         if self._count >= self._entries_max:
-            raise ReplayMemoryFull(f"{self._entries_max} requests within the window are all it can remember")
+            raise Unavailable(
+                "UNAVAILABLE-REPLAY-MEMORY-FULL",
+                f"{self._entries_max} requests within the window are all it can remember",
+            )
 
     def remember(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> int:
         """Take note of a request that was checked, and return the page that changed."""
@@ -296,4 +272,6 @@ def _read(part: bytes) -> _Kept:
     try:
         return _DECODER.decode(part)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise BadReplayMemory(f"the kept memory of requests cannot be read: {problem}") from problem
+        raise Unavailable(
+            "UNAVAILABLE-REPLAY-MEMORY", f"the kept memory of requests cannot be read: {problem}"
+        ) from problem

@@ -94,36 +94,6 @@ class BadRequestEncoding(ProtocolViolation):
     code = "PROTOCOL-REQUEST"
 
 
-class UnsignableRequest(BadInput):
-    """A request was to be signed that no broker would read."""
-
-    code = "INPUT-UNSIGNABLE-REQUEST"
-
-
-class RequestTooLate(Refusal):
-    """A request was signed longer ago than clocks may differ: it is old, or a clock is wrong."""
-
-    code = "REQUEST-TOO-LATE"
-
-
-class RequestTooEarly(Refusal):
-    """A request is dated further ahead than clocks may differ."""
-
-    code = "REQUEST-TOO-EARLY"
-
-
-class RequestForAnotherNetwork(Refusal):
-    """A request was signed for another network than the one it was made in."""
-
-    code = "REQUEST-ANOTHER-NETWORK"
-
-
-class RequestFromAnother(Refusal):
-    """A request was signed by another principal than the one that made it."""
-
-    code = "REQUEST-ANOTHER-PRINCIPAL"
-
-
 @dataclass(frozen=True, slots=True)
 class EdgeRequest:
     """What a client asks of the network: to publish or to subscribe, to which events of which type.
@@ -185,7 +155,7 @@ def sign_request(request: EdgeRequest, key: SigningKey) -> SignedRequest:
     try:
         return REQUEST.sign(request, key)
     except (BadInput, BadRequestEncoding) as problem:
-        raise UnsignableRequest(problem.message) from problem
+        raise BadInput("INPUT-UNSIGNABLE-REQUEST", problem.message) from problem
 
 
 def request_from_bytes(data: bytes) -> SignedRequest:
@@ -282,7 +252,9 @@ def verify_request(
     """
     request, skew = signed.request, _skew(skew_s)
     if signed.signer != peer:
-        raise RequestFromAnother(f"`{signed.signer}` signed the request, and `{peer}` made it")
+        raise Refusal(
+            "REQUEST-ANOTHER-PRINCIPAL", f"`{signed.signer}` signed the request, and `{peer}` made it"
+        )
     _check_network(request, network)
     _check_moment(request, earliest=at - skew, latest=at + skew)
     memory.forget_before(_clamped(at - skew))
@@ -315,16 +287,21 @@ def _skew(seconds: int) -> int:
 
 def _check_network(request: EdgeRequest, network: NetworkName) -> None:
     if request.network != network:
-        raise RequestForAnotherNetwork(
-            f"the request is for network `{request.network.name}` of `{request.network.owner}`"
+        raise Refusal(
+            "REQUEST-ANOTHER-NETWORK",
+            f"the request is for network `{request.network.name}` of `{request.network.owner}`",
         )
 
 
 def _check_moment(request: EdgeRequest, *, earliest: int, latest: int) -> None:
     if request.at < earliest:
-        raise RequestTooLate(f"the request was signed at `{request.at}`, which is too long ago{_CLOCKS}")
+        raise Refusal(
+            "REQUEST-TOO-LATE", f"the request was signed at `{request.at}`, which is too long ago{_CLOCKS}"
+        )
     if request.at > latest:
-        raise RequestTooEarly(f"the request was signed at `{request.at}`, which is too far ahead{_CLOCKS}")
+        raise Refusal(
+            "REQUEST-TOO-EARLY", f"the request was signed at `{request.at}`, which is too far ahead{_CLOCKS}"
+        )
 
 
 def _clamped(microseconds: int) -> Instant:

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials.requirements import (
-    BadRequirement,
-    BadRequirementEncoding,
     checked_requirement,
     is_met,
     joined_with_filter,
@@ -21,6 +19,7 @@ from maia.events import AttributeUid, Kind, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator, covers
 from maia.predicates.meaning import admitted_rows
 from maia.routing.matching.index import MatchIndex
+from maia.testing.refusals import raises
 from maia.wire.names import filter_from_bytes, filter_to_bytes
 from reference import requirements as reference
 
@@ -98,7 +97,7 @@ def test_joined_with_a_filter_it_admits_what_both_admit(required, attributes, le
     "text", ["not exists(clearance)", "clearance >= 3 or not (exists(rank))", "not (all(exists(rank), true))"]
 )
 def test_what_asks_for_a_missing_attribute_is_refused(text):
-    with pytest.raises(BadRequirement):
+    with raises("INPUT-REQUIREMENT"):
         parse_requirement(text)
 
 
@@ -107,11 +106,11 @@ def test_what_asks_for_a_missing_attribute_is_refused(text):
 )
 def test_only_the_one_form_of_a_requirement_is_read(data):
     """Not the empty one, none about reserved attributes, none that is cut off."""
-    with pytest.raises(BadRequirementEncoding):
+    with raises("PROTOCOL-REQUIREMENT"):
         requirement_from_bytes(data)
 
 
 def test_a_requirement_is_short():
     assert checked_requirement(ALWAYS) == ALWAYS
-    with pytest.raises(BadRequirement):
+    with raises("INPUT-REQUIREMENT"):
         parse_requirement(f'nationality == "{"x" * 4096}"')

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
+from maia.errors import BrokenCredential
 from maia.routing.mesh.aggregates import (
-    AggregateForged,
     Announce,
     Ask,
     Content,
@@ -68,7 +68,7 @@ class Mesh:
 
         def verify(head: Head) -> None:
             if head.signature != sign(head):
-                raise AggregateForged("not signed")
+                raise BrokenCredential("CREDENTIAL-AGGREGATE", "not signed")
 
         return MeshTable(self.keys[number], sign=sign, verify=verify, limits=LIMITS)
 

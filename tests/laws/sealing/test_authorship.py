@@ -6,19 +6,13 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maia.credentials import SigningKey
 from maia.events import AttributeUid, Column, Frame, Kind, frame_of
-from maia.sealing.frames.authorship import (
-    AuthorProof,
-    BadAuthorship,
-    Publishing,
-    proof_of_author,
-    sign_as_author,
-)
+from maia.sealing.frames.authorship import AuthorProof, Publishing, proof_of_author, sign_as_author
+from maia.testing.refusals import raises
 
 KEY, OTHER = SigningKey.from_seed(b"a" * 32), SigningKey.from_seed(b"b" * 32)
 ABOUT, SEED = Publishing(b"t" * 32, b"s" * 16, 1_700_000_000_000_000), b"z" * 32
@@ -51,16 +45,16 @@ def test_whatever_part_is_left_is_verified_and_whatever_is_altered_is_not(frame:
         part = proof.part(here.columns, rows, only=only)
         proof, here = AuthorProof.from_bytes(part.to_bytes()), here.take(rows).only(only)
         proof.check(KEY.principal, ABOUT, here)
-    with pytest.raises(BadAuthorship):
+    with raises("CREDENTIAL-AUTHORSHIP"):
         proof.check(OTHER.principal, ABOUT, here)
-    with pytest.raises(BadAuthorship):
+    with raises("CREDENTIAL-AUTHORSHIP"):
         proof.check(KEY.principal, Publishing(b"t" * 32, b"r" * 16, ABOUT.published_at), here)
     uid = data.draw(st.sampled_from(sorted(here.columns)))
     row = data.draw(st.integers(0, here.rows - 1))
     values = list(here.columns[uid].values)
     values[row] = 501 if uid == SPEED else "\N{SNOWMAN}" * 99
     altered = Frame(here.rows, {**here.columns, uid: Column(here.columns[uid].kind, tuple(values))})
-    with pytest.raises(BadAuthorship):
+    with raises("CREDENTIAL-AUTHORSHIP"):
         proof.check(KEY.principal, ABOUT, altered)
 
 
@@ -82,7 +76,7 @@ def test_a_proof_of_a_part_helps_to_guess_nothing_of_the_rest(frame: Frame, data
 
 @given(st.binary(max_size=400))
 def test_bytes_that_are_no_proof_are_refused_with_a_code(data: bytes):
-    with pytest.raises(BadAuthorship):
+    with raises("CREDENTIAL-AUTHORSHIP"):
         AuthorProof.from_bytes(data)
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.errors import MaiaError
-from maia.sealing.two_message import BadLinkRecord, Request, Responder
+from maia.errors import MaiaError, ProtocolViolation
+from maia.sealing.two_message import Request, Responder
+from maia.testing.refusals import raises
 from maia.wire.replays import ReplayMemory
 from support.two_message import (
     ANNAS,
@@ -69,7 +70,7 @@ def test_no_bytes_break_a_responder_a_request_or_an_open_link(data):
     ):
         with pytest.raises(MaiaError):
             take()
-    with suppress(BadLinkRecord):
+    with suppress(ProtocolViolation):
         assert open_links()[0].feed(data) == b""  # the beginning of a record
 
 
@@ -126,7 +127,7 @@ def test_records_that_are_swapped_repeated_or_left_out_are_refused(texts, draw):
             records.insert(first, records[first])
         case _:
             del records[first]
-    with pytest.raises(BadLinkRecord):
+    with raises("PROTOCOL-LINK-RECORD"):
         accepted.feed(b"".join(records))
 
 
@@ -136,16 +137,16 @@ def test_records_that_are_sent_back_or_to_another_link_are_refused(text):
     other, _ = open_links("other")
     sealed = dialled.seal(text)
     for side in (dialled, open_links("other")[1]):
-        with pytest.raises(BadLinkRecord):
+        with raises("PROTOCOL-LINK-RECORD"):
             side.feed(sealed)
-    with pytest.raises(BadLinkRecord):
+    with raises("PROTOCOL-LINK-RECORD"):
         accepted.feed(other.seal(text))
 
 
 def _refused_or_cut_off(receiver, stream, sent):
     """What was handed on is the beginning of what was sent; the rest is refused, now or at the end."""
     received = b""
-    with suppress(BadLinkRecord):
+    with suppress(ProtocolViolation):
         for at in range(len(stream)):
             received += receiver.feed(stream[at : at + 1])
         receiver.check_end()

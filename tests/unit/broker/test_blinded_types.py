@@ -13,8 +13,9 @@ from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
-from maia.wire.codec import BadMessage, decode, decode_recorded, encode, encode_known
+from maia.wire.codec import decode, decode_recorded, encode, encode_known
 from maia.wire.columns import frame_label, stream_label
 from maia.wire.messages import (
     AskState,
@@ -323,7 +324,7 @@ def test_what_a_log_keeps_is_no_message():
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("A"))
     (logged,) = net.log("Met broker").safe
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(logged.data)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from maia.broker.node import Broker
 from maia.broker.settings import BrokerSettings
 from maia.credentials import (
     NetworkName,
     QuorumEvidence,
     SigningKey,
-    StaleConstitution,
     Threshold,
     VerifiedConstitution,
     found_quorum,
@@ -22,6 +19,7 @@ from maia.credentials import (
     verify_constitution,
 )
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.wire.effects import Note
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
@@ -57,7 +55,7 @@ def test_a_broker_goes_forward_and_never_back() -> None:
     assert notes(broker, FIRST) == []
     assert notes(broker, SECOND) == ["constitutions"]
     for old in (FIRST, FORK):
-        with pytest.raises(StaleConstitution):
+        with raises("CREDENTIAL-CONSTITUTION-STALE"):
             broker.adopt((old,), NOON)
     assert notes(broker, SECOND) == []
     assert broker.adopt((), NOON) == []

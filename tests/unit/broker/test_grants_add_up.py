@@ -10,7 +10,6 @@ from itertools import count
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.broker.settings import BadSettings
 from maia.credentials import (
     Action,
     AttributeSet,
@@ -26,6 +25,7 @@ from maia.events import SECOND
 from maia.policy import CHAINS_MAX, Bound, BoundRule
 from maia.predicates import Comparison, Membership, Operator, Predicate, parse_predicate
 from maia.testing import NetClient
+from maia.testing.refusals import raises
 from maia.wire.messages import Changed, Show
 from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, Net, sighting
 
@@ -217,7 +217,7 @@ def test_a_refusal_says_that_not_everything_was_counted() -> None:
 
 @pytest.mark.parametrize("number", [0, CHAINS_MAX + 1])
 def test_a_broker_does_not_start_with_a_limit_that_it_cannot_keep(number: int) -> None:
-    with pytest.raises(BadSettings):
+    with raises("INPUT-BROKER-SETTINGS"):
         Net(limits=BrokerLimits(chains_per_request=number)).broker()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maia.broker import BadSettings, BrokerSettings
+from maia.broker import BrokerSettings
 from maia.broker.links.transit import StreamOrder
 from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
 from maia.broker.refusals import TooManyRequests
@@ -12,6 +12,7 @@ from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.events import SECOND, Instant
 from maia.sessions.admission import RequestQuota
+from maia.testing.refusals import raises
 from maia.wire.columns import NUMBERS_BEHIND_MAX
 from maia.wire.effects import LinkId, Tick, WakeAt
 from maia.wire.messages import Accepted
@@ -251,7 +252,7 @@ def test_a_handed_over_definition_is_kept_before_it_is_answered() -> None:
 )
 def test_settings_that_no_broker_can_keep_are_refused(changes: dict[str, object]) -> None:
     network = Net().cast.network
-    with pytest.raises(BadSettings):
+    with raises("INPUT-BROKER-SETTINGS"):
         BrokerSettings(**({"network": network, "address": "a:1", "credentials": ()} | changes))  # type: ignore[arg-type]  # by name
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from maia.broker.rights.known_types import KEPT_TYPE, KnownTypes
 from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
 from maia.config.type_folder import latest, same_version_once
 from maia.credentials import Validity, VerificationCache
 from maia.events import SECOND, Instant
-from maia.types import SignedDefinition, TypeFork, definition_to_bytes, sign_definition
+from maia.testing.refusals import raises
+from maia.types import SignedDefinition, definition_to_bytes, sign_definition
 from maia.wire.effects import Keep
 from support.types import CCS, NETWORK, NOON, PITO, PLATE, install, numberplate
 
@@ -46,7 +45,7 @@ def test_a_broker_keeps_what_holds_for_longer_and_knows_both_as_one() -> None:
     assert kept(types, LONG) == {SHORT.id.hex(): False, LONG.id.hex(): True}
     assert kept(types, SHORT) == kept(types, LONG) == {}
     assert [one.id for one in types.named(LONG.definition.name)] == [LONG.id]
-    with pytest.raises(TypeFork):
+    with raises("TYPE-FORK"):
         kept(types, OTHER)
 
 

@@ -8,12 +8,12 @@ from maia.canonical import (
     BadSExpression,
     Hinted,
     Limits,
-    SExpressionTooLarge,
     read_advanced,
     read_canonical,
     write_advanced,
     write_canonical,
 )
+from maia.testing.refusals import raises
 
 DEEP = 10**6
 
@@ -112,13 +112,13 @@ def test_a_mistake_is_refused_with_line_and_column(text, problem, place):
 def test_limits_hold_for_text_too():
     limits = Limits(size_max=100, depth_max=2, atom_max=3)
     assert read_advanced("((abc))", limits) == ((b"abc",),)
-    with pytest.raises(SExpressionTooLarge, match="deeper than 2"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="deeper than 2"):
         read_advanced("(((abc)))", limits)
-    with pytest.raises(SExpressionTooLarge, match="longer than the 3"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="longer than the 3"):
         read_advanced("(abcd)", limits)
-    with pytest.raises(SExpressionTooLarge, match="characters"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="characters"):
         read_advanced(" " * 801, limits)
-    with pytest.raises(SExpressionTooLarge, match="deeper"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="deeper"):
         read_advanced("(" * DEEP)
 
 

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maia.canonical import (
-    BadSExpression,
-    Hinted,
-    Limits,
-    NotCanonical,
-    SExpressionTooLarge,
-    read_canonical,
-    write_canonical,
-)
+from maia.canonical import BadSExpression, Hinted, Limits, read_canonical, write_canonical
+from maia.testing.refusals import raises
 
 DEEP = 10**6
 
@@ -79,7 +72,7 @@ def test_canonical_bytes_are_read_and_written_back(data, expression):
     ],
 )
 def test_anything_else_is_refused_with_its_place(data, sentence):
-    with pytest.raises(NotCanonical) as refused:
+    with raises("INPUT-SEXP-NOT-CANONICAL") as refused:
         read_canonical(data)
     assert sentence in refused.value.message
 
@@ -95,15 +88,15 @@ def test_a_length_that_lies_is_refused_before_anything_is_reserved(claim):
 def test_nesting_is_limited():
     limits = Limits(depth_max=3)
     assert read_canonical(b"((()))", limits) == (((),),)
-    with pytest.raises(SExpressionTooLarge, match="deeper than 3 at byte 3"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="deeper than 3 at byte 3"):
         read_canonical(b"(((())))", limits)
 
 
 def test_a_million_brackets_neither_recurse_nor_hang():
-    with pytest.raises(SExpressionTooLarge):
+    with raises("INPUT-SEXP-TOO-LARGE"):
         read_canonical(b"(" * DEEP)
     wide_open = Limits(size_max=4 * DEEP, depth_max=2 * DEEP)
-    with pytest.raises(NotCanonical):
+    with raises("INPUT-SEXP-NOT-CANONICAL"):
         read_canonical(b"(" * DEEP, wide_open)
     nested = b"(" * DEEP + b")" * DEEP
     assert write_canonical(read_canonical(nested, wide_open)) == nested
@@ -112,13 +105,13 @@ def test_a_million_brackets_neither_recurse_nor_hang():
 def test_size_and_strings_are_limited():
     limits = Limits(size_max=10, atom_max=4)
     assert read_canonical(b"(4:abcd)", limits) == (b"abcd",)
-    with pytest.raises(SExpressionTooLarge, match="longer than the 4 bytes"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="longer than the 4 bytes"):
         read_canonical(b"5:abcde", limits)
-    with pytest.raises(SExpressionTooLarge, match="longer than the 4 bytes"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="longer than the 4 bytes"):
         read_canonical(b"[5:abcde]", limits)
-    with pytest.raises(SExpressionTooLarge, match="more than 12 digits"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="more than 12 digits"):
         read_canonical(b"1234567890123:a")
-    with pytest.raises(SExpressionTooLarge, match="11 bytes are more than the 10"):
+    with raises("INPUT-SEXP-TOO-LARGE", match="11 bytes are more than the 10"):
         read_canonical(b"(1:a1:b1:c)", limits)
 
 

@@ -9,8 +9,9 @@ import pytest
 from maia.cli.demo import StoryName
 from maia.demo.numberplate import STORY
 from maia.demo.playground import commands
-from maia.demo.processes import NodeNotStarted, start, stop_all
+from maia.demo.processes import start, stop_all
 from maia.demo.report import Showing, after, story_named, typed_command
+from maia.testing.refusals import raises
 
 
 def test_the_first_words_of_the_first_story_fit_a_narrow_terminal() -> None:
@@ -57,7 +58,9 @@ def test_a_node_that_cannot_start_says_why(tmp_path: Path) -> None:
     words = ["broker", "--config", str(tmp_path / "broker.toml")]
     child = start("broker of met", words, tmp_path / "broker.log")
     try:
-        with pytest.raises(NodeNotStarted, match=r"the broker of met did not start: .*`network` is missing"):
+        with raises(
+            "UNAVAILABLE-BROKER-NOT-STARTED", match=r"the broker of met did not start: .*`network` is missing"
+        ):
             child.ready()
     finally:
         stop_all([child])

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from maia.api.requests import TypedArgument
-from maia.cli.domain.calls import BadArgumentWord, arguments_from_words, shown_call
+from maia.cli.domain.calls import arguments_from_words, shown_call
 from maia.clock import system_now
 from maia.credentials import RevocationList, certificate_to_text
 from maia.events import Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.refusals import raises
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import Answer, maia
 
@@ -353,6 +354,6 @@ def test_arguments_are_read_as_they_are_typed(tmp_path: Path) -> None:
     ]
     assert shown_call("f", found) == f'f(case 7, 42, 1.5, true, "42", {smith}, time:2026-11-15T08:30:00Z, -3)'
     for word in ('"open', str(tmp_path / "nobody.pub")):
-        with pytest.raises(BadArgumentWord):
+        with raises("INPUT-ARGUMENT-WORD"):
             arguments_from_words([word])
     assert arguments_from_words(['"nobody.pub"']) == ["nobody.pub"]

@@ -22,9 +22,8 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.keystore.key_files import create_key_file
-from maia.policy import GrantRevoked
 from maia.spark.applications import APPLICATIONS
-from maia.spark.governed.opened_log import StatementsMissing
+from maia.testing.refusals import raises
 from maia.types import definition_to_text
 from support.governed import OWNER, READER, grant, key_of, typed
 
@@ -72,7 +71,7 @@ def open_(asked: dict[str, object], **more: object) -> None:
 
 
 def test_without_statements_the_reader_is_told_what_to_do(asked):
-    with pytest.raises(StatementsMissing, match=r"maia login.*--statements") as told:
+    with raises("UNAVAILABLE-STATEMENTS", match=r"maia login.*--statements") as told:
         open_(asked)
     assert told.value.code == "UNAVAILABLE-STATEMENTS"
 
@@ -89,11 +88,11 @@ def test_statements_can_be_named(asked, tmp_path):
 def test_a_list_that_is_over_does_not_help(asked, tmp_path):
     over = period_from(type(system_now())(system_now() - 10_000_000), microseconds=5_000_000)
     old = sign_statement(RevocationList(TESTER.principal, 1, over, frozenset()), TESTER)
-    with pytest.raises(StatementsMissing):
+    with raises("UNAVAILABLE-STATEMENTS"):
         open_(asked, statements=[write(tmp_path / "list", old)])
 
 
 def test_a_revoked_reader_is_told_so(asked, tmp_path):
     write(tmp_path / "wallet" / "1.statement", listed(1))
-    with pytest.raises(GrantRevoked):
+    with raises("POLICY-REVOKED"):
         open_(asked, statements=[write(tmp_path / "more", listed(2, right()))])

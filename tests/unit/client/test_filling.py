@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from maia.client import ROWS_PER_FRAME, Outbox, UnknownToClient, histories, known_version
+from maia.client import ROWS_PER_FRAME, Outbox, histories, known_version
 from maia.client.batch import FRAME_BYTES, rows_per_frame
+from maia.testing.refusals import raises
 from maia.types import Cover, Sealing, SealingLevel, sign_definition
 from maia.wire import columns_to_frame
 from support.client_session import NOW, STORY
@@ -83,5 +84,5 @@ def test_events_of_a_covered_type_leave_one_by_one():
 
 def test_a_version_is_verified_after_those_it_was_made_from():
     assert histories([STORY.definition]) == [(STORY.definition,)]
-    with pytest.raises(UnknownToClient):
+    with raises("INPUT-UNKNOWN-TYPE"):
         known_version([], at=NOW)

@@ -6,17 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from maia.client import (
-    Accepted,
-    Challenged,
-    ClientSession,
-    Disconnected,
-    Ended,
-    NotConnected,
-    RefusedByBroker,
-)
+from maia.client import Accepted, Challenged, ClientSession, Disconnected, Ended, RefusedByBroker
 from maia.client.entries import EntryStage
 from maia.credentials import Action, OnlineTest, SignedCertificate, TestKind, issue, statement_to_bytes
+from maia.errors import Unavailable
 from maia.policy import Request, request_digest
 from maia.predicates import Comparison, Operator
 from maia.validity import OneTimeQuestion, answer_question, question_to_bytes
@@ -190,11 +183,11 @@ def test_what_stood_is_asked_for_again_where_a_tester_could_not_be_reached(playe
     (again,) = played.is_challenged(2, nonce=b"m" * 32)
     assert again.is_standing
     played.said(Advertise)
-    played.vouches(again, NotConnected("the domain does not answer"))
+    played.vouches(again, Unavailable("UNAVAILABLE-NOT-CONNECTED", "the domain does not answer"))
     played.broker_says(EndedMessage([played.entry.ref], REFUSED, "nobody vouches"))
     assert len(played.said(Advertise)) == 1
     (third,) = played.is_challenged(3, nonce=b"o" * 32)
-    played.vouches(third, NotConnected("the domain does not answer"))
+    played.vouches(third, Unavailable("UNAVAILABLE-NOT-CONNECTED", "the domain does not answer"))
     played.broker_says(Failed(played.entry.ref, REFUSED, "nobody vouches"))
     assert not played.said(Advertise)
     played.time_passes(16)
@@ -298,7 +291,7 @@ def test_why_the_connection_was_not_vouched_for_is_told_by_the_tester() -> None:
     played = greeted()
     played.broker_says(connecting())
     (challenged,) = [one for one in played.notices() if isinstance(one, Challenged)]
-    played.vouches(challenged, NotConnected("the domain does not answer"))
+    played.vouches(challenged, Unavailable("UNAVAILABLE-NOT-CONNECTED", "the domain does not answer"))
     played.broker_says(Bye(REFUSED, "nobody vouches"))
     (lost,) = [one for one in played.notices() if isinstance(one, Disconnected)]
     assert (lost.problem.code, lost.is_final) == ("UNAVAILABLE-NOT-CONNECTED", False)

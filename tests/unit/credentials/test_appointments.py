@@ -11,7 +11,6 @@ import pytest
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import (
     BadSignature,
-    NotTheIssuer,
     Principal,
     SignedKind,
     Validity,
@@ -37,6 +36,7 @@ from maia.credentials.certificate import OnlineTest, TestKind
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 from maia.testing import grant
+from maia.testing.refusals import raises
 from support.types import NOON, key
 
 COURT, SMITH = key(2), key(9)
@@ -88,7 +88,7 @@ def test_a_certificate_that_is_made_again_is_another_one():
 
 
 def test_only_the_issuer_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         issue_appointment(ORDER, SMITH)
 
 

@@ -22,13 +22,7 @@ from maia.credentials.attestation import (
     LOG_EVENTS_MAX,
     STRUCTURE_BYTES_MAX,
     Approved,
-    BadApproval,
-    BadAttestationKey,
-    BadQuote,
-    BrokenTpmStructure,
     Configuration,
-    EndorsementNotTrusted,
-    LogMismatch,
     attestation_key_from_bytes,
     make_credential,
     replay_log,
@@ -37,6 +31,7 @@ from maia.credentials.attestation import (
 )
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.testing.software_tpm import ATTRIBUTES, EK_USAGE, Maker, SoftwareTpm, boot_log, registers, sized
 
 MAKER, STRANGER = Maker(), Maker("Stranger")
@@ -73,11 +68,11 @@ def test_a_quote_for_another_nonce_or_other_registers_is_refused(tpm):
     """A97: replayed, or for another provider's nonce."""
     log = tpm.boot(*EVENTS)
     old = tpm.quote(NONCE, PCRS)
-    with pytest.raises(BadQuote):
+    with raises("CREDENTIAL-TPM-QUOTE"):
         verified(tpm, *old, log, nonce=bytes(32))
-    with pytest.raises(BadQuote):
+    with raises("CREDENTIAL-TPM-QUOTE"):
         verified(tpm, *tpm.quote(b"", PCRS), log, nonce=b"")
-    with pytest.raises(BadQuote):
+    with raises("CREDENTIAL-TPM-QUOTE"):
         verified(tpm, *tpm.quote(NONCE, (0, 4)), log)
 
 
@@ -85,11 +80,11 @@ def test_a_quote_of_another_machine_or_changed_by_a_bit_is_refused(tpm):
     """A97: of another machine."""
     other = SoftwareTpm(MAKER, is_rsa=True)
     log = other.boot(*EVENTS)
-    with pytest.raises(BadQuote):
+    with raises("CREDENTIAL-TPM-QUOTE"):
         verified(tpm, *other.quote(NONCE, PCRS), log)
     log = tpm.boot(*EVENTS)
     quoted, signature = tpm.quote(NONCE, PCRS)
-    with pytest.raises(BadQuote):
+    with raises("CREDENTIAL-TPM-QUOTE"):
         verified(tpm, bytes([quoted[0] ^ 1, *quoted[1:]]), signature, log)
 
 
@@ -97,19 +92,19 @@ def test_a_quote_of_another_machine_or_changed_by_a_bit_is_refused(tpm):
 def test_what_a_key_signs_that_is_no_quote_is_refused(tpm, change):
     log = tpm.boot(*EVENTS)
     said = tpm.attested(NONCE, PCRS, **change)
-    with pytest.raises(BadQuote):
+    with raises("CREDENTIAL-TPM-QUOTE"):
         verified(tpm, said, tpm.sign(said), log)
 
 
 def test_bytes_after_the_end_are_refused(tpm):
     log = tpm.boot(*EVENTS)
     said = tpm.attested(NONCE, PCRS) + b"\x00"
-    with pytest.raises(BrokenTpmStructure):
+    with raises("CREDENTIAL-TPM-STRUCTURE"):
         verified(tpm, said, tpm.sign(said), log)
     quoted, signature = tpm.quote(NONCE, PCRS)
-    with pytest.raises(BrokenTpmStructure):
+    with raises("CREDENTIAL-TPM-STRUCTURE"):
         verified(tpm, quoted, signature + b"\x00", log)
-    with pytest.raises(BrokenTpmStructure):
+    with raises("CREDENTIAL-TPM-STRUCTURE"):
         attestation_key_from_bytes(tpm.attestation_key + b"\x00")
 
 
@@ -117,11 +112,11 @@ def test_a_log_that_does_not_lead_to_the_registers_is_refused(tpm):
     """A97: with a log that does not match its registers, or of the boot before."""
     good = tpm.boot(*EVENTS)
     tpm.boot((0, b"another firmware"), *EVENTS[1:])
-    with pytest.raises(LogMismatch):
+    with raises("CREDENTIAL-TPM-LOG"):
         verified(tpm, *tpm.quote(NONCE, PCRS), good)
     for events in (EVENTS[:-1], (*EVENTS, EVENTS[0]), EVENTS[::-1]):
         tpm.boot(*EVENTS)
-        with pytest.raises(LogMismatch):
+        with raises("CREDENTIAL-TPM-LOG"):
             verified(tpm, *tpm.quote(NONCE, PCRS), boot_log(*events))
 
 
@@ -150,13 +145,13 @@ def test_an_endorsement_certificate_may_have_an_intermediate_authority():
     link = MAKER.certificate(middle.key.public_key(), middle.name, ca=True)
     tpm = SoftwareTpm(middle)
     assert verify_endorsement(tpm.certificate, [link], [MAKER.root], now=NOW)
-    with pytest.raises(EndorsementNotTrusted):
+    with raises("CREDENTIAL-TPM-ENDORSEMENT"):
         verify_endorsement(tpm.certificate, [], [MAKER.root], now=NOW)
     for number, is_read in ((INTERMEDIATES_MAX, True), (INTERMEDIATES_MAX + 1, False)):
-        with nullcontext() if is_read else pytest.raises(EndorsementNotTrusted):
+        with nullcontext() if is_read else raises("CREDENTIAL-TPM-ENDORSEMENT"):
             verify_endorsement(tpm.certificate, [link] * number, [MAKER.root], now=NOW)
     leaf = MAKER.certificate(middle.key.public_key(), middle.name, usage=None)
-    with pytest.raises(EndorsementNotTrusted):
+    with raises("CREDENTIAL-TPM-ENDORSEMENT"):
         verify_endorsement(tpm.certificate, [leaf], [MAKER.root], now=NOW)
 
 
@@ -180,15 +175,15 @@ def test_an_endorsement_key_that_no_root_certified_is_refused():
         (b"", [MAKER.root]),
         (bytes(CERTIFICATE_BYTES_MAX + 1), [MAKER.root]),
     ):
-        with pytest.raises(EndorsementNotTrusted):
+        with raises("CREDENTIAL-TPM-ENDORSEMENT"):
             verify_endorsement(certificate, [], roots, now=NOW)
-    with pytest.raises(EndorsementNotTrusted):
+    with raises("CREDENTIAL-TPM-ENDORSEMENT"):
         verify_endorsement(tpm.certificate, [], [MAKER.root], now=Instant.parse("2000-01-01T00:00:00Z"))
 
 
 @pytest.mark.parametrize("bit", [1, 4, 5, 16, 18])
 def test_a_key_that_could_sign_anything_is_no_attestation_key(bit):
-    with pytest.raises(BadAttestationKey):
+    with raises("CREDENTIAL-TPM-KEY"):
         attestation_key_from_bytes(SoftwareTpm(MAKER, attributes=ATTRIBUTES & ~(1 << bit)).attestation_key)
 
 
@@ -217,11 +212,11 @@ def test_structures_and_logs_are_bounded(tpm):
     ):
         with pytest.raises(MaiaError):
             verified(tpm, *parts)
-    with pytest.raises(BrokenTpmStructure):
+    with raises("CREDENTIAL-TPM-STRUCTURE"):
         replay_log(bytes(LOG_BYTES_MAX + 1))
     most = [(1, b"")] * LOG_EVENTS_MAX
     assert replay_log(boot_log(*most))
-    with pytest.raises(BrokenTpmStructure):
+    with raises("CREDENTIAL-TPM-STRUCTURE"):
         replay_log(boot_log(*most, (1, b"")))
 
 
@@ -239,7 +234,7 @@ def test_a_list_of_configurations_is_unambiguous_and_bounded():
         (PCRS, (one(level=256),)), (PCRS, (one(""),)), (PCRS, (one("\n"),)), (PCRS, (one("x" * 129),)),
         ((0,), many),
     ):  # fmt: skip
-        with pytest.raises(BadApproval):
+        with raises("INPUT-TPM-APPROVED"):
             Approved(pcrs, configurations)
     approved = Approved(PCRS, (one(), replace(one("b", 2, seed=1))))
     assert approved.find(dict.fromkeys(PCRS, b"\x01" * 32)).name == "b"

@@ -22,7 +22,6 @@ from maia.credentials import (
     NameCertificate,
     NamePattern,
     NetworkPattern,
-    NotTheIssuer,
     Subject,
     Threshold,
     TopicPattern,
@@ -41,6 +40,7 @@ from maia.credentials.encoding.certificates import COMMENT_BYTES_MAX
 from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS, Exists, Not
+from maia.testing.refusals import raises
 from support.certificates import KEYS
 
 PITO_KEY, CCS_KEY, MET_KEY = KEYS[:3]
@@ -75,7 +75,7 @@ def test_people_can_read_a_certificate_file():
 
 
 def test_only_the_issuer_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         issue(CERTIFICATE, CCS_KEY)
 
 

@@ -14,9 +14,6 @@ from maia.credentials import (
     BrokenChain,
     CertificateExpired,
     FiveTuple,
-    NameUnresolved,
-    NotDelegable,
-    ValiditiesDisjoint,
     Validity,
     VerifiedChain,
     VerifiedConstitution,
@@ -28,6 +25,7 @@ from maia.credentials import (
 from maia.credentials.chains.reduction import includes
 from maia.credentials.keys import QuorumId
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,
@@ -109,7 +107,7 @@ def test_a_name_may_mean_a_threshold() -> None:
     shown = (grant(OWNER, named(ALICE, "board")), board, grant(BOB, DAVE), grant(CAROL, DAVE))
     assert verify_chain(shown, root=OWNER, subject=DAVE, at=NOON).subject == DAVE
     inside = call(ALICE, "board", named(BOB, "other", "words"))
-    with pytest.raises(NameUnresolved):
+    with raises("CREDENTIAL-NAME-UNRESOLVED"):
         verify_chain((shown[0], inside), root=OWNER, subject=DAVE, at=NOON)
 
 
@@ -121,7 +119,7 @@ def test_a_threshold_has_no_namespace() -> None:
 
 def test_a_refusal_names_certificate_and_field_for_people_and_programs() -> None:
     kept = grant(OWNER, ALICE, final=True)
-    with pytest.raises(NotDelegable) as refused:
+    with raises("CREDENTIAL-NOT-DELEGABLE") as refused:
         verify_chain((kept, grant(ALICE, DAVE)), root=OWNER, subject=DAVE, at=NOON)
     assert f"`{kept.id.hex()[:12]}`" in refused.value.message
     assert refused.value.as_record()["certificate"] == kept.id.hex()
@@ -133,7 +131,7 @@ def test_a_refusal_names_certificate_and_field_for_people_and_programs() -> None
 def test_periods_that_never_meet_are_refused_without_a_clock() -> None:
     early, late = Validity(None, Instant(5)), Validity(Instant(6), None)
     links = [FiveTuple(OWNER, ALICE, True, about(), early), FiveTuple(ALICE, BOB, True, about(), late)]
-    with pytest.raises(ValiditiesDisjoint, match="certificate 2"):
+    with raises("CREDENTIAL-VALIDITY-DISJOINT", match="certificate 2"):
         reduce_chain(links)
     touching = [links[0], links[1]._replace(validity=Validity(Instant(5), None))]
     assert reduce_chain(touching).validity == Validity(Instant(5), Instant(5))
@@ -141,7 +139,7 @@ def test_periods_that_never_meet_are_refused_without_a_clock() -> None:
         links[0]._replace(validity=Validity(Instant(6), Instant(5))),
         links[1]._replace(validity=UNBOUNDED),
     ]
-    with pytest.raises(ValiditiesDisjoint, match="certificate 1"):
+    with raises("CREDENTIAL-VALIDITY-DISJOINT", match="certificate 1"):
         reduce_chain(never)
 
 

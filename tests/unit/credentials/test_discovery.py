@@ -14,10 +14,10 @@ from maia.credentials import (
     LeftOut,
     NoChain,
     VerificationCache,
-    WrongRoot,
     find_chain,
     find_chains,
 )
+from maia.testing.refusals import raises
 from support.chains import (
     ALICE,
     BOB,
@@ -99,7 +99,7 @@ def test_members_of_a_group_who_cannot_help_cost_no_signature_check() -> None:
 
 
 def test_a_resource_of_another_principal_is_refused_before_any_search() -> None:
-    with pytest.raises(WrongRoot):
+    with raises("CREDENTIAL-WRONG-ROOT"):
         find_chain((), root=ALICE, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON)
 
 

@@ -6,10 +6,11 @@ from itertools import combinations
 
 import pytest
 
-from maia.credentials import BadThreshold, SearchTooLarge
+from maia.credentials import SearchTooLarge
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices, leaves, satisfied
 from maia.credentials.chains.reduction import Budget, name_book, rewritten
 from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
+from maia.testing.refusals import raises
 from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
 
 
@@ -80,11 +81,11 @@ def nested(depth: int):
 
 def test_thresholds_have_a_size_and_a_depth() -> None:
     assert checked_threshold(nested(THRESHOLD_DEPTH_MAX))
-    with pytest.raises(BadThreshold, match="nests"):
+    with raises("INPUT-THRESHOLD", match="nests"):
         checked_threshold(nested(THRESHOLD_DEPTH_MAX + 1))
     names = [named(ALICE, f"n{number}") for number in range(MEMBERS_MAX + 1)]
     assert checked_threshold(k_of(1, *names[:-1]))
-    with pytest.raises(BadThreshold, match="at most"):
+    with raises("INPUT-THRESHOLD", match="at most"):
         checked_threshold(k_of(1, *names))
 
 

@@ -12,7 +12,6 @@ from maia.credentials import (
     BadSignature,
     BadStatement,
     FactList,
-    NotTheIssuer,
     OneTimeAnswer,
     Revalidation,
     RevocationList,
@@ -26,6 +25,7 @@ from maia.credentials import (
 )
 from maia.credentials.statements import FACTS_MAX, IDS_MAX, PERIOD_MAX, SEQUENCE_MAX
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
+from maia.testing.refusals import raises
 from support.statements import HOLDER, ISSUER, NOON, TESTER
 
 BY = TESTER.principal
@@ -90,7 +90,7 @@ def test_periods_follow_each_other_without_a_moment_between_or_in_both():
 
 
 def test_only_the_one_named_signs():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         sign_statement(STATEMENTS[0], ISSUER)
 
 

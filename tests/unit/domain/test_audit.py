@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from maia.credentials.statements import AuditHead
-from maia.domain.access.audit import (
-    AUDIT_START,
-    AuditBroken,
-    AuditForked,
-    check_against,
-    check_linked,
-    record_from_bytes,
-    record_of,
-)
+from maia.domain.access.audit import AUDIT_START, check_against, check_linked, record_from_bytes, record_of
+from maia.testing.refusals import raises
 from support.access_control import SMITH, later
 
 
@@ -31,7 +22,7 @@ def test_a_record_that_says_something_else_than_its_bytes_is_noticed():
         replace(record, details=()),
         replace(record, at=later(2)),
     ):
-        with pytest.raises(AuditBroken):
+        with raises("CREDENTIAL-AUDIT-BROKEN"):
             check_linked([changed])
     assert check_linked([record]) == record.head
 
@@ -39,7 +30,7 @@ def test_a_record_that_says_something_else_than_its_bytes_is_noticed():
 def test_an_audit_begins_with_nothing():
     """A84: a domain that states an empty audit with some other digest has stated another audit."""
     check_against([written()], [AUDIT_START])
-    with pytest.raises(AuditForked):
+    with raises("CREDENTIAL-AUDIT-FORKED"):
         check_against([written()], [AuditHead(0, b"x" * 32)])
 
 

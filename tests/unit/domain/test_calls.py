@@ -11,11 +11,12 @@ import pytest
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
-from maia.api.client import DomainClient, NotThisDomain, new_once
+from maia.api.client import DomainClient, new_once
 from maia.credentials import certificate_from_bytes
 from maia.domain.server.access_config import AccessConfig
 from maia.errors import BadInput, MaiaError, Refusal
 from maia.net.tls import pinning_context
+from maia.testing.refusals import raises
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 
 POLICY = """
@@ -195,7 +196,7 @@ def test_the_document_lists_every_page_with_what_goes_in_and_out(met: DomainAtWo
 def test_a_caller_talks_to_the_domain_that_it_means_and_to_nobody_else(met: DomainAtWork) -> None:
     with (
         DomainClient(met.address, domain=key_of("court").principal, key=key_of("smith")) as client,
-        pytest.raises(NotThisDomain),
+        raises("CREDENTIAL-ANOTHER-DOMAIN"),
     ):
         client.about()
 

@@ -15,22 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from maia.config.row_sources import (
-    BadFactRow,
-    FactSourceFailed,
-    FileSource,
-    HttpSource,
-    PostgresSource,
-    Row,
-    SqliteSource,
-    row_of,
-)
+from maia.config.row_sources import FileSource, HttpSource, PostgresSource, Row, SqliteSource, row_of
 from maia.credentials.appointments import ParameterKind
 from maia.domain.access.results import Revoked
 from maia.domain.facts.poller import FactAges, FactFeed, FactFeeder
 from maia.domain.server.service import DomainService
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.domain_server import RecordedNotes, key_of
 
 SMITH = key_of("smith").principal
@@ -53,10 +45,10 @@ def test_sqlite_is_read_and_cannot_be_changed(tmp_path: Path) -> None:
     source = SqliteSource(path, "SELECT officer, file FROM assigned", KINDS, time.monotonic)
     assert source.read() == EXPECTED
     for query in ("DELETE FROM assigned", "SELECT nothing", "SELECT 1; SELECT 2", "not sql"):
-        with pytest.raises(FactSourceFailed):
+        with raises("UNAVAILABLE-FACT-SOURCE"):
             SqliteSource(path, query, KINDS, time.monotonic).read()
     assert source.read() == EXPECTED
-    with pytest.raises(FactSourceFailed):
+    with raises("UNAVAILABLE-FACT-SOURCE"):
         SqliteSource(tmp_path / "missing.sqlite", "SELECT 1", KINDS, time.monotonic).read()
     assert not (tmp_path / "missing.sqlite").exists()
 
@@ -66,7 +58,7 @@ def test_a_query_without_end_is_stopped(tmp_path: Path) -> None:
     sqlite3.connect(path).close()
     moments = iter([0.0, *([1_000.0] * 1_000_000)])
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
-    with pytest.raises(FactSourceFailed):
+    with raises("UNAVAILABLE-FACT-SOURCE"):
         SqliteSource(path, endless, (ParameterKind.INT,), lambda: next(moments)).read()
 
 
@@ -79,9 +71,9 @@ def test_postgresql_is_read_and_cannot_be_changed(postgres_server: str) -> None:
         connection.execute("CREATE TABLE assigned (officer text, file text)")
         connection.execute("INSERT INTO assigned VALUES (%s, 'case 7')", (str(SMITH),))
     assert PostgresSource(postgres_server, "SELECT officer, file FROM assigned", KINDS).read() == EXPECTED
-    with pytest.raises(FactSourceFailed):
+    with raises("UNAVAILABLE-FACT-SOURCE"):
         PostgresSource(postgres_server, "DELETE FROM assigned RETURNING officer, file", KINDS).read()
-    with pytest.raises(FactSourceFailed) as refused:
+    with raises("UNAVAILABLE-FACT-SOURCE") as refused:
         PostgresSource("postgresql://u:hunter2@127.0.0.1:1/x", "SELECT 1", KINDS).read()
     assert "hunter2" not in refused.value.message
 
@@ -116,7 +108,7 @@ def test_a_file_with_any_mistake_is_no_source_at_all(tmp_path: Path, name: str, 
 
 
 def test_a_missing_file_is_a_failure_and_not_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(FactSourceFailed):
+    with raises("UNAVAILABLE-FACT-SOURCE"):
         FileSource(tmp_path / "gone.json", COLUMNS, KINDS).read()
 
 
@@ -145,7 +137,7 @@ def test_a_page_is_read_and_every_other_answer_is_a_failure() -> None:
     with page(200, json.dumps([[str(SMITH), "case 7"]]).encode()) as url:
         assert HttpSource(url, COLUMNS, KINDS).read() == EXPECTED
     for status, body in ((500, b"[]"), (302, b"[]"), (200, b"<html>"), (204, b"")):
-        with page(status, body) as url, pytest.raises(FactSourceFailed) as refused:
+        with page(status, body) as url, raises("UNAVAILABLE-FACT-SOURCE") as refused:
             HttpSource(url, COLUMNS, KINDS).read()
         assert "hunter2" not in refused.value.message
 
@@ -188,7 +180,7 @@ def test_a_value_is_read_by_its_declared_kind(value: object, kind: ParameterKind
     ],
 )
 def test_a_value_that_does_not_fit_spoils_the_reading(value: object, kind: ParameterKind) -> None:
-    with pytest.raises(BadFactRow):
+    with raises("UNAVAILABLE-FACT-ROW"):
         row_of([value], [kind])
 
 
@@ -217,7 +209,7 @@ class FakeSource:
 
     def read(self) -> list[Row]:
         if self.answer is None:
-            raise FactSourceFailed("down")
+            raise Unavailable("UNAVAILABLE-FACT-SOURCE", "down")
         return self.answer
 
 

@@ -23,9 +23,10 @@ from maia.credentials import (
 from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.domain.server.statement_stream import DomainIdentity
+from maia.errors import Refusal
 from maia.events import Instant
 from maia.policy import GrantStale
-from maia.spark.governed.reader import GrantEnded, Reader, slices_of
+from maia.spark.governed.reader import Reader, slices_of
 from maia.spark.governed.right_watch import HeldRight, RightWatch, follow_streams, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.testing import grant
@@ -96,7 +97,9 @@ async def held_once_heard(watch: RightWatch, desk: JobDesk, right: SignedCertifi
 def stands(table: HeldRight) -> bool:
     try:
         table.passes[0].keys_of(())
-    except GrantEnded:
+    except Refusal as problem:
+        if problem.code != "PIPELINE-GRANT-ENDED":
+            raise
         return False
     return True
 

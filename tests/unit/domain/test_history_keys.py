@@ -7,17 +7,19 @@ from collections import deque
 
 import pytest
 
+from maia.errors import ProtocolViolation
 from maia.sealing.groups.manager_store import ManagerStore
 from maia.sealing.keys.delivery import BadDelivery
 from maia.sealing.keys.key_ring import content_key
-from maia.sealing.keys.parcels import CERTIFICATES_MAX, BadPast, unpack_past
+from maia.sealing.keys.parcels import CERTIFICATES_MAX, unpack_past
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.past import HistoryRefused, NotSealed, PastReading
+from maia.sealing.member.past import PastReading
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.spark.governed.opened_log import fetch_reading_keys
 from maia.spark.keys.content_keys import PastKeys
+from maia.testing.refusals import error_code, raises
 from maia.types import SealingLevel
 from maia.validity import answer_question
 from maia.wire.codec import decode, encode
@@ -66,7 +68,7 @@ def ask(net, name, *pool, since=None, until=None, change=lambda data: data, by=T
         for notice in member.take_notices():
             if isinstance(notice, Challenged):
                 answers = [answer_question(one, by) for one, _ in notice.questions if by is not None]
-                why_not = None if by else BadPast("the tester says no")
+                why_not = None if by else ProtocolViolation("PROTOCOL-PAST-KEYS", "the tester says no")
                 queue.extend(member.vouch(notice.id, answers, why_not))
             elif not is_asked:
                 queue.extend(member.read_past(reading, net.now))
@@ -180,7 +182,7 @@ def test_refusals(net):
     plain.member("broker", grant(key_of("broker")))
     plain.run_to(at(2500))
     refused = ask(plain, "reader", grant(reader)).problem
-    assert isinstance(refused, HistoryRefused)
+    assert error_code(refused) == "REFUSED-HISTORY-KEYS"
     assert "REFUSED-NO-HISTORY" in refused.message
 
 
@@ -192,7 +194,7 @@ def test_whoever_was_put_out_gets_nothing_of_the_past(net):
     assert got(ask(net, "reader", right)) == {}
     assert set(got(ask(net, "reader", grant(reader, until=9000)))) == {1, 2}
     net.serve(net.server.evict(reader.principal, net.now))
-    assert isinstance(ask(net, "reader", grant(reader, until=9000)).problem, HistoryRefused)
+    assert error_code(ask(net, "reader", grant(reader, until=9000)).problem) == "REFUSED-HISTORY-KEYS"
     net.serve(net.server.readmit(reader.principal, net.now))
     assert got(ask(net, "reader", grant(reader, until=9000))) == {}
     net.run_to(at(4500))
@@ -271,7 +273,7 @@ def test_certificates_that_ended_first_are_forgotten_first():
 
 def test_bytes_that_are_no_past_keys_are_refused():
     for data in (b"", b"\xc0", b"\x91\x94\x01\x00\x00\x91\x92\xc0\xc4\x20" + bytes(32)):
-        with pytest.raises(BadPast):
+        with raises("PROTOCOL-PAST-KEYS"):
             unpack_past(data)
 
 
@@ -291,7 +293,7 @@ def test_only_sealed_types_have_keys():
 
     key = key_of("reader")
     assert KeyMember(key, MemberSettings(NETWORK, ()), random=random_from(b"x")).need([typed()], at(0)) == []
-    with pytest.raises(NotSealed):
+    with raises("INPUT-NOT-SEALED"):
         asyncio.run(fetch_reading_keys(key, MemberSettings(NETWORK, ()), [typed()]))
 
 
@@ -326,7 +328,7 @@ def test_nobody_reads_the_past_whom_the_tester_does_not_vouch_for(net):
     net.run_to(at(3500))
     asker = ask(net, "reader", asked_each_time(grant(key_of("reader"))), by=None)
     assert asker.epochs == []
-    assert isinstance(asker.problem, BadPast)
+    assert error_code(asker.problem) == "PROTOCOL-PAST-KEYS"
 
 
 def test_a_revoked_right_is_not_even_asked_about(net):

@@ -26,12 +26,12 @@ from maia.credentials.identity import (
 )
 from maia.domain.access.service import AccessControl
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.keys.settings import BadDomainSettings
 from maia.domain.server.access_config import AccessConfig
 from maia.domain.storage.store import memory_store, postgres_store
 from maia.errors import MaiaError
 from maia.events import SECOND, AttributeUid, Instant
 from maia.keystore.key_files import create_key_file
+from maia.testing.refusals import raises
 from maia.testing.software_tpm import Maker, SoftwareTpm
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.processes import maia
@@ -389,7 +389,7 @@ def test_statements_and_quotes_hold_for_a_second_to_a_day(name: str) -> None:
     for good in (1, 86_400):
         assert AccessSettings(**{name: good})  # type: ignore[arg-type]
     for wrong in (0, 86_401):
-        with pytest.raises(BadDomainSettings):
+        with raises("INPUT-DOMAIN-SETTINGS"):
             AccessSettings(**{name: wrong})  # type: ignore[arg-type]
 
 

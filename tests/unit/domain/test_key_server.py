@@ -6,10 +6,10 @@ import pytest
 
 from maia.credentials import Validity, certificate_to_bytes
 from maia.domain import DomainLimits, DomainSettings
-from maia.domain.keys.settings import BadDomainSettings
 from maia.sealing.keys.delivery import SessionKey
 from maia.sealing.keys.key_ring import KeyTerms
-from maia.sealing.member.settings import BadMemberSettings, MemberSettings
+from maia.sealing.member.settings import MemberSettings
+from maia.testing.refusals import raises
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import Unsendable, decode, encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received, Send, Tick
@@ -322,14 +322,14 @@ def test_levels_decide_which_groups_there_are():
     ],
 )
 def test_settings_that_no_server_can_keep_are_refused(wrong):
-    with pytest.raises(BadDomainSettings):
+    with raises("INPUT-DOMAIN-SETTINGS"):
         DomainSettings(NETWORK, ADDRESS, (), **wrong)
 
 
 def test_a_member_waits_for_nothing_without_an_end():
-    with pytest.raises(BadMemberSettings):
+    with raises("INPUT-MEMBER-SETTINGS"):
         MemberSettings(NETWORK, (), answer_s=0)
-    with pytest.raises(BadMemberSettings):
+    with raises("INPUT-MEMBER-SETTINGS"):
         MemberSettings(NETWORK, (), again_s=5, again_max_s=4)
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.access.unit_of_work import answered_once, forget_old
 from maia.domain.storage.store import Tables, memory_store
 from maia.events import Instant
+from maia.testing.refusals import raises
 from support.access_control import JONES, SMITH, later
 
 KEPT_S = 60
@@ -67,14 +67,14 @@ def test_keys_of_two_callers_are_two_keys(tables):
 
 @pytest.mark.parametrize("key", ["", "k" * 201])
 def test_a_key_has_some_characters_and_not_too_many(tables, key):
-    with pytest.raises(AnswerBelongsToAnotherRequest):
+    with raises("INPUT-IDEMPOTENCY-KEY"):
         Desk(tables).ask(key)
 
 
 def test_a_key_belongs_to_the_request_that_it_was_made_for(tables):
     desk = Desk(tables)
     desk.ask("k", request=b"one")
-    with pytest.raises(AnswerBelongsToAnotherRequest):
+    with raises("INPUT-IDEMPOTENCY-KEY"):
         desk.ask("k", request=b"another")
 
 
@@ -82,7 +82,7 @@ def test_one_caller_is_remembered_so_often_and_others_have_their_own_room(tables
     desk = Desk(tables, answers_each=2)
     for key in ("a", "b"):
         desk.ask(key)
-    with pytest.raises(ServiceFull):
+    with raises("UNAVAILABLE-ACCESS-CONTROL-FULL"):
         desk.ask("c")
     assert desk.acts == 2, "nothing was done that could not be answered again"
     desk.ask("c", who=JONES)
@@ -96,7 +96,7 @@ def test_what_is_forgotten_makes_room_and_what_is_renewed_takes_none(tables):
     for round_ in range(1, 5):  # the same key, each time after its answer has expired
         desk.ask("a", 2 * KEPT_S * round_)
     desk.ask("b", 8 * KEPT_S)
-    with pytest.raises(ServiceFull):
+    with raises("UNAVAILABLE-ACCESS-CONTROL-FULL"):
         desk.ask("c", 8 * KEPT_S)
 
 
@@ -111,5 +111,5 @@ def test_room_comes_back_when_answers_have_expired(tables):
 def test_an_answer_that_is_too_long_to_remember_is_not_given(tables):
     desk = Desk(tables, answer_bytes=8)
     desk.ask("short", size=8)
-    with pytest.raises(ServiceFull):
+    with raises("UNAVAILABLE-ACCESS-CONTROL-FULL"):
         desk.ask("long", size=9)

@@ -20,7 +20,7 @@ from maia.credentials import (
 from maia.sealing.groups.membership import Claim
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
-from maia.sessions.statements import BadKeptStatements
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close
@@ -229,7 +229,7 @@ def test_a_server_does_not_start_from_statements_that_it_cannot_read():
     net = VouchedNet()
     net.tell_server(listed(1))
     (name,) = [name for name in net.kept if name.startswith("statements/")]
-    with pytest.raises(BadKeptStatements):
+    with raises("INPUT-KEPT-STATEMENTS"):
         net.start_server(net.kept | {name: b"\xff"})
 
 

@@ -16,10 +16,9 @@ from maia.credentials.statements import (
     check_statement,
     statement_from_bytes,
 )
-from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.settings import AccessLimits, AccessSettings
-from maia.domain.keys.settings import BadDomainSettings
 from maia.events import Instant
+from maia.testing.refusals import raises
 from maia.validity import Monitor
 from support.access_control import (
     DAY,
@@ -257,11 +256,11 @@ def test_a_certificate_is_vouched_for_once_to_whoever_asks():
     answer = station.access.revalidate_once(right.id, request, nonce, now=station.now)
     check_statement(answer)
     assert answer.statement == OneTimeAnswer(MET.principal, right.id, request, nonce)
-    with pytest.raises(UnknownCertificate):
+    with raises("INPUT-UNKNOWN-CERTIFICATE"):
         station.access.revalidate_once(bytes(32), request, nonce, now=station.now)
-    with pytest.raises(NotOurs):
+    with raises("REFUSED-NOT-OURS"):
         station.access.revalidate_once(station.held(station.now)[0].id, request, nonce, now=station.now)
-    with pytest.raises(NotOurs):
+    with raises("REFUSED-NOT-OURS"):
         station.access.revalidate_once(right.id, request, nonce, now=later(2 * DAY))
     station.retract_fact("detective", [SMITH.principal])
     with pytest.raises(BrokenChain):
@@ -272,5 +271,5 @@ def test_a_certificate_is_vouched_for_once_to_whoever_asks():
     "changes", [{"period_s": 0}, {"lead_s": 30}, {"lead_s": -1}, {"right_s": 0}, {"period_s": 86_401}]
 )
 def test_settings_that_nobody_can_keep_are_refused(changes):
-    with pytest.raises(BadDomainSettings):
+    with raises("INPUT-DOMAIN-SETTINGS"):
         AccessSettings(**changes)

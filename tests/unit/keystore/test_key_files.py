@@ -12,16 +12,13 @@ from maia.credentials import SigningKey
 from maia.errors import MaiaError
 from maia.keystore import key_files
 from maia.keystore.key_files import (
-    BadKeyFile,
-    ExposedKeyFile,
-    KeyFileExists,
-    KeyFileUnavailable,
     WrongPassphrase,
     create_key_file,
     load_signing_key,
     new_signing_key,
     public_half,
 )
+from maia.testing.refusals import raises
 
 SEED = bytes(range(1, 33))
 KEY = SigningKey.from_seed(SEED)
@@ -73,17 +70,17 @@ def test_the_same_passphrase_never_gives_the_same_file(path, tmp_path):
 
 
 def test_a_passphrase_must_be_wanted_and_not_empty(path):
-    with pytest.raises(BadKeyFile, match="empty"):
+    with raises("INPUT-KEY-FILE", match="empty"):
         create_key_file(path, KEY, "")
     assert not path.exists()
     create_key_file(path, KEY)
-    with pytest.raises(BadKeyFile, match="not encrypted"):
+    with raises("INPUT-KEY-FILE", match="not encrypted"):
         load_signing_key(path, "x")
 
 
 def test_a_key_file_is_never_overwritten(path):
     create_key_file(path, KEY)
-    with pytest.raises(KeyFileExists):
+    with raises("INPUT-KEY-FILE-EXISTS"):
         create_key_file(path, new_signing_key())
     assert load_signing_key(path).principal == KEY.principal
 
@@ -92,13 +89,13 @@ def test_a_symbolic_link_is_neither_followed_nor_replaced(path, tmp_path):
     real = tmp_path / "real.key"
     create_key_file(real, KEY)
     path.symlink_to(real)
-    with pytest.raises(ExposedKeyFile, match="symbolic link"):
+    with raises("CREDENTIAL-KEY-FILE-EXPOSED", match="symbolic link"):
         load_signing_key(path)
-    with pytest.raises(KeyFileExists):
+    with raises("INPUT-KEY-FILE-EXISTS"):
         create_key_file(path, KEY)
     dangling = tmp_path / "dangling.key"
     dangling.symlink_to(tmp_path / "elsewhere.key")
-    with pytest.raises(KeyFileExists):
+    with raises("INPUT-KEY-FILE-EXISTS"):
         create_key_file(dangling, KEY)
     assert not (tmp_path / "elsewhere.key").exists()
 
@@ -108,7 +105,7 @@ def test_a_file_that_others_could_use_is_refused(path, mode):
     create_key_file(path, KEY)
     path.chmod(mode)
     for read in (load_signing_key, public_half):
-        with pytest.raises(ExposedKeyFile, match=f"{mode:04o}"):
+        with raises("CREDENTIAL-KEY-FILE-EXPOSED", match=f"{mode:04o}"):
             read(path)
 
 
@@ -116,19 +113,19 @@ def test_another_users_file_is_refused(path, monkeypatch):
     create_key_file(path, KEY)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with pytest.raises(ExposedKeyFile, match="another user"):
+    with raises("CREDENTIAL-KEY-FILE-EXPOSED", match="another user"):
         load_signing_key(path)
 
 
 def test_folders_pipes_and_missing_files_are_refused(path, tmp_path):
-    with pytest.raises(KeyFileUnavailable):
+    with raises("UNAVAILABLE-KEY-FILE"):
         load_signing_key(path)
-    with pytest.raises(KeyFileUnavailable):
+    with raises("UNAVAILABLE-KEY-FILE"):
         create_key_file(tmp_path / "no" / "such" / "folder.key", KEY)
-    with pytest.raises(ExposedKeyFile, match="ordinary"):
+    with raises("CREDENTIAL-KEY-FILE-EXPOSED", match="ordinary"):
         load_signing_key(tmp_path)
     os.mkfifo(path, 0o600)
-    with pytest.raises(ExposedKeyFile, match="ordinary"):
+    with raises("CREDENTIAL-KEY-FILE-EXPOSED", match="ordinary"):
         load_signing_key(path)
 
 
@@ -137,7 +134,7 @@ def test_a_full_disk_leaves_no_half_written_key(path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(KeyFileUnavailable, match="no space left"):
+    with raises("UNAVAILABLE-KEY-FILE", match="no space left"):
         create_key_file(path, KEY)
     assert not path.exists()
 
@@ -151,7 +148,7 @@ def private(path: Path, text: str) -> Path:
 def test_halves_that_do_not_belong_together_are_refused(path):
     other = new_signing_key().principal.key.hex()
     text = f'(maia-key (version "1") (public (ed25519 #{other}#)) (seed #{SEED.hex()}#))'
-    with pytest.raises(BadKeyFile, match="belong together"):
+    with raises("INPUT-KEY-FILE", match="belong together"):
         load_signing_key(private(path, text))
 
 

@@ -20,8 +20,9 @@ from maia.credentials import (
 from maia.credentials.appointments import Appointment, AppointmentKind, issue_appointment
 from maia.credentials.statements import RevocationList, sign_statement, statement_to_bytes
 from maia.events import Instant
-from maia.keystore.wallet_folder import BadWallet, ExposedWallet, WalletFolder, to_show
+from maia.keystore.wallet_folder import WalletFolder, to_show
 from maia.testing import grant
+from maia.testing.refusals import raises
 from support.domain_server import key_of
 
 NOW = Instant.parse("2026-11-15T12:00:00Z")
@@ -74,9 +75,9 @@ def test_only_its_owner_can_use_it(tmp_path: Path) -> None:
     assert modes == {0o600}
     assert stat.S_IMODE((tmp_path / "w").stat().st_mode) == 0o700
     (tmp_path / "w").chmod(0o750)
-    with pytest.raises(ExposedWallet):
+    with raises("CREDENTIAL-WALLET-EXPOSED"):
         wallet.read()
-    with pytest.raises(ExposedWallet):
+    with raises("CREDENTIAL-WALLET-EXPOSED"):
         keep(wallet, answer(certificate("/b")))
 
 
@@ -96,9 +97,9 @@ def test_what_a_login_no_longer_gives_is_gone_and_what_its_owner_put_there_stays
 def test_it_belongs_to_one_principal_and_one_domain(tmp_path: Path) -> None:
     wallet = WalletFolder(tmp_path / "w")
     keep(wallet, answer(certificate("/a")))
-    with pytest.raises(BadWallet):
+    with raises("INPUT-WALLET"):
         keep(wallet, answer(certificate("/b"), principal=str(COURT.principal)))
-    with pytest.raises(BadWallet):
+    with raises("INPUT-WALLET"):
         wallet.keep(answer(certificate("/b")), domain=COURT.principal, address="x:1", now=NOW)
     assert len(wallet.read().certificates) == 1
 
@@ -119,7 +120,7 @@ def test_a_damaged_wallet_is_named_and_not_believed(tmp_path: Path, damage: str)
     wallet = WalletFolder(tmp_path / "w")
     keep(wallet, answer(certificate("/a")))
     (tmp_path / "w" / "wallet.json").write_bytes(damage.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadWallet, match=r"wallet\.json"):
+    with raises("INPUT-WALLET", match=r"wallet\.json"):
         wallet.read()
 
 

@@ -10,18 +10,11 @@ import pytest
 
 from maia.cli import main
 from maia.events import Instant
-from maia.log import (
-    BadRetention,
-    Keep,
-    LogDamaged,
-    NotAFrame,
-    Retention,
-    column_name,
-    message_of,
-)
+from maia.log import Keep, LogDamaged, Retention, column_name, message_of
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.log.disk.reader import LogView
 from maia.log.format.names import day_of
+from maia.testing.refusals import raises
 from support.event_log import DAY_US, NOISE, NOON, PLATES, PowerDisk, carried, opened, sealed
 
 
@@ -184,7 +177,7 @@ def test_what_was_forgotten_stays_forgotten(tmp_path):
 
 @pytest.mark.parametrize("keep", [{"age_s": -1}, {"bytes_max": -1}, {"age_s": float("nan")}])
 def test_a_retention_keeps_no_less_than_nothing(keep):
-    with pytest.raises(BadRetention):
+    with raises("LOG-RETENTION"):
         Keep(**keep)
 
 
@@ -215,7 +208,7 @@ def test_files_of_others_are_left_alone(tmp_path):
 
 def test_too_much_at_once_is_refused_as_a_whole():
     with opened(PowerDisk(), limits=LogLimits(batch_bytes=300)) as log:
-        with pytest.raises(NotAFrame):
+        with raises("LOG-NOT-A-FRAME"):
             log.append([carried(1), carried(2)], recorded_at=NOON)
         assert log.append([], recorded_at=NOON) == range(1, 1)
         assert log.append([carried(1)], recorded_at=NOON) == range(1, 2)

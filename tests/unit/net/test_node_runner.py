@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from maia.clock import system_now
+from maia.errors import Unavailable
 from maia.events import Instant
-from maia.net.addresses import AddressInUse, BadAddress, bind, host_and_port
+from maia.net.addresses import BadAddress, bind, host_and_port
 from maia.net.connections import BackOff
 from maia.net.links import SocketLink
-from maia.net.node_runner import NodeFailed, NodeRunner
-from maia.net.stores import MemoryStore, StoreUnavailable
+from maia.net.node_runner import NodeRunner
+from maia.net.stores import MemoryStore
+from maia.testing.refusals import raises
 from maia.wire import (
     Close,
     Count,
@@ -134,7 +136,7 @@ async def test_a_node_whose_state_must_not_tear_ends_with_its_first_error_and_sa
                 await peer.hear_until_closed()
                 await asyncio.sleep(60)
 
-    with pytest.raises(NodeFailed, match=r"KeyError in test_node_runner\.py:\d+"):
+    with raises("UNAVAILABLE-NODE-FAILED", match=r"KeyError in test_node_runner\.py:\d+"):
         await run()
     assert "only its author" not in repr(records.notes)
 
@@ -259,7 +261,7 @@ async def test_nothing_leaves_before_what_must_be_kept_is_kept():
 async def test_a_node_whose_store_is_gone_says_nothing_more_and_stops():
     class Broken(MemoryStore):
         def keep(self, changes: Mapping[str, bytes | None]) -> None:
-            raise StoreUnavailable("the disk is full")
+            raise Unavailable("UNAVAILABLE-STORE", "the disk is full")
 
     def answer(happened: Input, _now: Instant) -> list[Effect]:
         is_message = isinstance(happened, Received)
@@ -280,7 +282,7 @@ async def test_a_node_whose_store_is_gone_says_nothing_more_and_stops():
             await asyncio.Event().wait()
 
     asking = asyncio.create_task(ask())
-    with pytest.raises(StoreUnavailable):
+    with raises("UNAVAILABLE-STORE"):
         await run_for_ever()
     await soon(asking)
     assert heard == []
@@ -442,5 +444,5 @@ def test_what_is_no_address_is_refused(text):
 
 def test_an_address_that_is_taken_is_reported_as_such():
     listening, address = bind("127.0.0.1:0")
-    with listening, pytest.raises(AddressInUse):
+    with listening, raises("UNAVAILABLE-ADDRESS"):
         bind(address)

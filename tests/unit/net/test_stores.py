@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from maia.net.stores import FolderStore, MemoryStore, StoreUnavailable
+from maia.net.stores import FolderStore, MemoryStore
+from maia.testing.refusals import raises
 
 ODD_NAMES = [
     "plain",
@@ -89,7 +90,7 @@ def test_a_crash_while_writing_leaves_the_old_bytes(tmp_path: Path, monkeypatch,
 
 def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreUnavailable):
+    with raises("UNAVAILABLE-STORE"):
         FolderStore(tmp_path / "file")
 
 

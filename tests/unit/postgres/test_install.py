@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from maia.postgres.positions import BadPositions, Positions
+from maia.postgres.positions import Positions
+from maia.testing.refusals import raises
 from support.postgres_clinic import DERIVE, RELEASE, STORE, Clinic, clinic
 
 __all__ = ["clinic"]
@@ -136,5 +135,5 @@ def test_a_position_survives_a_write_that_was_cut_off_and_never_goes_back(tmp_pa
         file.write_bytes(b"\xff" * cut + whole[cut:])
         assert Positions(tmp_path)._counter("release-r").upto == 7
     file.write_bytes(b"\xff" * 32)
-    with pytest.raises(BadPositions):
+    with raises("INPUT-POSTGRES-POSITIONS"):
         Positions(tmp_path).check_release("r", 9)

@@ -22,6 +22,7 @@ from maia.postgres.outbox import Outbox, PlannedFrame
 from maia.postgres.schema import _common, _install_release
 from maia.postgres.values import connected
 from maia.predicates import ALWAYS
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 
 OWNER = SigningKey.from_seed(b"o" * 32)
@@ -207,14 +208,13 @@ def test_rows_leave_in_the_order_of_commits_whatever_the_interleaving_and_howeve
 def test_a_release_with_another_version_of_the_type_waits_until_nothing_of_the_old_one_does(
     database: str,
 ) -> None:
-    from maia.postgres.schema import RowsWaiting
 
     async def change() -> None:
         old, new = release(Kind.STRING), release(Kind.STRING, Kind.INT)
         table = 'CREATE TABLE readings (string text, "int" smallint)'
         async with installed(database, old, table) as outbox, connected(database) as other:
             await other.execute("INSERT INTO readings VALUES ('a', 1)")
-            with pytest.raises(RowsWaiting):
+            with raises("INPUT-POSTGRES-ROWS-WAITING"):
                 async with other.transaction():
                     await _install_release(other, sql.Identifier(SCHEMA), new)
             (frame,) = await outbox.plan(None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from maia.events import AttributeUid
-from maia.predicates.covering.cover_table import CoverTable, CoverTableFull, FilterIdTaken, UnknownFilterId
+from maia.predicates.covering.cover_table import CoverTable
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Operator, Predicate
+from maia.testing.refusals import raises
 from reference.pairwise_poset import PairwisePoset
 
 PRICE = AttributeUid("price")
@@ -98,7 +99,7 @@ def test_a_filter_with_more_alternatives_than_we_bracket_is_still_compared():
 def test_an_id_is_used_once():
     table = CoverTable()
     table.insert("one", ALWAYS)
-    with pytest.raises(FilterIdTaken):
+    with raises("INPUT-FILTER-ID-TAKEN"):
         table.insert("one", below(1))
     assert len(table) == 1
     assert "one" in table
@@ -106,7 +107,7 @@ def test_an_id_is_used_once():
 
 def test_an_unknown_id_is_refused():
     for question in (CoverTable().remove, CoverTable().is_maximal, CoverTable().covered_by):
-        with pytest.raises(UnknownFilterId):
+        with raises("INPUT-UNKNOWN-FILTER-ID"):
             question("nobody")
 
 
@@ -114,7 +115,7 @@ def test_the_table_holds_as_many_filters_as_it_may_and_no_more():
     table = CoverTable(filters_max=2)
     table.insert("one", below(1))
     table.insert("two", below(2))
-    with pytest.raises(CoverTableFull):
+    with raises("UNAVAILABLE-COVER-TABLE-FULL"):
         table.insert("three", below(3))
     table.remove("one")
     assert table.insert("three", below(3)).now_covers == ("two",)

@@ -12,7 +12,6 @@ from maia.predicates import (
     NEVER,
     NODES_MAX,
     AllOf,
-    BadPredicateEncoding,
     Comparison,
     Exists,
     Membership,
@@ -24,6 +23,7 @@ from maia.predicates import (
     predicate_from_expression,
     predicate_to_expression,
 )
+from maia.testing.refusals import raises
 
 FIVE = (b"==", b"x", (b"int", b"5"))
 
@@ -91,7 +91,7 @@ def test_a_predicate_has_its_one_expression(predicate, expression):
     ],
 )
 def test_whatever_is_not_an_encoding_is_refused(expression):
-    with pytest.raises(BadPredicateEncoding):
+    with raises("INPUT-PREDICATE-ENCODING"):
         predicate_from_expression(expression)
 
 

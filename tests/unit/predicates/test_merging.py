@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.events import AttributeUid, Instant
-from maia.predicates.merging.measure import BadDomain, Choices, Span
-from maia.predicates.merging.merge import BadMerge, merge
+from maia.predicates.merging.measure import Choices, Span
+from maia.predicates.merging.merge import merge
 from maia.predicates.syntax import (
     ALWAYS,
     AllOf,
@@ -20,6 +20,7 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
+from maia.testing.refusals import raises
 
 PRICE = AttributeUid("price")
 NAME = AttributeUid("name")
@@ -101,7 +102,7 @@ def test_thousands_of_filters_fit_into_the_size_that_was_asked_for():
 
 @pytest.mark.parametrize("size_max", [0, -1])
 def test_a_merge_into_nothing_is_refused(size_max):
-    with pytest.raises(BadMerge):
+    with raises("INPUT-MERGE"):
         merge([ALWAYS], size_max=size_max)
 
 
@@ -112,13 +113,13 @@ def test_a_disjunction_is_refused():
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1.0), ("a", "b"), (True, False), (1.0, 1.0), (2, 1)])
 def test_a_span_without_a_measure_is_refused(low, high):
-    with pytest.raises(BadDomain):
+    with raises("INPUT-DOMAIN"):
         Span(low, high)
 
 
 @pytest.mark.parametrize("values", [(), ("a", "a"), (1, 2, 1)])
 def test_choices_that_repeat_or_are_missing_are_refused(values):
-    with pytest.raises(BadDomain):
+    with raises("INPUT-DOMAIN"):
         Choices(values)
 
 

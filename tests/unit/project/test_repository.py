@@ -88,25 +88,28 @@ def test_every_row_of_the_papers_has_a_line(check_repo):
 
 
 def test_two_errors_with_one_code_are_found(check_repo):
-    class One(BadInput):
-        """One."""
-
-        code = "TEST-TWICE"
-
-    class Two(Refusal):
-        """Two."""
-
-        code = "TEST-TWICE"
-
-    assert check_repo.error_codes.problems([One, Two]) == ["`TEST-TWICE` is the code of 2 error classes"]
+    codes = check_repo.error_codes
+    both = [
+        codes.Error("TEST-TWICE", "here", BadInput, "One."),
+        codes.Error("TEST-TWICE", "there", Refusal, "Two."),
+    ]
+    assert codes.problems(both) == ["`TEST-TWICE` is the code of 2 errors"]
 
 
 def test_an_error_outside_the_families_or_without_sentence_or_badly_coded_is_found(check_repo):
-    class Stray(MaiaError):
-        code = "not-loud"
-
-    Stray.__doc__ = ""
-    found = "\n".join(check_repo.error_codes.problems([Stray]))
+    codes = check_repo.error_codes
+    found = "\n".join(codes.problems([codes.Error("not-loud", "here", MaiaError, "")]))
     assert "none of the five families" in found
-    assert "has no docstring" in found
+    assert "nothing explains" in found
     assert "not upper-case words" in found
+
+
+def test_a_code_that_no_table_has_and_one_that_nothing_says_are_found(check_repo, tmp_path, monkeypatch):
+    codes = check_repo.error_codes
+    (tmp_path / "maia").mkdir()
+    (tmp_path / "maia" / "one.py").write_text('raise Refusal("TEST-RAISED", "no")\n')
+    monkeypatch.setattr(codes, "SOURCE", tmp_path / "maia")
+    assert codes.unlisted([codes.Error("TEST-LISTED", "errors.toml", Refusal, "One.")]) == [
+        "maia/one.py: no errors.toml has `TEST-RAISED` under [Refusal]",
+        "no module says `TEST-LISTED`, which an errors.toml has",
+    ]

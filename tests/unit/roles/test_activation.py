@@ -17,11 +17,9 @@ from maia.credentials.appointments import (
 from maia.events import Instant
 from maia.roles import (
     ActivationLimits,
-    ActivationTooLarge,
     EndReason,
     KnownWorld,
     SupportKind,
-    UnknownRole,
     activate,
     activate_all,
     certificate_support,
@@ -34,6 +32,7 @@ from maia.roles import (
 )
 from maia.roles.matching import bind
 from maia.roles.policy import Variable
+from maia.testing.refusals import raises
 from support.roles import (
     COURT,
     DOMAIN,
@@ -139,7 +138,7 @@ def test_arguments_are_checked():
         BadArgument, match=r"`tracker\(plate: string\)` was declared, and 2 arguments are given"
     ):
         tracking(arguments=["a", "b"])
-    with pytest.raises(UnknownRole, match="did you mean `tracker`"):
+    with raises("INPUT-UNKNOWN-ROLE", match="did you mean `tracker`"):
         activate(policy(DECLARED), WORLD, SMITH.principal, "traker", None, NOON)
 
 
@@ -327,9 +326,9 @@ def test_a_search_that_goes_too_far_is_given_up():
     many = KnownWorld({"level": [(SMITH.principal, number) for number in range(200)]})
     body = DECLARED + "role pair(a: int, b: int)\nrule pair(a, b)\n"
     body += "    given level(_, a)\n    given level(_, b)\n    for 1 day\n"
-    with pytest.raises(ActivationTooLarge, match="100 facts"):
+    with raises("ROLES-SEARCH-TOO-LARGE", match="100 facts"):
         activate(policy(body), many, SMITH.principal, "pair", None, NOON, ActivationLimits(steps=100))
-    with pytest.raises(ActivationTooLarge, match="more than 1000 different arguments"):
+    with raises("ROLES-SEARCH-TOO-LARGE", match="more than 1000 different arguments"):
         activate(policy(body), many, SMITH.principal, "pair", None, NOON)
     assert len(activate(policy(body), many, SMITH.principal, "pair", [1, 2], NOON)) == 1
 

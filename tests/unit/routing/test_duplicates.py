@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from maia.events import ROWS_MAX
-from maia.routing.duplicates import ALL_ROWS, BadMemory, DuplicateMemory, MemoryLimits, row_set, rows_in
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, row_set, rows_in
+from maia.testing.refusals import raises
 
 KEY, STREAM = b"K" * 32, b"S" * 16
 
@@ -137,11 +138,11 @@ def test_the_last_number_does_not_break_the_restart():
     "data", [b"", b"\xc1", b"\x91\x01", b"\x91\x95\xc4\x01a\xc4\x01b\xc4\x00\x91\x92\xff\x01\x90"]
 )
 def test_what_was_not_written_by_us_is_refused(data: bytes):
-    with pytest.raises(BadMemory):
+    with raises("INPUT-DUPLICATE-MEMORY"):
         DuplicateMemory.imported(data)
 
 
 @pytest.mark.parametrize("runs", [[(3, 3)], [(3, 2)], [(0, 5), (4, 8)], [(0, 5), (5, 8)]])
 def test_runs_that_contradict_each_other_are_refused(runs: list[tuple[int, int]]):
-    with pytest.raises(BadMemory):
+    with raises("INPUT-DUPLICATE-MEMORY"):
         DuplicateMemory.imported(msgspec.msgpack.encode([(KEY, STREAM, b"", runs, [])]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from maia.events import Instant
 from maia.predicates import ALWAYS, parse_predicate
 from maia.routing.table.hops import RouteEntry
@@ -13,9 +11,9 @@ from maia.routing.table.replicas import (
     ReplicaSender,
     ReplicaStore,
     ReplicaUpdate,
-    TooManyReplicas,
 )
 from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import entry_id, targets_of
 
 TYPE = b"T" * 32
@@ -113,7 +111,7 @@ def test_no_broker_sends_more_replicas_than_its_share_or_touches_anothers():
     store = ReplicaStore(lease_us=LEASE_US, per_sender_max=1)
     store.heard("root", Replica(TYPE, "child", (FAST,), offers=False), NOW)
     store.heard("root", Replica(TYPE, "child", (), offers=True), NOW)
-    with pytest.raises(TooManyReplicas):
+    with raises("PROTOCOL-TOO-MANY-REPLICAS"):
         store.heard("root", Replica(TYPE, "another", (FAST,), offers=False), NOW)
     store.heard("liar", Replica(TYPE, "child", (), offers=False), NOW)
     assert len(store.promoted("root", lambda type_id: True)) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from maia.events import Instant
 from maia.predicates import ALWAYS, NEVER, Predicate, parse_predicate
 from maia.routing.table.hops import (
@@ -16,7 +14,8 @@ from maia.routing.table.hops import (
     RouteEntry,
     RouteUpdate,
 )
-from maia.routing.table.routing_table import BookLimits, RoutingTable, TooManyInterests, UnknownHop
+from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import entry_id, targets_of
 
 TYPE = b"T" * 32
@@ -312,17 +311,17 @@ def test_a_replica_never_replaces_what_a_holder_said_itself():
 def test_a_neighbour_may_send_no_more_than_its_share():
     book = book_with(PARENT, CHILD, limits=BookLimits(entries_per_neighbour=2))
     book.receive_interest(CHILD, TYPE, [entry(1, over(1)), entry(2, ALWAYS)], [], NOW)
-    with pytest.raises(TooManyInterests):
+    with raises("PROTOCOL-TOO-MUCH-TOLD"):
         book.receive_interest(CHILD, TYPE, [entry(3, over(3))], [], NOW)
-    with pytest.raises(TooManyInterests):
+    with raises("PROTOCOL-TOO-MUCH-TOLD"):
         book.receive_offer(CHILD, TYPE, stands=True, baggage=None, now=NOW)
     assert len(book.entries(CHILD, TYPE)) == 2
 
 
 def test_nothing_is_accepted_from_a_neighbour_that_is_not_connected():
     book = book_with()
-    with pytest.raises(UnknownHop):
+    with raises("INPUT-UNKNOWN-HOP"):
         book.receive_interest(CHILD, TYPE, [entry(1, over(1))], [], NOW)
-    with pytest.raises(UnknownHop):
+    with raises("INPUT-UNKNOWN-HOP"):
         book.receive_renewal(CHILD, 0, bytes(32), NOW)
     assert book.types() == ()

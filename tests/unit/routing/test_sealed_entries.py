@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.events import AttributeUid, Frame, Instant, Kind, frame_of
-from maia.predicates import (
-    ALWAYS,
-    BadPredicateEncoding,
-    Predicate,
-    parse_predicate,
-    predicate_from_expression,
-)
+from maia.predicates import ALWAYS, Predicate, parse_predicate, predicate_from_expression
 from maia.routing.table.hops import (
     LOCAL,
     InterestUpdate,
@@ -24,6 +18,7 @@ from maia.routing.table.hops import (
 )
 from maia.routing.table.interests import Tally, compared_by, known_attributes, mark_of_interest
 from maia.routing.table.routing_table import BookLimits, RoutingTable
+from maia.testing.refusals import raises
 from support.routing import entry_id, targets_of
 
 TYPE = b"T" * 32
@@ -174,7 +169,7 @@ def test_no_broker_can_send_a_filter_about_a_mark():
     compared = compared_by(sealed(1, over(50), b"\x01\x02"))
     (name,) = {part.uid for part in compared.parts[1:]}
     assert known_attributes(compared) == {SPEED}
-    with pytest.raises(BadPredicateEncoding):
+    with raises("INPUT-PREDICATE-ENCODING"):
         predicate_from_expression((b"exists", name.encode()))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maia.credentials import BadSignature, SignedKind
 from maia.errors import MaiaError
-from maia.sealing.groups.key_group import BadGroup, GroupId
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.epochs import (
     CHAIN_MAX,
     BadEpoch,
@@ -25,6 +25,7 @@ from maia.sealing.keys.epochs import (
     verify_epoch,
 )
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from support.key_groups import MANAGER, NOON, PLACE, PLATE, at, key_of, random_from
 
 TYPE = bytes(range(32))
@@ -143,7 +144,7 @@ def test_a_commitment_is_for_one_secret_one_group_and_one_epoch():
 
 
 def test_a_group_belongs_to_a_type():
-    with pytest.raises(BadGroup):
+    with raises("SEALING-GROUP"):
         GroupId(b"short")
     assert str(PLATES) == "000102030405/plate"
     assert sorted([PLATES, GROUP, PLACES], key=lambda one: one.order) == [GROUP, PLACES, PLATES]

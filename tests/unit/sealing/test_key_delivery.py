@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.credentials import BadSignature
+from maia.errors import ProtocolViolation
 from maia.sealing.keys.delivery import (
     BadDelivery,
     BadEncryptionKey,
@@ -20,8 +21,9 @@ from maia.sealing.keys.delivery import (
     check_encryption_key,
     seal_to,
 )
-from maia.sealing.keys.parcels import BadParcel, GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
-from maia.sealing.keys.secrets import AtRest, NotOurs, Secret
+from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
+from maia.sealing.keys.secrets import AtRest, Secret
+from maia.testing.refusals import raises
 from support.key_groups import MANAGER, PLATE, key_of, random_from
 
 LIBRARY = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
@@ -97,7 +99,7 @@ def test_a_parcel_is_read_as_it_was_packed():
 
 @given(st.binary(max_size=200))
 def test_whatever_is_in_a_parcel_ends_in_one_or_in_an_error_of_ours(data):
-    with suppress(BadParcel):
+    with suppress(ProtocolViolation):
         unpack(data)
 
 
@@ -124,5 +126,5 @@ def test_what_is_kept_opens_under_its_own_name_with_its_own_key():
         (kept, "name", sealed[:-1]),
         (kept, "name", b""),
     ):
-        with pytest.raises(NotOurs):
+        with raises("CREDENTIAL-KEPT-SECRET"):
             opener.open(name, data)

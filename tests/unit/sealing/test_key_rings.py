@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from maia.events import Instant
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.key_ring import EpochOutOfOrder, KeyRing, KeyTerms, content_key
+from maia.sealing.keys.key_ring import KeyRing, KeyTerms, content_key
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from support.key_groups import PLACE, PLATE, at, random_from
 
 TYPE = bytes(range(32))
@@ -116,13 +117,13 @@ def test_a_group_that_is_lost_takes_all_its_keys_with_it(ring):
 
 def test_epochs_begin_in_their_order(ring):
     ring.learn(3, since=at(80))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.learn(3, since=at(81))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.learn(4, since=at(79))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.hold(GROUP, 9, fresh("x"))
-    with pytest.raises(EpochOutOfOrder):
+    with raises("PROTOCOL-EPOCH-ORDER"):
         ring.hold(GroupId(bytes(32)), 1, fresh("x"))
 
 

@@ -7,9 +7,10 @@ import pickle
 
 import pytest
 
-from maia.sealing.tree.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, BadMember, GroupFull, Slots
+from maia.sealing.tree.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, Slots
 from maia.sealing.tree.node_secrets import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
-from maia.sealing.tree.rekey import BadPath, PathNeeded, read_rekey
+from maia.sealing.tree.rekey import PathNeeded, read_rekey
+from maia.testing.refusals import raises
 from reference.tree_store import (
     Scheme,
     member_from_bytes,
@@ -149,7 +150,7 @@ def test_nodes_stand_above_the_slots_below_them():
 def test_a_change_that_makes_no_sense_changes_nothing(scheme, joins, leaves, sentence):
     tree = tree_of(ANN, BOB, CEM, scheme=scheme)
     before = tree_to_bytes(tree)
-    with pytest.raises(BadMember, match=sentence):
+    with raises("SEALING-MEMBER", match=sentence):
         tree.rekey(joins=joins, leaves=leaves)
     assert tree_to_bytes(tree) == before
 
@@ -157,25 +158,25 @@ def test_a_change_that_makes_no_sense_changes_nothing(scheme, joins, leaves, sen
 def test_a_group_has_a_largest_size(monkeypatch):
     monkeypatch.setattr("maia.sealing.tree.key_tree.MEMBERS_MAX", 4)
     tree = tree_of(ANN, BOB, CEM, DEE)
-    with pytest.raises(GroupFull, match="at most 4 members"):
+    with raises("SEALING-GROUP-FULL", match="at most 4 members"):
         tree.join(b"Eva")
     tree.rekey(joins=[b"Eva"], leaves=[ANN])
 
 
 def test_a_group_has_a_name_of_bounded_length():
     new_tree(group=b"g" * GROUP_BYTES_MAX, random=counted_bytes())
-    with pytest.raises(BadMember):
+    with raises("SEALING-MEMBER"):
         new_tree(group=b"g" * (GROUP_BYTES_MAX + 1), random=counted_bytes())
 
 
 def test_a_stranger_has_no_path():
-    with pytest.raises(BadMember, match="outside the group"):
+    with raises("SEALING-MEMBER", match="outside the group"):
         tree_of(ANN).path(BOB)
 
 
 def test_a_path_is_for_one_group():
     path = tree_of(ANN, BOB).path(ANN)
-    with pytest.raises(BadPath, match="does not lead to the secret of this group"):
+    with raises("PROTOCOL-TREE-PATH", match="does not lead to the secret of this group"):
         member_from_bytes(path.to_bytes(), group=b"another")
 
 

@@ -6,10 +6,11 @@ from hashlib import sha256
 
 import pytest
 
+from maia.errors import Refusal
 from maia.events import AttributeUid
 from maia.sealing.keys.parcels import PastAnswer, PastEpoch
 from maia.sealing.keys.secrets import Secret
-from maia.sealing.member.past import HistoryRefused, MemberPast, PastReading
+from maia.sealing.member.past import MemberPast, PastReading
 from maia.wire.messages import HistoryKeysReply, KeyTermsRecord
 from support.key_groups import at, sealed_type
 
@@ -38,7 +39,7 @@ def test_what_a_manager_has_not_is_remembered_too(past):
     assert past.opening(TYPE.type_id, 1) is None
     assert past.opening(TYPE.type_id, 2) is not None
     assert not past.is_answered(TYPE.type_id, 4)
-    past.learn(PastReading(TYPE.type_id, epoch=4, problem=HistoryRefused("no")))
+    past.learn(PastReading(TYPE.type_id, epoch=4, problem=Refusal("REFUSED-HISTORY-KEYS", "no")))
     assert past.is_answered(TYPE.type_id, 4)
     past.link_lost()
     assert not past.is_answered(TYPE.type_id, 4)

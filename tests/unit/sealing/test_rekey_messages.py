@@ -8,7 +8,8 @@ import pytest
 
 from maia.sealing.tree.key_tree import TreeMember
 from maia.sealing.tree.node_secrets import ROOT, ancestor
-from maia.sealing.tree.rekey import ENTRIES_MAX, BadPath, BadRekey, read_path, read_rekey
+from maia.sealing.tree.rekey import ENTRIES_MAX, read_path, read_rekey
+from maia.testing.refusals import raises
 from reference.tree_store import Scheme
 from support.key_trees import tree_of
 
@@ -69,7 +70,7 @@ def test_a_rekey_written_by_hand_is_read():
     ],
 )
 def test_any_other_form_is_refused(message, sentence):
-    with pytest.raises(BadRekey, match=sentence):
+    with raises("PROTOCOL-REKEY", match=sentence):
         read_rekey(message)
 
 
@@ -100,7 +101,7 @@ def path(nodes, *, slot=0, form=1, scheme=1, version=1, count=None) -> bytes:
     ],
 )
 def test_any_other_path_is_refused(data, sentence):
-    with pytest.raises(BadPath, match=sentence):
+    with raises("PROTOCOL-TREE-PATH", match=sentence):
         read_path(data)
 
 
@@ -113,5 +114,5 @@ def test_what_a_manager_writes_is_read_back(scheme):
 
 
 def test_a_path_of_no_root_is_refused():
-    with pytest.raises(BadPath, match="does not reach the root"):
+    with raises("PROTOCOL-TREE-PATH", match="does not reach the root"):
         TreeMember.from_bytes(path([0, PARENT]), group=b"")

@@ -21,9 +21,7 @@ from maia.predicates import (
     predicate_to_expression,
 )
 from maia.sealing.filters.proofs import (
-    NotMadeByAMember,
     OpenedProof,
-    ProofDoesNotOpen,
     SealedOffer,
     SealedProof,
     _bound_to,
@@ -33,8 +31,6 @@ from maia.sealing.filters.proofs import (
 )
 from maia.sealing.filters.sealed_filters import (
     PART_BYTES_MAX,
-    BadSealedFilter,
-    FilterDoesNotOpen,
     SealedFilter,
     SealedPart,
     _frame_of,
@@ -47,6 +43,7 @@ from maia.sealing.filters.sealed_filters import (
 )
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
+from maia.testing.refusals import raises
 from support.sealed_filters import EPOCH, TYPE, random_from, ring, sealed
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
@@ -186,7 +183,7 @@ def test_a_filter_that_was_touched_does_not_open(what, groups):
     if what == "another attribute" and PLACE not in groups:
         assert open_filter(TOUCHED[what], ring(*groups)).opened == ALWAYS  # no key for what it now names
         return
-    with pytest.raises(FilterDoesNotOpen):
+    with raises("SEALING-FILTER-DOES-NOT-OPEN"):
         open_filter(TOUCHED[what], ring(*groups))
 
 
@@ -195,17 +192,17 @@ def test_the_type_s_group_sees_that_a_filter_was_touched_without_a_key_of_its_pa
     """A67: no member outside the group makes, widens or alters an interest."""
     proof = proof_for(PLAIN, PLATE, PLACE)
     assert check_made_by_a_member(PLAIN, proof, ring(None))
-    with pytest.raises(NotMadeByAMember):
+    with raises("SEALING-NOT-BY-A-MEMBER"):
         check_made_by_a_member(TOUCHED[what], proof, ring(None))
 
 
 def test_a_filter_of_another_type_or_epoch_does_not_open():
     """A46, A48."""
     both = ring(None, PLATE, PLACE, epochs=(EPOCH, EPOCH + 1))
-    with pytest.raises(FilterDoesNotOpen):
+    with raises("SEALING-FILTER-DOES-NOT-OPEN"):
         open_filter(replace(sealed(BOTH, both), epoch=EPOCH + 1), both)
     other = ring(None, PLATE, PLACE, type_id=b"O" * 32)
-    with pytest.raises(FilterDoesNotOpen):
+    with raises("SEALING-FILTER-DOES-NOT-OPEN"):
         open_filter(replace(sealed(BOTH, both), type_id=b"O" * 32), other)
 
 
@@ -224,7 +221,7 @@ def test_a_filter_of_another_type_or_epoch_does_not_open():
     ],
 )
 def test_only_the_one_form_is_read(make):
-    with pytest.raises(BadSealedFilter):
+    with raises("PROTOCOL-SEALED-FILTER"):
         make()
 
 
@@ -248,13 +245,13 @@ def written(predicate):
 def test_a_part_that_is_not_what_its_mark_says_does_not_open():
     """A67: a member that has a key must not pass one filter off as another towards those who have none."""
     assert open_filter(made_by_a_member((PLATE,), SUSPECT, SUSPECT), EVERYTHING).opened == SUSPECT
-    with pytest.raises(FilterDoesNotOpen):
+    with raises("SEALING-FILTER-DOES-NOT-OPEN"):
         open_filter(made_by_a_member((PLATE,), Exists(PLATE), SUSPECT), EVERYTHING)
 
 
 def test_a_part_that_uses_other_attributes_than_it_names_does_not_open():
     """A46: readers of plates are not made to match on places."""
-    with pytest.raises(FilterDoesNotOpen):
+    with raises("SEALING-FILTER-DOES-NOT-OPEN"):
         open_filter(made_by_a_member((PLATE,), SOHO, SOHO), EVERYTHING)
 
 
@@ -284,18 +281,18 @@ def test_a_proof_belongs_to_one_filter_and_one_offer():
     """A46, A67: the request of one interest proves no other one."""
     proof, offer = proof_for(PLAIN, PLATE), SealedOffer(TYPE, EPOCH, b"o" * 16)
     for elsewhere in (OTHER, offer, replace(PLAIN, parts=())):
-        with pytest.raises(ProofDoesNotOpen):
+        with raises("SEALING-PROOF-DOES-NOT-OPEN"):
             open_proof(elsewhere, proof, EVERYTHING)
-        with pytest.raises(NotMadeByAMember):
+        with raises("SEALING-NOT-BY-A-MEMBER"):
             check_made_by_a_member(elsewhere, proof, EVERYTHING)
 
 
 def test_a_proof_that_was_touched_does_not_open():
     proof = proof_for(PLAIN, PLATE)
     for touched in (replace(proof, box=altered(proof.box)), replace(proof, uids=()), replace(proof, box=b"")):
-        with pytest.raises(ProofDoesNotOpen):
+        with raises("SEALING-PROOF-DOES-NOT-OPEN"):
             open_proof(PLAIN, touched, EVERYTHING)
-        with pytest.raises(NotMadeByAMember):
+        with raises("SEALING-NOT-BY-A-MEMBER"):
             check_made_by_a_member(PLAIN, touched, ring(None))
 
 
@@ -309,7 +306,7 @@ def test_who_lacks_a_key_for_the_proof_sends_a_tag_alone():
     assert proof is not None
     assert proof.box == b""
     assert check_made_by_a_member(PLAIN, proof, ring(None))
-    with pytest.raises(ProofDoesNotOpen):
+    with raises("SEALING-PROOF-DOES-NOT-OPEN"):
         open_proof(PLAIN, proof, EVERYTHING)
 
 

@@ -6,19 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from maia.events import Frame
-from maia.sealing import (
-    BATCH_MAX,
-    BadBatch,
-    BadSealedFrame,
-    BrokenSeal,
-    EpochKeys,
-    SignatureChecks,
-    read_run,
-    verify,
-)
+from maia.sealing import BATCH_MAX, EpochKeys, SignatureChecks, read_run, verify
 from maia.sealing.frames import proof as frame_proof
-from maia.sealing.frames.ciphers import INSTANCES_MAX, BadEpochKeys
+from maia.sealing.frames.ciphers import INSTANCES_MAX
 from maia.sealing.frames.proof import SIGNATURES_REMEMBERED
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.columns import frame_to_columns
 from support.sealing import (
@@ -74,7 +66,7 @@ def test_a_member_without_any_key_still_knows_who_signed():
 def test_frames_that_are_sealed_together_have_the_same_columns():
     publishing = Publishing()
     columns = [frame_to_columns(plates(1)), frame_to_columns(plates(1).only([PLATE]))]
-    with pytest.raises(BadBatch):
+    with raises("SEALING-BATCH"):
         publishing.by.seal(columns, [publishing.about(1)] * 2, keys=keys(), level=SealingLevel.ATTRIBUTE)
 
 
@@ -84,7 +76,7 @@ def test_frames_that_are_sealed_together_have_the_same_columns():
 )
 def test_fields_that_contradict_each_other_are_refused_without_a_key(fields):
     frame = Publishing(level=SealingLevel.EVENT).seal(plates(3))
-    with pytest.raises(BadSealedFrame):
+    with raises("PROTOCOL-SEALED-FRAME"):
         read_run([replace(frame, **fields)])
 
 
@@ -96,26 +88,26 @@ def test_frames_of_a_run_are_alike(fields):
     publishing = Publishing()
     run = [publishing.seal(plates(1)) for _ in range(3)]
     assert len(read_run(run).frames) == 3
-    with pytest.raises(BadSealedFrame):
+    with raises("PROTOCOL-SEALED-FRAME"):
         read_run([*run[:2], replace(run[2], **fields)])
 
 
 def test_an_attribute_stands_once():
     frame = Publishing().seal(plates(1))
-    with pytest.raises(BadSealedFrame):
+    with raises("PROTOCOL-SEALED-FRAME"):
         read_run([replace(frame, columns=[frame.columns[0], frame.columns[0]])])
 
 
 def test_keys_of_another_type_or_epoch_open_nothing():
     frame = Publishing().seal(plates(1))
     for other in (keys(2), keys(type_id=bytes(32))):
-        with pytest.raises(BrokenSeal):
+        with raises("SEALING-BROKEN"):
             opened(frame, other)
 
 
 @pytest.mark.parametrize(("type_id", "epoch"), [(b"short", 1), (TYPE_ID, -1)])
 def test_keys_belong_to_a_type_and_an_epoch(type_id, epoch):
-    with pytest.raises(BadEpochKeys):
+    with raises("SEALING-EPOCH-KEYS"):
         EpochKeys(type_id, epoch, lambda _uid: None)
 
 
@@ -169,7 +161,7 @@ def test_a_signature_over_two_frames_is_verified_once_also_when_many_others_come
 def test_one_signature_covers_a_bounded_number_of_frames(count):
     publishing = Publishing()
     draft = publishing.draft(Frame(1, {}))
-    with pytest.raises(BadBatch):
+    with raises("SEALING-BATCH"):
         publishing.by.sign([draft] * count)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from maia.sealing.groups.key_group import GroupId, group_name
-from maia.sealing.keys.epochs import EpochStatement, SecretNotMeant, commitment, epoch_to_bytes, sign_epoch
+from maia.sealing.keys.epochs import EpochStatement, commitment, epoch_to_bytes, sign_epoch
 from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.keys.type_keys import KeysMissed, TypeKeys
 from maia.sealing.tree.key_tree import KeyTree
+from maia.testing.refusals import raises
 from maia.wire.messages import GroupKeys, KeyTermsRecord, Rekey, RekeyPart
 from support.key_groups import MANAGER, NOON, at, random_from
 
@@ -42,7 +43,7 @@ def parcel(secret, path=b""):
 
 def test_a_secret_that_was_handed_over_is_compared_with_the_signed_epoch(tree):
     keys = TypeKeys(TYPE, MANAGER.principal)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         keys.take(delivery(epoch(1, tree.secret)), parcel(OTHER), was_asked=True)
     assert keys.ring.newest is None
     with pytest.raises(KeysMissed):
@@ -57,7 +58,7 @@ def test_a_secret_that_was_found_in_the_tree_is_compared_with_the_signed_epoch(t
     keys.take(delivery(first), parcel(tree.secret, tree.path(b"me").to_bytes()), was_asked=True)
     change = tree.rekey()
     forged = epoch(2, OTHER, first.digest)
-    with pytest.raises(SecretNotMeant):
+    with raises("PROTOCOL-SECRET-NOT-MEANT"):
         keys.follow(Rekey(TYPE, epoch_to_bytes(forged), [RekeyPart(None, change.broadcast)]))
     assert keys.ring.newest == 1
 

@@ -9,16 +9,17 @@ import pytest
 
 from maia.broker.settings import BrokerLimits
 from maia.credentials import Principal, SigningKey, TestKind, statement_to_bytes
+from maia.errors import Unavailable
 from maia.sessions.challenges import (
     Asked,
     ChallengeDesk,
     NotVouchedFor,
-    NotVouchedForInTime,
     OpenChallenge,
     OwnChallenges,
     QuestionNotOurs,
     TooManyQuestions,
 )
+from maia.testing.refusals import error_code
 from maia.validity import OneTimeQuestion, answer_question, question_to_bytes
 from maia.wire.effects import LinkId
 from maia.wire.messages import Challenge, Vouched
@@ -65,7 +66,7 @@ def test_answers_are_waited_for_half_a_lease_at_most(lease_s: int, waits_s: int)
     assert (opened.seconds, opened.until, verifier.next_due()) == (waits_s, moment(waits_s), moment(waits_s))
     assert verifier.overdue(moment(waits_s - 0.000001)) == []
     (late,) = verifier.overdue(moment(waits_s))
-    assert isinstance(late.missing, NotVouchedForInTime)
+    assert error_code(late.missing) == "UNAVAILABLE-NOT-VOUCHED-FOR"
     assert late.vouched is None
     assert len(verifier) == verifier.questions == 0
 
@@ -155,7 +156,7 @@ def test_the_latest_challenge_of_a_reference_is_answered_and_no_earlier_one() ->
 
 
 def test_why_no_tester_vouched_is_known_better_here() -> None:
-    ours, problem = OwnChallenges(), NotVouchedForInTime("the tester is away")
+    ours, problem = OwnChallenges(), Unavailable("UNAVAILABLE-NOT-VOUCHED-FOR", "the tester is away")
     ours.open(1, challenge(), DIGEST, own, is_standing=False)
     ours.answer(1, [], problem)
     assert ours.reason(7, NotVouchedFor.code) is problem

@@ -14,22 +14,11 @@ from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.policy import GrantTestedOnce
 from maia.sessions.challenges import Asked, ChallengeDesk, Checked, NotVouchedFor
-from maia.sessions.session import (
-    Endpoint,
-    Established,
-    OutOfTurn,
-    PeerSilent,
-    Session,
-    SessionLimits,
-    Stage,
-    WrongNetwork,
-    WrongProtocol,
-    goodbye,
-)
+from maia.sessions.session import Endpoint, Established, PeerSilent, Session, SessionLimits, Stage, goodbye
+from maia.testing.refusals import raises
 from maia.validity import VouchedFor, answer_question, question_from_bytes
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Close, Effect, LinkId, Send
-from maia.wire.framing import BeyondShare
 from maia.wire.messages import (
     PROTOCOL_VERSION,
     Accepted,
@@ -160,10 +149,10 @@ def test_a_node_that_dials_shows_nothing_to_a_peer_that_it_does_not_admit() -> N
 @pytest.mark.parametrize(
     ("said", "error"),
     [
-        (hello(OTHER), WrongNetwork),
-        (hello(version=2), WrongProtocol),
-        (greeting(OTHER), WrongNetwork),
-        (greeting(version=2), WrongProtocol),
+        (hello(OTHER), "PROTOCOL-WRONG-NETWORK"),
+        (hello(version=2), "PROTOCOL-VERSION"),
+        (greeting(OTHER), "PROTOCOL-WRONG-NETWORK"),
+        (greeting(version=2), "PROTOCOL-VERSION"),
     ],
 )
 def test_another_network_or_version_is_refused_before_anything_is_decided(
@@ -171,7 +160,7 @@ def test_another_network_or_version_is_refused_before_anything_is_decided(
 ) -> None:
     node = Node()
     stage = Stage.AWAITING_HELLO if isinstance(said, Hello) else Stage.AWAITING_GREETING
-    with pytest.raises(error):
+    with raises(error):
         node.receive(session(stage), encode(said), moment(0))
     assert not node.log.admitted
 
@@ -195,7 +184,7 @@ def test_a_message_out_of_turn_ends_the_link(stage: Stage, said: Message) -> Non
     if (stage, type(said)) in in_turn or is_shown:
         Node().receive(session(stage), encode(said), moment(0))
     else:
-        with pytest.raises(OutOfTurn):
+        with raises("PROTOCOL-OUT-OF-TURN"):
             Node().receive(session(stage), encode(said), moment(0))
 
 
@@ -213,7 +202,7 @@ def test_what_comes_on_a_ready_link_is_left_to_the_node_but_for_pings() -> None:
 
 def needs_answers(vouched: VouchedFor | None) -> None:
     if vouched is None:
-        raise GrantTestedOnce(())
+        raise GrantTestedOnce(GrantTestedOnce.code, ())
 
 
 def test_a_hello_that_must_be_vouched_for_waits_for_the_answers_to_a_challenge() -> None:
@@ -255,7 +244,7 @@ def test_a_peer_sends_no_more_than_a_handshake_takes_before_it_is_admitted() -> 
     node, peer = Node(limits=SessionLimits(bytes_before_welcome=3 * len(show))), session(Stage.AWAITING_HELLO)
     for _ in range(3):
         node.receive(peer, show, moment(0))
-    with pytest.raises(BeyondShare):
+    with raises("PROTOCOL-BEYOND-SHARE"):
         node.receive(peer, show, moment(0))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from maia.credentials import SignedStatement, TestKind, statement_to_bytes
 from maia.events import Instant
 from maia.sessions.session import Session, SessionLimits, Stage
-from maia.sessions.statements import KEPT_STATEMENTS, BadKeptStatements, StatementIntake
+from maia.sessions.statements import KEPT_STATEMENTS, StatementIntake
+from maia.testing.refusals import raises
 from maia.validity import Changed
 from maia.wire.effects import Count, Effect, LinkId, Note
 from support.statements import HOLDER, ISSUER, TESTER, certificate, crl, moment
@@ -77,7 +76,7 @@ def test_what_ends_is_acted_upon_like_what_arrives_and_stays_over_after_a_restar
 
 def test_a_record_that_cannot_be_read_is_no_start() -> None:
     """To leave it out would be to believe again what was revoked."""
-    with pytest.raises(BadKeptStatements):
+    with raises("INPUT-KEPT-STATEMENTS"):
         StatementIntake({KEPT_STATEMENTS + "00": b"no record"})
 
 

@@ -15,15 +15,14 @@ from maia.spark.applications import (
     STATISTICS,
     TICKER,
     TRACKING,
-    BadTerm,
     ChargingTerms,
-    MissingColumn,
     StatisticsTerms,
     TickerTerms,
     TrackingTerms,
 )
 from maia.spark.applications.application import columns_read, plan_lines
 from maia.spark.generators import GENERATORS
+from maia.testing.refusals import raises
 from maia.views import ARROW_TYPES
 
 WEDNESDAY = datetime(2026, 11, 4, tzinfo=UTC)
@@ -156,7 +155,7 @@ def test_a_path_knows_gaps_and_unknown_places(spark):
 
 
 def test_no_reader_is_followed_without_being_named(spark):
-    with pytest.raises(BadTerm, match="follows one vehicle"):
+    with raises("INPUT-PIPELINE-TERM", match="follows one vehicle"):
         TRACKING.of(seen(spark), None)
 
 
@@ -201,10 +200,10 @@ def test_noise_is_averaged_as_sound_and_what_was_not_measured_exceeds_nothing(sp
 
 
 def test_a_missing_column_and_a_column_of_another_type_are_named(spark):
-    with pytest.raises(MissingColumn, match=r"needs the column `numberplate` of type string.*has `id`"):
+    with raises("INPUT-PIPELINE-COLUMN", match=r"needs the column `numberplate` of type string.*has `id`"):
         BILLING.of(spark.range(1))
     wrong = spark.range(1).selectExpr("id as numberplate", "id as timestamp")
-    with pytest.raises(MissingColumn, match="`numberplate` of type string, and it is bigint"):
+    with raises("INPUT-PIPELINE-COLUMN", match="`numberplate` of type string, and it is bigint"):
         BILLING.of(wrong)
 
 
@@ -225,7 +224,7 @@ def test_a_missing_column_and_a_column_of_another_type_are_named(spark):
     ],
 )
 def test_a_wrong_term_is_refused_with_a_reason(application, changes, complaint):
-    with pytest.raises(BadTerm, match=complaint):
+    with raises("INPUT-PIPELINE-TERM", match=complaint):
         application.terms_with(changes)
 
 

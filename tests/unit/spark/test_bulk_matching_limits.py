@@ -21,14 +21,8 @@ from maia.predicates.syntax import (
 )
 from maia.spark.matching import tables as bulk_matching_tables
 from maia.spark.matching.boxes import BOXES_MAX, boxes_of
-from maia.spark.matching.tables import (
-    Subscription,
-    TooIrregular,
-    TooManySubscriptions,
-    rights_classes,
-    shown_words,
-    tables,
-)
+from maia.spark.matching.tables import Subscription, rights_classes, shown_words, tables
+from maia.testing.refusals import raises
 from maia.views import ViewTooLarge
 
 PLATE, SPEED = AttributeUid("plate"), AttributeUid("speed")
@@ -61,7 +55,7 @@ def test_filters_without_a_key_are_bounded(monkeypatch):
     irregular = [TextMatch(PLATE, TextTest.CONTAINS, word) for word in ("a", "b", "c")]
     classes = rights_classes(subscriptions(*irregular[:2], Comparison(SPEED, Operator.EQ, 1)), STORED)
     assert len(tables(classes, STORED).residual) == 2
-    with pytest.raises(TooIrregular, match="3 different filters"):
+    with raises("INPUT-BULK-IRREGULAR", match="3 different filters"):
         tables(rights_classes(subscriptions(*irregular), STORED), STORED)
 
 
@@ -74,7 +68,7 @@ def test_a_text_beside_a_value_is_found_by_the_value_and_asked():
 
 def test_subscriptions_are_bounded(monkeypatch):
     monkeypatch.setattr(bulk_matching_tables, "SUBSCRIPTIONS_MAX", 1)
-    with pytest.raises(TooManySubscriptions):
+    with raises("INPUT-BULK-SUBSCRIPTIONS"):
         rights_classes(subscriptions(ALWAYS, ALWAYS), STORED)
 
 

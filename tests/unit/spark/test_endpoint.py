@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from maia.spark import check_endpoint
-from maia.spark.endpoint import RESTRICTED, EndpointOpen
+from maia.spark.endpoint import RESTRICTED
 from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 
 
 def session(restricted: str) -> SimpleNamespace:
@@ -19,14 +20,14 @@ def session(restricted: str) -> SimpleNamespace:
 
 def test_a_session_in_which_sql_reaches_code_keys_or_files_is_refused(tmp_path: Path) -> None:
     """A93: each hole is named, with the way to close it."""
-    with pytest.raises(EndpointOpen, match="calls Java") as refused:
+    with raises("PIPELINE-ENDPOINT-OPEN", match="calls Java") as refused:
         check_endpoint(session("false"), keeps_out=[])
     assert refused.value.code == "PIPELINE-ENDPOINT-OPEN"
     for place in (tmp_path, str(tmp_path), tmp_path.as_uri()):
         (tmp_path / "manifest").touch()
-        with pytest.raises(EndpointOpen, match="opens files"):
+        with raises("PIPELINE-ENDPOINT-OPEN", match="opens files"):
             check_endpoint(session("true"), keeps_out=[place])
-    with job_desk(), pytest.raises(EndpointOpen, match="keys of a governed table"):
+    with job_desk(), raises("PIPELINE-ENDPOINT-OPEN", match="keys of a governed table"):
         check_endpoint(session("true"), keeps_out=[])
 
 
@@ -43,5 +44,5 @@ def test_the_setting_is_one_that_no_session_turns_off(spark) -> None:
     """A93: Spark knows it as static, and a usual session does not have it."""
     with pytest.raises(Exception, match="CANNOT_MODIFY_STATIC_CONFIG"):
         spark.sql(f"set {RESTRICTED}=true")
-    with pytest.raises(EndpointOpen, match="calls Java"):
+    with raises("PIPELINE-ENDPOINT-OPEN", match="calls Java"):
         check_endpoint(spark, keeps_out=[])

@@ -25,11 +25,11 @@ from maia.spark.generators import (
     STOCKS,
     TRADES,
     WATCHED_PLATE,
-    BadGeneration,
     Order,
     generated,
 )
 from maia.spark.generators.files import write_generated
+from maia.testing.refusals import raises
 from reference.pipeline_applications import distance_km
 
 # ------------------------------------------------------------ the same rows
@@ -90,7 +90,7 @@ def test_a_row_is_never_made_otherwise_than_today(generator):
     ],
 )
 def test_what_cannot_be_made_is_refused(generator, asked):
-    with pytest.raises(BadGeneration):
+    with raises("INPUT-GENERATION"):
         generator.rows(**asked)
 
 
@@ -117,7 +117,7 @@ def test_files_hold_the_rows_and_are_as_old_as_their_place(tmp_path):
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path):
-    with pytest.raises(BadGeneration, match="already there"):
+    with raises("INPUT-GENERATION", match="already there"):
         write_generated(tmp_path, SIGHTINGS, Order(10, 7))
     assert list(tmp_path.iterdir()) == []
 

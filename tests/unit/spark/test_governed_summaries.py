@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from maia.credentials import ALL_ATTRIBUTES, SignedCertificate, Transformation, TypeName, Validity, issue
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions.summary_text import parse_summary
-from maia.spark.governed.reader import SummaryOfFrames
 from maia.spark.governed.table import governed
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.governed import ATTRIBUTES, NOON, OWNER, PLACE, SPEED, Recorded, at, between, grant, reader
 
@@ -77,5 +76,5 @@ def test_a73_a_table_shows_whole_periods_of_one_right_and_hides_small_groups_fro
     assert table.where("if(cars = 1, raise_error('seen'), true)").select("cars").count() == len(rows)
     assert table.groupBy("area").count().where(loud.replace("mean", "0.0")).count() == 1
     for how in ({"is_stream": True}, {"with_meta": True}):
-        with pytest.raises(SummaryOfFrames):
+        with raises("INPUT-SUMMARY-OF-FRAMES"):
             governed(spark, **known, **how)

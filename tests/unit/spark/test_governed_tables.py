@@ -10,21 +10,12 @@ import pytest
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.log.disk.event_log import EventLog
 from maia.log.disk.reader import LogView
-from maia.policy import AttributeNotReadable, Facts, GrantExpired, NoChain, see
+from maia.policy import Facts, see
 from maia.policy.facts import during
 from maia.predicates import parse_predicate
-from maia.spark.governed.reader import (
-    BadMoments,
-    FactPeriod,
-    NameTaken,
-    NoKeys,
-    NoSuchColumn,
-    RightsCut,
-    TooManyPeriods,
-    UnknownTerms,
-    slices_of,
-)
+from maia.spark.governed.reader import FactPeriod, RightsCut, slices_of
 from maia.spark.governed.table import META_COLUMNS, governed
+from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from support.governed import (
@@ -129,7 +120,7 @@ def test_each_period_has_the_rights_of_its_moment(spark, tmp_path, desk):
     assert set(found) == {2, 3}
     assert (found[2]["numberplate"], found[2]["location"]) == ("AE00001", None)
     assert (found[3]["numberplate"], found[3]["location"]) == ("AE00002", "Trumpington")
-    with pytest.raises(GrantExpired):
+    with raises("POLICY-EXPIRED"):
         governed(
             spark, log=str(tmp_path), event_type=log.event_type, reader=who, keys=log.keys(desk), since=at(41)
         )
@@ -164,7 +155,7 @@ def test_a_right_for_working_hours_reads_what_was_published_in_them(spark, tmp_p
     assert sorted(row["speed"] for row in rows_of(table)) == [0, 3]
     (one,) = slices_of(asked(who, log.event_type), who, since=at(-24 * 7), until=at(24 * 7))
     assert len(one.spans) == 10
-    with pytest.raises(TooManyPeriods, match="say since when"):
+    with raises("PIPELINE-PERIODS", match="say since when"):
         governed(spark, **read)
 
 
@@ -182,7 +173,7 @@ def test_a_reader_of_another_version_sees_the_names_of_its_own(spark, tmp_path):
     assert table.columns == ["plate", "car_park", "speed"]
     assert [tuple(row.values()) for row in rows_of(table)] == [(f"AE0000{n}", None, n) for n in range(3)]
     hidden = reader(grant(restriction='location == "Madingley"'))
-    with pytest.raises(UnknownTerms):
+    with raises("PIPELINE-UNKNOWN-TERMS"):
         governed(spark, log=str(tmp_path), event_type=newer, reader=hidden)
     table = governed(spark, log=str(tmp_path), event_type=newer, reader=hidden, versions=[log.event_type])
     assert [row["plate"] for row in rows_of(table)] == ["AE00001"]
@@ -216,20 +207,20 @@ def test_a_type_of_which_nothing_was_recorded_is_an_empty_table(spark, tmp_path)
 def test_refusals_come_from_the_driver_before_anything_is_read(spark, tmp_path):
     plain, sealed = typed(), typed(SealingLevel.ATTRIBUTE)
     log = str(tmp_path)
-    with pytest.raises(NoChain):
+    with raises("POLICY-NO-CHAIN"):
         governed(spark, log=log, event_type=plain, reader=reader(grant(CAMERA)))
-    with pytest.raises(AttributeNotReadable):
+    with raises("POLICY-ATTRIBUTE-NOT-READABLE"):
         governed(
             spark, log=log, event_type=plain, reader=reader(grant(attributes=[PLATE])), filter="speed > 3"
         )
-    with pytest.raises(NoKeys):
+    with raises("PIPELINE-NO-KEYS"):
         governed(spark, log=log, event_type=sealed, reader=reader())
-    with pytest.raises(NoSuchColumn):
+    with raises("PIPELINE-COLUMN"):
         governed(spark, log=log, event_type=plain, reader=reader(), columns=["`; drop table"])
-    with pytest.raises(BadMoments):
+    with raises("PIPELINE-MOMENTS"):
         governed(spark, log=log, event_type=plain, reader=reader(), since=Instant(1), until=Instant(0))
     taken = typed(attributes=(Attribute("_Row", PLATE, Kind.STRING),))
-    with pytest.raises(NameTaken):
+    with raises("PIPELINE-NAME-TAKEN"):
         governed(spark, log=log, event_type=taken, reader=reader(), with_meta=True)
 
 

@@ -27,8 +27,9 @@ from maia.keystore.lookup_tables import TransformationKeyFile
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence, see
 from maia.predicates import parse_predicate
 from maia.spark.closure.what_if import Affected, compare
-from maia.spark.governed.reader import ShownAsAnother, slices_of
+from maia.spark.governed.reader import slices_of
 from maia.spark.governed.table import governed
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, from_transit, sign_definition, verify_definition
 from support.governed import (
     ATTRIBUTES,
@@ -127,7 +128,7 @@ def test_a92_a_governed_table_gives_the_noise_and_pseudonyms_of_the_stream(
     for hidden in (SECRET, SECRET.hex().encode()):
         assert hidden not in plan.encode()
         assert hidden not in pickle.dumps(secrets)
-    with pytest.raises(ShownAsAnother):
+    with raises("INPUT-SHOWN-AS"):
         governed(spark, **known)
 
 

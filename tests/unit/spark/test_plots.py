@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from maia.spark.applications import APPLICATIONS, TRACKING, TrackingTerms
-from maia.spark.applications.plots import BadPlot, draw
+from maia.spark.applications.plots import draw
 from maia.spark.generators import GENERATORS
+from maia.testing.refusals import raises
 
 
 @pytest.mark.parametrize("application", APPLICATIONS.values(), ids=APPLICATIONS)
@@ -26,5 +27,5 @@ def test_a_result_becomes_a_picture_and_no_result_too(spark, application):
 
 
 def test_a_picture_of_no_known_form_is_refused(spark):
-    with pytest.raises(BadPlot, match="png, svg, pdf"):
+    with raises("INPUT-PLOT", match="png, svg, pdf"):
         draw("billing", spark.range(1), form="gif")

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-import pytest
-
 from maia.credentials import TypeName
 from maia.ledger.files import disclosures_in
 from maia.ledger.records import from_ranges
 from maia.spark.governed.arrow_table import ArrowTable
 from maia.spark.governed.plan import governed_read
-from maia.spark.governed.reader import ReadingNotOnRecord
 from maia.spark.governed.table import governed
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.governed import (
     ATTRIBUTES,
@@ -77,9 +75,9 @@ def test_without_a_record_nothing_is_read_of_a_type_whose_owner_demands_one(spar
     log.publish(sightings(3))
     log.write()
     asked = {"log": str(tmp_path), "event_type": log.event_type, "reader": reader()}
-    with pytest.raises(ReadingNotOnRecord):
+    with raises("PIPELINE-LEDGER-REQUIRED"):
         governed(spark, **asked)
-    with pytest.raises(ReadingNotOnRecord):
+    with raises("PIPELINE-LEDGER-REQUIRED"):
         governed(spark, is_stream=True, ledger=tmp_path / "ledger", **asked)
 
 
@@ -91,7 +89,7 @@ def test_a_table_without_spark_is_on_record_in_the_same_way(spark, tmp_path):
     reads = reader(grant(READER, [PLATE], "speed < 30"), grant(READER, [SPEED], validity=between(None, 2)))
     asked = {"event_type": log.event_type, "reader": reads}
     governed(spark, log=str(log.folder), ledger=tmp_path / "of-spark", **asked)
-    with pytest.raises(ReadingNotOnRecord):
+    with raises("PIPELINE-LEDGER-REQUIRED"):
         ArrowTable(governed_read(**asked), log=str(log.folder))
     table = ArrowTable(governed_read(**asked), log=str(log.folder), ledger=tmp_path / "of-arrow")
     assert table.schema.names == [one.name for one in ATTRIBUTES]

@@ -24,8 +24,8 @@ from maia.credentials import (
 )
 from maia.errors import Unavailable
 from maia.events import Instant
-from maia.policy import GrantRevoked, GrantStale
-from maia.spark.governed.reader import GrantEnded, accepted_signers, slices_of
+from maia.policy import GrantStale
+from maia.spark.governed.reader import accepted_signers, slices_of
 from maia.spark.governed.right_watch import (
     HeldRight,
     RightsOnWatch,
@@ -34,6 +34,7 @@ from maia.spark.governed.right_watch import (
     right_watch,
 )
 from maia.spark.keys.key_server import job_desk
+from maia.testing.refusals import raises
 from maia.validity import Monitor, VouchedFor
 from support.governed import BROKER, OWNER, asked, at, grant, key_of, reader, typed
 from support.waiting import until_in_a_thread
@@ -80,7 +81,7 @@ def test_a_reader_that_is_confirmed_now_reads_the_past():
 
 def test_a_reader_that_is_revoked_now_reads_nothing_of_the_past():
     who = reader(RIGHT).tested(heard(listed(1), listed(2, RIGHT, since=None)), NOW)
-    with pytest.raises(GrantRevoked):
+    with raises("POLICY-REVOKED"):
         slices_of(asked(who, TYPE), who, since=at(-1000), until=at(-999))
 
 
@@ -166,7 +167,7 @@ def test_the_desk_ends_one_grant_and_answers_the_others():
     with job_desk() as desk:
         one, other = desk.open(None, frozenset()), desk.open(None, frozenset())
         desk.end(one)
-        with pytest.raises(GrantEnded):
+        with raises("PIPELINE-GRANT-ENDED"):
             one.keys_of(())
         assert other.keys_of(()) == {}
 
@@ -179,7 +180,7 @@ def test_the_desk_checks_the_clock_before_it_answers():
         now[0] = Instant(NOW + MINUTE - 1)
         assert one.keys_of(()) == {}
         now[0] = Instant(NOW + MINUTE)
-        with pytest.raises(GrantEnded):
+        with raises("PIPELINE-GRANT-ENDED"):
             one.keys_of(())
         assert other.keys_of(()) == {}
         assert watch.ended == 1
@@ -195,7 +196,7 @@ def test_a_statement_that_appears_in_a_wallet_is_followed(tmp_path):
         (tmp_path / "a.statement").write_bytes(b"half of one")
         (tmp_path / "b.statement").write_bytes(statement_to_bytes(listed(2, RIGHT, since=None)))
         until_in_a_thread(lambda: watch.ended == 1, "the table ends")
-        with pytest.raises(GrantEnded):
+        with raises("PIPELINE-GRANT-ENDED"):
             one.keys_of(())
 
 
@@ -227,7 +228,7 @@ def test_a_client_that_receives_a_tester_ends_what_the_tester_takes_back():
         asyncio.run(follow_streams(client, watch, [TESTER.principal], again_s=0))
         assert watch.ended == 1
         assert set(watch.monitor) == {TESTER.principal}
-        with pytest.raises(GrantEnded):
+        with raises("PIPELINE-GRANT-ENDED"):
             one.keys_of(())
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.session.session import BadCluster, Cluster, cluster_of, cluster_settings, package_zip
+from maia.spark.session.session import Cluster, cluster_of, cluster_settings, package_zip
+from maia.testing.refusals import raises
 
 MASTER = "spark://10.0.0.1:7077"
 SECRET = "s" * 32
@@ -48,27 +49,27 @@ def test_a_secret_shows_in_no_repr_and_in_no_setting_that_is_seen(tmp_path):
     "master", ["local[2]", "spark://", "spark://a b:1", "spark://h:1 --conf x=y", "k8s://h"]
 )
 def test_only_the_address_of_a_cluster_is_one(master):
-    with pytest.raises(BadCluster):
+    with raises("INPUT-SPARK-CLUSTER"):
         Cluster(master, SECRET)
 
 
 def test_a_cluster_without_a_secret_is_refused(tmp_path):
-    with pytest.raises(BadCluster):
+    with raises("INPUT-SPARK-CLUSTER"):
         cluster_of({"MAIA_SPARK_MASTER": MASTER})
-    with pytest.raises(BadCluster):
+    with raises("INPUT-SPARK-CLUSTER"):
         Cluster(MASTER, "short")
 
 
 def test_a_secret_that_others_can_read_is_refused(tmp_path):
     environment = named(tmp_path)
     secret_file(tmp_path, mode=0o640)
-    with pytest.raises(BadCluster, match="chmod 600"):
+    with raises("INPUT-SPARK-CLUSTER", match="chmod 600"):
         cluster_of(environment)
 
 
 @pytest.mark.parametrize("memory", ["", "511", "many", "-1", "²", "9" * 30])
 def test_memory_is_a_number_within_bounds(tmp_path, memory):
-    with pytest.raises(BadCluster):
+    with raises("INPUT-SPARK-CLUSTER"):
         cluster_of(named(tmp_path, MAIA_SPARK_EXECUTOR_MIB=memory))
 
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maia.spark.session.java_home import JavaHome
-from maia.spark.session.session import SparkStartFailed, spark_session
+from maia.spark.session.session import spark_session
+from maia.testing.refusals import raises
 
 
 def test_the_session_is_in_utc_with_ansi_mode_on(spark: SparkSession):
@@ -44,7 +45,7 @@ def test_starting_a_session_leaves_the_process_environment_alone(spark: SparkSes
 
 
 def test_a_second_session_in_one_process_is_refused(spark: SparkSession):
-    with pytest.raises(SparkStartFailed, match="already"), spark_session():
+    with raises("UNAVAILABLE-SPARK", match="already"), spark_session():
         pass
 
 
@@ -61,5 +62,5 @@ def test_a_java_that_does_not_start_is_reported_with_what_it_said(
     java.write_text("#!/bin/sh\necho 'no memory for Java' >&2\nexit 1\n")
     java.chmod(0o755)
     broken = JavaHome(tmp_path, 17, is_wrapped=False)
-    with pytest.raises(SparkStartFailed, match="no memory for Java"), spark_session(java=broken):
+    with raises("UNAVAILABLE-SPARK", match="no memory for Java"), spark_session(java=broken):
         pass

@@ -17,11 +17,11 @@ from maia.credentials import (
     period_from,
     sign_statement,
 )
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal
 from maia.events import Instant
 from maia.policy import GrantStale, GrantTestedOnce
 from maia.spark.governed import right_watch as testers_watch
-from maia.spark.governed.reader import GrantEnded, Reader, slices_of
+from maia.spark.governed.reader import Reader, slices_of
 from maia.spark.governed.right_watch import ONCE_S, Asking, HeldRight, RightWatch, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import verify_definition
@@ -82,7 +82,9 @@ def asking(*rights: SignedCertificate) -> Asking:
 def stands(right: HeldRight) -> bool:
     try:
         right.passes[0].keys_of(())
-    except GrantEnded:
+    except Refusal as problem:
+        if problem.code != "PIPELINE-GRANT-ENDED":
+            raise
         return False
     return True
 

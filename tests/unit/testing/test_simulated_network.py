@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 
 from maia.credentials import SigningKey
-from maia.testing.simulation import (
-    BEGINNING,
-    Chaos,
-    NotInTime,
-    Simulation,
-    TooManySteps,
-    UnknownHost,
-    Weather,
-)
+from maia.testing.refusals import raises
+from maia.testing.simulation import BEGINNING, Chaos, Simulation, Weather
 from maia.wire.effects import Close, LinkOpened, Send, Tick
 from support.echo_nodes import add_echo
 
@@ -257,7 +250,7 @@ def test_one_seed_is_one_run_in_another_process_too():
 
 def test_who_waits_in_vain_is_told_the_seed_and_what_happened_last():
     network, _one, _two = pair(48113)
-    with pytest.raises(NotInTime, match=r"(?s)seed 48113, .*two\s+LinkOpened"):
+    with raises("SIMULATION-NOT-IN-TIME", match=r"(?s)seed 48113, .*two\s+LinkOpened"):
         network.run_until(lambda: False, at_most=1)
 
 
@@ -265,7 +258,7 @@ def test_nodes_that_keep_each_other_busy_are_stopped():
     network, one, _two = pair(answers=True, steps_max=500)
     one().answers = True
     network.act("one", one().say(b"ping"))
-    with pytest.raises(TooManySteps):
+    with raises("SIMULATION-STEPS"):
         network.run_for(1e6)
 
 
@@ -289,11 +282,11 @@ def test_the_trace_keeps_its_last_steps_only():
 
 def test_names_and_addresses_are_used_once():
     network, _one, _two = pair()
-    with pytest.raises(UnknownHost):
+    with raises("SIMULATION-HOST"):
         add_echo(network, "two")
-    with pytest.raises(UnknownHost):
+    with raises("SIMULATION-HOST"):
         network.crash("three")
-    with pytest.raises(UnknownHost):
+    with raises("SIMULATION-HOST"):
         network.add_node("three", SigningKey.from_seed(b"3" * 32).principal, lambda *_: None, address="two")
 
 

@@ -7,15 +7,8 @@ import json
 import pytest
 
 from maia.events import ATTRIBUTES_MAX
-from maia.types.foreign_schemas import (
-    TEXT_MAX,
-    BadSchema,
-    Form,
-    NothingToSkip,
-    NotRepresentable,
-    SchemaTooLarge,
-    schema_from_text,
-)
+from maia.testing.refusals import raises
+from maia.types.foreign_schemas import TEXT_MAX, BadSchema, Form, schema_from_text
 
 LAB_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -79,7 +72,7 @@ def test_a_json_schema_may_begin_with_a_reference_and_what_is_beside_it_is_named
     inner = {"type": "object", "properties": {"x": {"type": "string"}}}
     assert kinds(json.dumps({"$ref": "#/$defs/Lab", "$defs": {"Lab": inner}})) == {"x": "string"}
     for beside in ({"properties": {"y": {"type": "string"}}}, {"allOf": [{"properties": {}}]}):
-        with pytest.raises(NotRepresentable, match="may have attributes that are not among"):
+        with raises("TYPE-SCHEMA-ATTRIBUTE", match="may have attributes that are not among"):
             schema_from_text(json.dumps({"$ref": "#/$defs/Lab", "$defs": {"Lab": inner}, **beside}))
 
 
@@ -185,7 +178,7 @@ def record_of(one: object) -> str:
     ],
 )
 def test_what_no_kind_can_hold_is_named_and_can_be_left_out(text: str, path: str, sentence: str) -> None:
-    with pytest.raises(NotRepresentable) as caught:
+    with raises("TYPE-SCHEMA-ATTRIBUTE") as caught:
         schema_from_text(text)
     assert sentence in caught.value.message
     assert "--skip" in caught.value.__notes__[0]
@@ -194,7 +187,7 @@ def test_what_no_kind_can_hold_is_named_and_can_be_left_out(text: str, path: str
 
 def test_everything_that_has_no_kind_is_named_at_once_and_a_kind_chosen_by_hand_settles_it() -> None:
     text = '[{"a": 1, "b": {}, "c": []}, {"a": "x"}]'
-    with pytest.raises(NotRepresentable) as caught:
+    with raises("TYPE-SCHEMA-ATTRIBUTE") as caught:
         schema_from_text(text)
     assert all(f"`{name}` " in caught.value.message for name in "abc")
     schema = schema_from_text(text, skip=["b", "c"], given=["a"])
@@ -220,28 +213,28 @@ def test_everything_that_has_no_kind_is_named_at_once_and_a_kind_chosen_by_hand_
         ('{"$schema": "x", "type": "array"}', "", BadSchema, "describes no object with `properties`"),
         ('{"type": "enum"}', "x.avsc", BadSchema, "one record with fields"),
         ('{"type": "record", "fields": [1]}', "", BadSchema, "has a `name` and a `type`"),
-        ("a" * (TEXT_MAX + 1), "", SchemaTooLarge, "longer than"),
-        (json.dumps({f"a{n}": n for n in range(ATTRIBUTES_MAX + 1)}), "", SchemaTooLarge, "1025 attributes"),
-        (",".join(f"a{n}" for n in range(ATTRIBUTES_MAX + 1)), "", SchemaTooLarge, "1025 columns"),
-        (json.dumps({"properties": {f"a{n}": {} for n in range(1025)}}), "", SchemaTooLarge, "1025 prop"),
+        ("a" * (TEXT_MAX + 1), "", "TYPE-SCHEMA-SIZE", "longer than"),
+        (json.dumps({f"a{n}": n for n in range(1025)}), "", "TYPE-SCHEMA-SIZE", "1025 attributes"),
+        (",".join(f"a{n}" for n in range(ATTRIBUTES_MAX + 1)), "", "TYPE-SCHEMA-SIZE", "1025 columns"),
+        (json.dumps({"properties": {f"a{n}": {} for n in range(1025)}}), "", "TYPE-SCHEMA-SIZE", "1025 prop"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_and_no_sample_is_refused_with_its_place(
     text: str, file_name: str, error: type[BadSchema], sentence: str
 ) -> None:
-    with pytest.raises(error) as caught:
+    with raises(error) as caught:
         schema_from_text(text, file_name=file_name)
     assert sentence in caught.value.message
 
 
 def test_a_path_that_is_not_there_cannot_be_left_out() -> None:
-    with pytest.raises(NothingToSkip, match="no `wrad` to leave out; did you mean `ward`"):
+    with raises("TYPE-SCHEMA-SKIP", match="no `wrad` to leave out; did you mean `ward`"):
         schema_from_text("ward,value\n3,1\n", skip=["wrad"])
 
 
 def test_no_sentence_quotes_a_value_of_a_sample() -> None:
     """A sample may be of real patients, and errors end in logs."""
-    with pytest.raises(NotRepresentable) as caught:
+    with raises("TYPE-SCHEMA-ATTRIBUTE") as caught:
         schema_from_text('[{"x": "P-17"}, {"x": 1, "y": {"z": "P-17"}}]')
     assert "P-17" not in caught.value.message
     assert "P-17" not in repr(schema_from_text("x\nP-17\n5\n"))

@@ -4,17 +4,8 @@ import pytest
 
 from maia.credentials.keys import SigningKey
 from maia.events import Kind
-from maia.types import (
-    AnotherType,
-    TypeDowngrade,
-    TypeFork,
-    TypeHistory,
-    TypeHistoryFull,
-    UidReused,
-    VersionsInACircle,
-    sign_definition,
-    verify_definition,
-)
+from maia.testing.refusals import raises
+from maia.types import TypeHistory, UidReused, sign_definition, verify_definition
 from maia.types import verified as history_module
 from support.types import CCS, NOON, PITO, PLATE, TIME, attribute, numberplate, version
 
@@ -51,7 +42,7 @@ def test_remembering_twice_changes_nothing():
 
 
 def test_a_second_definition_under_one_full_name_is_a_fork():
-    with pytest.raises(TypeFork):
+    with raises("TYPE-FORK"):
         remembered(FIRST, verified(PLATE))
 
 
@@ -66,12 +57,12 @@ def test_a_uid_keeps_its_kind_on_every_branch_and_after_removal():
 
 
 def test_another_owners_type_of_the_same_name_is_another_type():
-    with pytest.raises(AnotherType):
+    with raises("TYPE-ANOTHER-TYPE"):
         EMPTY.remember(verified(owner=CCS.principal, signer=CCS))
 
 
 def test_versions_do_not_run_in_a_circle():
-    with pytest.raises(VersionsInACircle):
+    with raises("TYPE-VERSIONS-IN-A-CIRCLE"):
         remembered(verified(number=1, previous=2), verified(number=2, previous=1))
 
 
@@ -84,22 +75,22 @@ def test_an_upgrade_follows_the_version_in_use():
 
 def test_a_downgrade_or_a_sibling_is_no_upgrade():
     second, sibling = verified(number=1), verified(number=2)
-    with pytest.raises(TypeDowngrade):
+    with raises("TYPE-DOWNGRADE"):
         EMPTY.upgrade(current=second, offered=FIRST)
-    with pytest.raises(TypeDowngrade):
+    with raises("TYPE-DOWNGRADE"):
         remembered(FIRST).upgrade(current=second, offered=sibling)
 
 
 def test_a_history_is_bounded(monkeypatch):
     monkeypatch.setattr(history_module, "VERSIONS_MAX", 2)
     history = remembered(FIRST, verified(number=1))
-    with pytest.raises(TypeHistoryFull):
+    with raises("TYPE-HISTORY-FULL"):
         history.remember(verified(number=2))
     assert history.remember(FIRST) is history
 
 
 def test_an_unchanged_history_is_not_touched_by_a_refusal():
     history = remembered(FIRST)
-    with pytest.raises(TypeFork):
+    with raises("TYPE-FORK"):
         history.remember(verified(TIME))
     assert dict(history.digests) == {"0": FIRST.content}

@@ -7,16 +7,14 @@ import pytest
 
 from maia.canonical import write_canonical
 from maia.credentials.authority import Action
+from maia.testing.refusals import raises
 from maia.types import (
     Added,
     BadDefinition,
     BadDefinitionEncoding,
-    BadSealing,
-    ChangeNotGranted,
     Cover,
     Sealing,
     SealingLevel,
-    SealingWeakened,
     TypeHistory,
     definition_from_bytes,
     definition_from_text,
@@ -126,14 +124,14 @@ def test_another_way_of_writing_that_a_type_is_blinded_is_refused(options):
     fields = list(definition_to_expression(sealed(EVENT)))
     at = next(i for i, one in enumerate(fields) if one[0] == b"sealing")
     fields[at] = (*fields[at], *options)
-    with pytest.raises((BadDefinitionEncoding, BadSealing)):
+    with raises("TYPE-ENCODING", "TYPE-SEALING"):
         definition_from_body(write_canonical(tuple(fields)))
 
 
 def test_only_what_is_sealed_as_a_whole_is_blinded_and_only_what_is_blinded_is_covered():
-    with pytest.raises(BadSealing, match="event level"):
+    with raises("TYPE-SEALING", match="event level"):
         replace(ATTRIBUTE, blinded=True)
-    with pytest.raises(BadSealing, match="for blinded types"):
+    with raises("TYPE-SEALING", match="for blinded types"):
         replace(EVENT, cover=Cover(250, 1024))
     with pytest.raises(BadDefinition, match="uid"):
         replace(sealed(BLINDED), attributes=(attribute("envelope", ENVELOPE_UID),))
@@ -150,7 +148,7 @@ def test_only_what_is_sealed_as_a_whole_is_blinded_and_only_what_is_blinded_is_c
     ],
 )
 def test_the_rate_and_size_of_cover_have_limits(every_ms, size_bytes):
-    with pytest.raises(BadSealing):
+    with raises("TYPE-SEALING"):
         Cover(every_ms, size_bytes)
     Cover(COVER_EVERY_MS_MIN, COVER_BYTES_MIN)
     Cover(COVER_EVERY_MS_MAX, COVER_BYTES_MAX)
@@ -161,7 +159,7 @@ def test_the_rate_and_size_of_cover_have_limits(every_ms, size_bytes):
     [("",), ("a b",), ("a\n",), ("é",), ("x" * 257,), ("a", "a"), tuple(map(str, range(ADDRESSES_MAX + 1)))],
 )
 def test_an_address_is_short_visible_and_named_once(addresses):
-    with pytest.raises(BadSealing):
+    with raises("TYPE-SEALING"):
         Sealing(SealingLevel.EVENT, PITO.principal, addresses)
 
 
@@ -180,7 +178,7 @@ def test_a_later_version_never_seals_less(earlier, later):
     if later >= earlier:
         assert verified(LEVELS[later], number=1, before=before).sealing == LEVELS[later]
     else:
-        with pytest.raises(SealingWeakened):
+        with raises("TYPE-SEALING-WEAKENED"):
             verified(LEVELS[later], number=1, before=before)
 
 
@@ -201,7 +199,7 @@ def test_a_later_version_stays_blinded_and_covered(earlier, later, is_refused):
     if not is_refused:
         assert verified(later, number=1, before=before).sealing == later
         return
-    with pytest.raises(SealingWeakened):
+    with raises("TYPE-SEALING-WEAKENED"):
         verified(later, number=1, before=before)
 
 
@@ -215,7 +213,7 @@ def test_a_history_refuses_a_weaker_version_whichever_it_met_first(first_known):
     """The owner's definition is believed alone, so the two may never have been compared."""
     earlier, later = verified(ATTRIBUTE), verified(EVENT, number=1)
     known, offered = (earlier, later) if first_known == "earlier" else (later, earlier)
-    with pytest.raises(SealingWeakened):
+    with raises("TYPE-SEALING-WEAKENED"):
         TypeHistory(earlier.type_id).remember(known).remember(offered)
 
 
@@ -264,7 +262,7 @@ def test_a_principal_that_holds_every_right_may_change_the_seal():
 def test_some_rights_are_not_enough_to_change_the_seal(sealing):
     """Level, manager or address: a principal that names the manager decides who holds the keys."""
     some = (manage(PITO, MANAGER, Action.MANAGE_ADD, Action.MANAGE_REMOVE, Action.MANAGE_RENAME),)
-    with pytest.raises(ChangeNotGranted, match="sealed"):
+    with raises("TYPE-CHANGE-NOT-GRANTED", match="sealed"):
         verified(sealing, signer=MANAGER, number=1, credentials=some, before=verified(EVENT))
 
 

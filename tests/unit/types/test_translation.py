@@ -3,9 +3,9 @@
 import pytest
 
 from maia.events import AttributeUid, BadFrame, Column, Frame, Instant, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     TransitKindMismatch,
-    UnknownName,
     ValueMismatch,
     frame_from_transit,
     frame_to_transit,
@@ -27,7 +27,7 @@ def test_transit_has_uids_and_neither_names_nor_a_version():
 
 
 def test_a_publisher_cannot_send_what_its_version_does_not_have():
-    with pytest.raises(UnknownName):
+    with raises("TYPE-UNKNOWN-ATTRIBUTE"):
         to_transit({"plate": "AE05 XYZ"}, SENDER)
     with pytest.raises(ValueMismatch):
         to_transit({"timestamp": 1}, SENDER)
@@ -64,7 +64,7 @@ def test_a_frame_with_a_column_of_the_wrong_kind_length_or_name_is_refused():
         frame_to_transit({"timestamp": [Instant(1), 2]}, SENDER, rows=2)
     with pytest.raises(BadFrame):
         frame_to_transit({"timestamp": [Instant(1)]}, SENDER, rows=2)
-    with pytest.raises(UnknownName):
+    with raises("TYPE-UNKNOWN-ATTRIBUTE"):
         frame_to_transit({"time": [Instant(1)]}, SENDER, rows=1)
 
 

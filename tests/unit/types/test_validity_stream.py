@@ -15,10 +15,10 @@ from maia.credentials import (
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Kind
+from maia.testing.refusals import raises
 from maia.types import (
     STATEMENT,
     InstallNotGranted,
-    NotAManager,
     Sealing,
     SealingLevel,
     TypeDefinition,
@@ -55,7 +55,7 @@ def test_every_issuer_has_a_stream_of_its_own():
 
 
 def test_no_principal_defines_the_stream_of_another():
-    with pytest.raises(NotAManager):
+    with raises("TYPE-NOT-A-MANAGER"):
         verified(TypeDefinition(NAME, None, (STATEMENT,)), ISSUER)
 
 

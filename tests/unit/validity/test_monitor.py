@@ -6,7 +6,6 @@ import pytest
 
 from maia.credentials import (
     ALL_ACTIONS,
-    AnswerNotAsked,
     AnyResource,
     BadSignature,
     BadStatement,
@@ -17,11 +16,7 @@ from maia.credentials import (
     FactList,
     NetworkName,
     OneTimeAnswer,
-    StandingFull,
-    StatementConflict,
     StatementOld,
-    StatementOverlap,
-    StatementTooEarly,
     TestKind,
     TypeName,
     issue,
@@ -32,6 +27,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.testing import grant
+from maia.testing.refusals import error_code
 from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
 from maia.validity import series as standing_room
 from maia.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
@@ -327,7 +323,7 @@ def test_of_two_fact_lists_with_one_number_what_both_say_holds():
     standing = Monitor()
     standing.receive(facts(1, 0, on_duty=True, grade=1), moment(0))
     heard = standing.receive(facts(1, 0, on_duty=True, grade=True), moment(0))
-    assert isinstance(heard.problem, StatementConflict)
+    assert error_code(heard.problem) == "STATEMENT-CONFLICT"
     assert standing.facts_about(HOLDER.principal, moment(0)) == {BY: {"on-duty": True}}
 
 
@@ -356,7 +352,7 @@ def test_overlapping_periods_are_reported_and_the_later_one_makes_nothing_fresh(
     standing = Monitor()
     standing.receive(crl(1, since=0), moment(0))
     heard = standing.receive(crl(2, UNTESTED, since=29.999_999), moment(1))
-    assert isinstance(heard.problem, StatementOverlap)
+    assert error_code(heard.problem) == "STATEMENT-OVERLAP"
     assert heard.revoked == {UNTESTED.id}
     assert code_of(standing, TIMED, 29.999_999) is None
     assert code_of(standing, TIMED, 30) is CertificateStale
@@ -368,7 +364,7 @@ def test_a_period_far_ahead_is_reported_and_not_kept():
     standing = Monitor()
     ahead = EARLY_MAX / SECOND
     heard = standing.receive(crl(1, UNTESTED, since=ahead + 1), moment(0))
-    assert isinstance(heard.problem, StatementTooEarly)
+    assert error_code(heard.problem) == "STATEMENT-TOO-EARLY"
     assert heard.revoked == {UNTESTED.id}
     assert code_of(standing, TIMED, ahead + 1) is CertificateStale
     assert standing.receive(crl(2, since=ahead), moment(0)).problem is None
@@ -378,12 +374,12 @@ def test_of_two_lists_with_one_number_both_count():
     standing = Monitor()
     standing.receive(crl(1, LISTED, since=0, lasting=30), moment(0))
     heard = standing.receive(crl(1, TIMED, since=0, lasting=20), moment(0))
-    assert isinstance(heard.problem, StatementConflict)
+    assert error_code(heard.problem) == "STATEMENT-CONFLICT"
     assert standing.revoked_by(BY) == {LISTED.id, TIMED.id}
     assert standing.fresh_until(BY, moment(0)) == moment(20) - 1
     for number in range(SOURCES_MAX - 2):
         standing.receive(crl(1, since=0, lasting=number + 1), moment(0))
-    assert isinstance(standing.receive(crl(1, since=1), moment(0)).refused, StatementConflict)
+    assert error_code(standing.receive(crl(1, since=1), moment(0)).refused) == "STATEMENT-CONFLICT"
 
 
 def test_a_disputed_period_cannot_be_shown_again_as_an_older_one():
@@ -397,7 +393,7 @@ def test_a_disputed_period_cannot_be_shown_again_as_an_older_one():
 
 def test_a_one_time_answer_is_for_who_asked():
     answer = sign_statement(OneTimeAnswer(BY, ONCE.id, b"r" * 32, b"n" * 32), TESTER)
-    assert isinstance(Monitor().receive(answer, moment(0)).refused, AnswerNotAsked)
+    assert error_code(Monitor().receive(answer, moment(0)).refused) == "STATEMENT-NOT-ASKED"
 
 
 # ---------------------------------------------------------------- limits
@@ -417,8 +413,11 @@ def test_there_is_room_for_so_many_issuers_and_certificates(monkeypatch):
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 2)
     standing = Monitor()
     standing.receive(crl(1, UNTESTED, TIMED), moment(0))
-    assert isinstance(standing.receive(crl(1, by=ISSUER), moment(0)).refused, StandingFull)
-    assert isinstance(standing.receive(crl(2, UNTESTED, TIMED, LISTED), moment(0)).refused, StandingFull)
+    assert error_code(standing.receive(crl(1, by=ISSUER), moment(0)).refused) == "UNAVAILABLE-STANDING-FULL"
+    assert (
+        error_code(standing.receive(crl(2, UNTESTED, TIMED, LISTED), moment(0)).refused)
+        == "UNAVAILABLE-STANDING-FULL"
+    )
     assert standing.sequence_of(BY) == 1
     assert standing.receive(crl(2, LISTED), moment(0)).restored == {UNTESTED.id, TIMED.id}
     assert standing.receive(crl(3, LISTED, TIMED), moment(0)).revoked == {TIMED.id}
@@ -438,7 +437,10 @@ def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
     monkeypatch.setattr(standing_room, "IDS_OF_ONE_MAX", 1)
     monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 16)
     standing = Monitor()
-    assert isinstance(standing.receive(crl(1, UNTESTED, TIMED), moment(0)).refused, StandingFull)
+    assert (
+        error_code(standing.receive(crl(1, UNTESTED, TIMED), moment(0)).refused)
+        == "UNAVAILABLE-STANDING-FULL"
+    )
     assert standing.receive(crl(1, UNTESTED), moment(0)).revoked == {UNTESTED.id}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import BadStatement, NotTheIssuer, StandingFull
+from maia.credentials import BadStatement
+from maia.testing.refusals import raises
 from maia.validity import (
     PATIENCE,
     OneTimeQuestion,
@@ -54,7 +55,7 @@ def test_anything_else_is_no_question(old, new):
 
 
 def test_only_the_one_who_was_asked_answers():
-    with pytest.raises(NotTheIssuer):
+    with raises("INPUT-NOT-THE-ISSUER"):
         answer_question(QUESTION, ISSUER)
 
 
@@ -70,7 +71,7 @@ def test_a_nonce_is_drawn_anew_for_every_question():
 def test_only_so_many_questions_are_open_and_old_ones_make_room():
     questions = OpenQuestions(limit=1)
     ask(questions)
-    with pytest.raises(StandingFull):
+    with raises("UNAVAILABLE-STANDING-FULL"):
         ask(questions, nonce=b"m" * 32)
     ask(questions, nonce=b"m" * 32, at=PATIENCE / SECOND + 0.000_001)
     assert len(questions) == 1

@@ -25,7 +25,8 @@ from maia.predicates.syntax import (
     Predicate,
     PredicateTooLarge,
 )
-from maia.views import WINDOWS_MAX, StoredMismatch, ViewTooLarge, arrow_schema, to_arrow, to_python, to_sql
+from maia.testing.refusals import raises
+from maia.views import WINDOWS_MAX, ViewTooLarge, arrow_schema, to_arrow, to_python, to_sql
 
 PLATE = AttributeUid("plate")
 SPEED = AttributeUid("speed")
@@ -105,15 +106,15 @@ def test_what_a_chain_comes_to_grows_with_its_links_and_no_faster():
 
 def test_a_batch_with_another_type_than_it_was_said_to_have_is_refused():
     run = to_arrow(all_windows(1), STORED)
-    with pytest.raises(StoredMismatch, match="`speed` of type `int64`"):
+    with raises("INPUT-STORED-COLUMNS", match="`speed` of type `int64`"):
         run(pa.RecordBatch.from_pylist([{"plate": "a", "speed": 1.5}]))
-    with pytest.raises(StoredMismatch, match="`plate`"):
+    with raises("INPUT-STORED-COLUMNS", match="`plate`"):
         run(pa.RecordBatch.from_pylist([{"speed": 1}]))
 
 
 def test_an_attribute_stored_as_another_kind_than_it_is_delivered_as_is_refused():
     for compile_view in (to_arrow, lambda *given: to_sql(given[0], "events", *given[1:])):
-        with pytest.raises(StoredMismatch, match="is stored as int"):
+        with raises("INPUT-STORED-COLUMNS", match="is stored as int"):
             compile_view(all_windows(1), STORED, (Attribute("speed", SPEED, Kind.FLOAT),))
 
 

@@ -15,7 +15,8 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy.view import View, Window
 from maia.predicates.syntax import ALWAYS, NODES_MAX, AllOf, AnyOf, Comparison, Membership, Operator
 from maia.spark.generators import SIGHTINGS
-from maia.views import StoredMismatch, spark_schema
+from maia.testing.refusals import raises
+from maia.views import spark_schema
 from maia.views.to_spark import _balanced, to_spark, walled
 
 PLATE, TIME, PLACE = AttributeUid("3265"), AttributeUid("9058"), AttributeUid("3467")
@@ -110,11 +111,11 @@ def test_a_wide_view_keeps_every_part(spark: SparkSession):
 def test_a_column_with_another_collation_is_refused(spark: SparkSession):
     folded = StructType([StructField("3265", StringType("UTF8_LCASE"))])
     events = spark.createDataFrame([("ae05 xyz",)], folded)
-    with pytest.raises(StoredMismatch, match="`3265` of type `string`"):
+    with raises("INPUT-STORED-COLUMNS", match="`3265` of type `string`"):
         to_spark(BILLING, {PLATE: Kind.STRING}, DELIVERED[:1]).of(events)
 
 
 def test_a_column_of_another_type_is_refused(spark: SparkSession):
     events = spark.createDataFrame([(1,)], StructType([StructField("3265", LongType())]))
-    with pytest.raises(StoredMismatch):
+    with raises("INPUT-STORED-COLUMNS"):
         to_spark(BILLING, {PLATE: Kind.STRING}, DELIVERED[:1]).of(events)

@@ -7,16 +7,14 @@ import pytest
 
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX
+from maia.testing.refusals import raises
 from maia.wire import (
     MESSAGE_BYTES_MAX,
     Accepted,
-    AnotherForm,
-    BadMessage,
     Bye,
     Ended,
     Failed,
     Hello,
-    MessageTooLarge,
     Ping,
     Publish,
     Resync,
@@ -69,7 +67,7 @@ def test_a_message_without_fields_is_its_number():
     ids=lambda data: data.hex() or "nothing",
 )
 def test_a_field_more_or_less_or_out_of_range_is_refused(data):
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(data)
 
 
@@ -79,32 +77,32 @@ def test_a_field_more_or_less_or_out_of_range_is_refused(data):
     ids=bytes.hex,
 )
 def test_another_spelling_of_the_same_message_is_refused(data):
-    with pytest.raises(AnotherForm):
+    with raises("PROTOCOL-MESSAGE-FORM"):
         decode(data)
 
 
 def test_text_that_is_not_text_is_refused():
     good = encode(Bye("PROTOCOL", "abc"))
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(good.replace(b"abc", b"\xed\xa0\x80"))
 
 
 def test_a_complaint_of_a_peer_cannot_move_the_cursor():
     raw = msgspec.msgpack.encode(Bye("PROTOCOL", "red \x1b[31m"))
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(raw)
 
 
 @pytest.mark.parametrize("code", ["", "lower", "A" * 65, "A\n", "A B"])
 def test_a_code_is_a_code(code):
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(msgspec.msgpack.encode(Failed(1, code, "")))
 
 
 @pytest.mark.parametrize("address", ["", "a b", "host:1\n", "é:1", "x" * 257])
 def test_an_address_is_plain_and_short(address):
     hello = Hello(1, b"", [], b"i" * 16, address)
-    with pytest.raises(BadMessage):
+    with raises("PROTOCOL-MESSAGE"):
         decode(msgspec.msgpack.encode(hello))
 
 
@@ -142,7 +140,7 @@ def test_a_message_that_is_too_long_is_not_sent_and_not_read():
     column = WireColumn("a", 1, bytes(MESSAGE_BYTES_MAX))
     with pytest.raises(Unsendable):
         encode(Publish(1, 1, 0, 1, [column]))
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         decode(bytes(MESSAGE_BYTES_MAX + 1))
 
 
@@ -152,4 +150,7 @@ def test_only_a_welcome_looks_like_one():
 
 
 def test_every_failure_is_a_protocol_violation():
-    assert all(issubclass(error, ProtocolViolation) for error in (BadMessage, AnotherForm, Unsendable))
+    assert all(
+        issubclass(error, ProtocolViolation)
+        for error in ("PROTOCOL-MESSAGE", "PROTOCOL-MESSAGE-FORM", Unsendable)
+    )

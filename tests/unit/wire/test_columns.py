@@ -23,11 +23,11 @@ from maia.events import (
     Instant,
     Kind,
 )
+from maia.testing.refusals import raises
 from maia.types import TransitKindMismatch
 from maia.wire import (
     BadColumn,
     BadColumns,
-    TooManyValues,
     WireColumn,
     columns_to_frame,
     decode_column,
@@ -267,8 +267,8 @@ def test_a_frame_carries_a_bounded_number_of_values():
     fits = {AttributeUid(f"a{number}"): Column(Kind.BOOL, values) for number in range(16)}
     columns = frame_to_columns(Frame(ROWS_MAX, fits))
     one_more = [*columns, WireColumn("b", 4, columns[0].data)]
-    with pytest.raises(TooManyValues):
+    with raises("PROTOCOL-TOO-MANY-VALUES"):
         columns_to_frame(one_more, ROWS_MAX)
-    with pytest.raises(TooManyValues):
+    with raises("PROTOCOL-TOO-MANY-VALUES"):
         frame_to_columns(Frame(ROWS_MAX, {**fits, B: Column(Kind.BOOL, values)}))
     assert columns_to_frame(one_more, ROWS_MAX, only={B}).rows == ROWS_MAX

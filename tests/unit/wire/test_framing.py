@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maia.wire import (
-    HANDSHAKE_BYTES_MAX,
-    MESSAGE_BYTES_MAX,
-    EmptyMessage,
-    MessageTooLarge,
-    Splitter,
-    framed,
-    length_prefix,
-)
+from maia.testing.refusals import raises
+from maia.wire import HANDSHAKE_BYTES_MAX, MESSAGE_BYTES_MAX, Splitter, framed, length_prefix
 
 
 def test_one_feed_may_bring_several_messages_and_a_part():
@@ -31,19 +24,19 @@ def test_a_message_may_come_byte_by_byte():
 
 def test_a_message_at_the_limit_passes_and_one_byte_more_does_not():
     assert Splitter(10).feed(framed(b"x" * 10)) == [b"x" * 10]
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         Splitter(10).feed(framed(b"x" * 11))
 
 
 def test_an_empty_message_is_refused():
-    with pytest.raises(EmptyMessage):
+    with raises("PROTOCOL-EMPTY-MESSAGE"):
         Splitter().feed(bytes(4))
-    with pytest.raises(EmptyMessage):
+    with raises("PROTOCOL-EMPTY-MESSAGE"):
         framed(b"")
 
 
 def test_nothing_longer_than_the_limit_is_framed():
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         length_prefix(bytes(MESSAGE_BYTES_MAX + 1))
 
 
@@ -73,8 +66,8 @@ def test_without_a_higher_limit_it_is_refused_at_the_next_look():
     assert splitter.feed(framed(b"welcome") + framed(b"x" * 100)) == [b"welcome"]
     held = splitter.held
     for _ in range(3):
-        with pytest.raises(MessageTooLarge):
+        with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
             splitter.feed(b"x" * 50)
     assert splitter.held == held
-    with pytest.raises(MessageTooLarge):
+    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         splitter.raise_limit(20)

@@ -15,9 +15,8 @@ from maia.credentials import (
 )
 from maia.credentials.encoding.parts import resource_to_expression
 from maia.predicates import ALWAYS, AnyOf
+from maia.testing.refusals import raises
 from maia.wire import (
-    BadFilterEncoding,
-    BadNameEncoding,
     FilterTooLong,
     filter_from_bytes,
     filter_to_bytes,
@@ -51,7 +50,7 @@ def test_a_type_is_named_as_in_certificates():
 )
 def test_a_pattern_is_no_name(pattern):
     data = write_canonical(resource_to_expression(pattern))
-    with pytest.raises(BadNameEncoding):
+    with raises("PROTOCOL-NAME"):
         type_from_bytes(data)
 
 
@@ -64,7 +63,7 @@ def test_a_network_is_no_type_and_bytes_are_no_name():
         network_to_bytes(NETWORK) + b"0:",
         b"(" * 2000,
     ):
-        with pytest.raises(BadNameEncoding):
+        with raises("PROTOCOL-NAME"):
             type_from_bytes(data)
 
 
@@ -75,7 +74,7 @@ def test_a_filter_is_read_as_it_was_written(predicate):
 
 def test_odd_filters_are_refused():
     for data in (b"", b"(3:and", b"(3:and)0:", b"(3:xor)", b"(" * 5000, b"(3:not" * 5000):
-        with pytest.raises(BadFilterEncoding):
+        with raises("PROTOCOL-FILTER"):
             filter_from_bytes(data)
     with pytest.raises(FilterTooLong):
         filter_to_bytes(plate_is("x" * 70_000))

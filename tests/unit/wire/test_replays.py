@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.events import Instant
-from maia.wire import (
-    PAGES,
-    BadReplayMemory,
-    ReplayMemory,
-    ReplayMemoryFull,
-    RequestReplayed,
-    RequestStale,
-    TooManyRequests,
-    page_of,
-)
+from maia.testing.refusals import raises
+from maia.wire import PAGES, ReplayMemory, page_of
 from support.wire import CLIENT, NOON, OTHER
 
 ME, YOU = CLIENT.principal, OTHER.principal
@@ -33,14 +25,14 @@ def test_the_same_nonce_of_two_principals_is_two_requests():
     memory = ReplayMemory()
     hear(memory, 1)
     hear(memory, 1, principal=YOU)
-    with pytest.raises(RequestReplayed):
+    with raises("REQUEST-REPLAYED"):
         hear(memory, 1)
 
 
 def test_a_nonce_is_spent_whatever_the_time_stamp():
     memory = ReplayMemory()
     hear(memory, 1)
-    with pytest.raises(RequestReplayed):
+    with raises("REQUEST-REPLAYED"):
         hear(memory, 1, at=Instant(NOON + 1))
 
 
@@ -52,7 +44,7 @@ def test_what_is_forgotten_stays_refused_by_its_time_stamp():
     memory.forget_before(Instant(NOON + 1))
     assert len(memory) == 0
     for at in (NOON, Instant(NOON - 1)):
-        with pytest.raises(RequestStale):
+        with raises("REQUEST-STALE"):
             hear(memory, 1, at=at)
     hear(memory, 1, at=Instant(NOON + 1))
 
@@ -68,9 +60,9 @@ def test_a_full_memory_refuses_and_does_not_forget():
     memory = ReplayMemory(entries_max=2)
     hear(memory, 1)
     hear(memory, 2, principal=YOU)
-    with pytest.raises(ReplayMemoryFull):
+    with raises("UNAVAILABLE-REPLAY-MEMORY-FULL"):
         hear(memory, 3)
-    with pytest.raises(RequestReplayed):
+    with raises("REQUEST-REPLAYED"):
         hear(memory, 1)
     memory.forget_before(Instant(NOON + 1))
     hear(memory, 3, at=Instant(NOON + 1))
@@ -80,7 +72,7 @@ def test_one_principal_cannot_fill_the_memory_of_all():
     memory = ReplayMemory(entries_max=10, per_principal_max=2)
     hear(memory, 1)
     hear(memory, 2)
-    with pytest.raises(TooManyRequests):
+    with raises("REQUEST-TOO-MANY"):
         hear(memory, 3)
     hear(memory, 3, principal=YOU)
     memory.forget_before(Instant(NOON + 1))
@@ -95,9 +87,9 @@ def test_a_memory_comes_back_whole():
     back = ReplayMemory.from_parts([memory.to_bytes()])
     assert (len(back), back.horizon) == (1, NOON)
     assert back.to_bytes() == memory.to_bytes()
-    with pytest.raises(RequestReplayed):
+    with raises("REQUEST-REPLAYED"):
         hear(back, 2, at=Instant(NOON + 5))
-    with pytest.raises(RequestStale):
+    with raises("REQUEST-STALE"):
         hear(back, 1)
 
 
@@ -128,15 +120,15 @@ def test_what_was_kept_is_remembered_beyond_a_lower_limit():
         hear(memory, number)
     back = ReplayMemory.from_parts([memory.to_bytes()], entries_max=3, per_principal_max=9)
     assert len(back) == 5
-    with pytest.raises(RequestReplayed):
+    with raises("REQUEST-REPLAYED"):
         hear(back, 4)
-    with pytest.raises(ReplayMemoryFull):
+    with raises("UNAVAILABLE-REPLAY-MEMORY-FULL"):
         hear(back, 5)
 
 
 def test_a_broker_that_lost_its_memory_can_refuse_all_that_was_signed_before():
     memory = ReplayMemory(horizon=NOON)
-    with pytest.raises(RequestStale):
+    with raises("REQUEST-STALE"):
         hear(memory, 1)
     hear(memory, 1, at=Instant(NOON + 1))
 
@@ -162,5 +154,5 @@ def test_the_horizon_never_falls():
     ids=lambda data: data.hex() or "nothing",
 )
 def test_a_kept_memory_that_cannot_be_read_is_not_taken_for_an_empty_one(data):
-    with pytest.raises(BadReplayMemory):
+    with raises("UNAVAILABLE-REPLAY-MEMORY"):
         ReplayMemory.from_parts([data])

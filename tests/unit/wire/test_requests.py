@@ -13,15 +13,11 @@ from maia.credentials import Action, BadSignature, NetworkName, SignedKind, Type
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.predicates import ALWAYS, NEVER, AnyOf
+from maia.testing.refusals import raises
 from maia.wire import (
     BadRequestEncoding,
     EdgeRequest,
     ReplayMemory,
-    RequestForAnotherNetwork,
-    RequestFromAnother,
-    RequestTooEarly,
-    RequestTooLate,
-    UnsignableRequest,
     VerifiedRequest,
     request_from_bytes,
     request_to_bytes,
@@ -143,14 +139,14 @@ def test_a_change_of_one_byte_breaks_the_signature():
 
 
 def test_a_request_signed_by_somebody_else_is_refused():
-    with pytest.raises(RequestFromAnother):
+    with raises("REQUEST-ANOTHER-PRINCIPAL"):
         verified(signed(key=OTHER))
 
 
 def test_a_request_for_another_network_is_refused():
-    with pytest.raises(RequestForAnotherNetwork):
+    with raises("REQUEST-ANOTHER-NETWORK"):
         verified(signed(network=NetworkName(OWNER.principal, "uk.Police.Test")))
-    with pytest.raises(RequestForAnotherNetwork):
+    with raises("REQUEST-ANOTHER-NETWORK"):
         verified(signed(network=NetworkName(OTHER.principal, "uk.Police")))
 
 
@@ -169,9 +165,9 @@ def test_a_proof_counts_for_its_age_and_as_often_as_it_comes():
 
     for at in (-60 * SECOND, 0, 0, 360 * SECOND):
         assert proved(at).signer == CLIENT.principal
-    with pytest.raises(RequestTooLate):
+    with raises("REQUEST-TOO-LATE"):
         proved(360 * SECOND + 1)
-    with pytest.raises(RequestTooEarly):
+    with raises("REQUEST-TOO-EARLY"):
         proved(-60 * SECOND - 1)
 
 
@@ -180,7 +176,7 @@ def test_a_forged_proof_is_refused():
     with pytest.raises(BadSignature):
         verify_proof(forged, at=NOON, skew_s=60, age_max_s=300, network=NETWORK)
     other = NetworkName(OTHER.principal, "uk.Police")
-    with pytest.raises(RequestForAnotherNetwork):
+    with raises("REQUEST-ANOTHER-NETWORK"):
         verify_proof(signed(), at=NOON, skew_s=60, age_max_s=300, network=other)
 
 
@@ -204,7 +200,7 @@ def test_a_forged_proof_is_refused():
     ids=["action", "stream", "nonce", "long filter", "wide filter"],
 )
 def test_what_no_broker_would_read_is_not_signed(request_):
-    with pytest.raises(UnsignableRequest):
+    with raises("INPUT-UNSIGNABLE-REQUEST"):
         sign_request(request_, CLIENT)
 
 

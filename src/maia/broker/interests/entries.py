@@ -16,11 +16,12 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from maia.broker.audiences.local_subscribers import SubscriberGroup
+from maia.errors import ProtocolViolation
 from maia.events import AttributeUid
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import RouteEntry, SealedEntry, TypeId, book_key_of_sealed, type_of_book_key
 from maia.sealing.filters.proofs import SealedOffer, SealedProof, SealedThing
-from maia.sealing.filters.sealed_filters import BadSealedFilter, SealedFilter, SealedPart
+from maia.sealing.filters.sealed_filters import SealedFilter, SealedPart
 from maia.wire import messages as wire
 from maia.wire.names import filter_from_bytes
 from maia.wire.requests import RequestFrame, framed_request
@@ -177,13 +178,15 @@ def received_of(
     type_id = type_of_book_key(key)
     if isinstance(proof, wire.SealedProof):
         if key != book_key_of_sealed(type_id) or isinstance(said, bytes) or credentials:
-            raise BadSealedFilter("an interest or offer is sealed in part")
+            raise ProtocolViolation("PROTOCOL-SEALED-FILTER", "an interest or offer is sealed in part")
         if said is None:
             return SealedClaim(SealedOffer(type_id, proof.epoch, proof.seal), proof_from_wire(proof))
         parts = tuple(SealedPart(_uids(part.uids), part.mark, part.box) for part in said)
         return SealedClaim(SealedFilter(type_id, proof.epoch, proof.seal, parts), proof_from_wire(proof))
     if key != type_id or isinstance(said, list):
-        raise BadSealedFilter("an interest or offer of sealed publications is not sealed")
+        raise ProtocolViolation(
+            "PROTOCOL-SEALED-FILTER", "an interest or offer of sealed publications is not sealed"
+        )
     return new_proof(proof, credentials)
 
 

@@ -29,9 +29,9 @@ from maia.broker.interests.outbox import Outbox
 from maia.broker.interests.routes import REPLICAS, Neighbour, Routes, book_keys
 from maia.broker.links.links import Link
 from maia.broker.own import Own
-from maia.broker.refusals import FrameUnasked
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.turn import Turn
+from maia.errors import Refusal
 from maia.events import Instant, seconds_after
 from maia.routing.overlay.table import node_id_of_type
 from maia.routing.table.hops import Hop
@@ -78,13 +78,15 @@ class ExpectedSources:
 
         An honest one that is mistaken finds out by that.
         """
-        turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+        turn.count("maia_frames_refused_total", code="REFUSED-FRAME-UNASKED")
         neighbour, now = self.routes.neighbour_on(link.id), turn.now
         noted = neighbour.unasked_noted_at
         if noted is not None and noted <= now < seconds_after(noted, self.own.settings.lease_s):
             return
         neighbour.unasked_noted_at = now
-        problem = FrameUnasked("a frame came from a broker that was not asked for its type")
+        problem = Refusal(
+            "REFUSED-FRAME-UNASKED", "a frame came from a broker that was not asked for its type"
+        )
         turn.refused(problem, link.peer, link=link.id, asked=said)
         self.outbox.route_messages([self.routes.book.renewal(neighbour.node, now)], turn)
 

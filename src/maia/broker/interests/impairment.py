@@ -27,7 +27,7 @@ from maia.broker.turn import Turn
 from maia.errors import Unavailable
 from maia.events import Instant, seconds_after
 from maia.expressions.syntax import is_keyed
-from maia.policy.answers import RestrictionUnanswered, unanswered
+from maia.policy.answers import unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
@@ -223,7 +223,7 @@ class Impairments:
             f"the keys of `{name}` have not come within {wait_s} seconds: look at the log of its key server"
         )
 
-    def _unreadable(self, entry: Subscription, now: Instant) -> NoKeys | RestrictionUnanswered | None:
+    def _unreadable(self, entry: Subscription, now: Instant) -> NoKeys | Unavailable | None:
         """Return that this broker has keys, and none of what a subscriber may see."""
         event_type, windows = entry.right.event_type, entry.right.view.windows
         type_id, sealing = event_type.type_id, self.types.sealing(event_type.type_id)
@@ -245,7 +245,7 @@ class Impairments:
             return self._unanswered(entry)
         return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=self.own.principal)}")
 
-    def _unanswered(self, entry: Subscription) -> RestrictionUnanswered | None:
+    def _unanswered(self, entry: Subscription) -> Unavailable | None:
         """Return that a right is restricted by what this broker can neither read nor have answered."""
         event_type = entry.right.event_type
         ring = self.seals.ring_of(event_type.type_id)
@@ -253,10 +253,11 @@ class Impairments:
             entry.right.view, ring.answers, ring.readable
         ):
             return None
-        return RestrictionUnanswered(
+        return Unavailable(
+            "UNAVAILABLE-RESTRICTION-UNANSWERED",
             f"your right to `{event_type.name.name}` is restricted by attributes that this broker may not "
             "read, and no broker answers for them; ask its issuer to show you these attributes, or connect "
-            "to a broker that may read them"
+            "to a broker that may read them",
         )
 
     def note_log(self, problem: str) -> None:

@@ -34,13 +34,12 @@ from maia.broker.interests.sealed import SealedInterests
 from maia.broker.links.links import Link
 from maia.broker.links.transit import Transit
 from maia.broker.own import Own
-from maia.broker.refusals import NotProved
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.turn import Turn
 from maia.credentials import Action, Budget, principal_from_bytes
-from maia.errors import MaiaError
+from maia.errors import BrokenCredential, MaiaError, Refusal
 from maia.events import AttributeUid, Frame, Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.routing.mesh import aggregates
@@ -379,7 +378,9 @@ class MeshRouter:
         try:
             verify_head(_to_wire(head), self.own.settings.network)
         except MaiaError as problem:
-            raise aggregates.AggregateForged("an aggregate is not signed by its origin") from problem
+            raise BrokenCredential(
+                "CREDENTIAL-AGGREGATE", "an aggregate is not signed by its origin"
+            ) from problem
 
     def _admit(self, origin: bytes, parts: Mapping[bytes, bytes], now: int) -> None:
         """Refuse the aggregate of a key that may not be a router of this network."""
@@ -394,7 +395,10 @@ class MeshRouter:
             return
         part = part_from_bytes(shown) if shown else None
         if not isinstance(part, ConnectPart):
-            raise NotProved("an aggregate came without the certificates by which its origin may connect")
+            raise Refusal(
+                "REFUSED-NOT-PROVED",
+                "an aggregate came without the certificates by which its origin may connect",
+            )
         principal, budget = principal_from_bytes(origin), authoriser.budget_of_message()
         pool = authoriser.pool_of_stranger(part.credentials, budget)
         authoriser.expect(principal, Action.CONNECT, self.own.settings.network, pool, at, budget)

@@ -19,7 +19,6 @@ from typing import Final
 from maia.broker.interests.entries import Proof
 from maia.broker.interests.routes import Neighbour
 from maia.broker.own import Own
-from maia.broker.refusals import NotProved, TooMuchAtOnce
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
@@ -35,7 +34,7 @@ from maia.credentials import (
     find_chains,
 )
 from maia.credentials.chains.flows import DEFAULT_LIMITS
-from maia.errors import MaiaError
+from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import Instant
 from maia.predicates import AllOf, Predicate, covers, union
 from maia.types import type_id, validity_type_name
@@ -122,7 +121,9 @@ class Proofs:
         """Return, for each type on the way to a super-type, who extends what by which certificates."""
         below = self.types.verify(proof.definitions, now, budget)
         if below is None or below.name != name:
-            raise NotProved("the definition behind an offer is of another type than its request")
+            raise Refusal(
+                "REFUSED-NOT-PROVED", "the definition behind an offer is of another type than its request"
+            )
         levels: list[tuple[Principal, TypeName, tuple[SignedCertificate, ...]]] = []
         for above in below.super_types:
             pool = {signed.id: signed for chain in below.extension for signed in chain.certificates}
@@ -130,7 +131,9 @@ class Proofs:
             if above.type_id == kind:
                 return levels
             below = above
-        raise NotProved("the definition behind an offer is no sub-type of what is offered")
+        raise Refusal(
+            "REFUSED-NOT-PROVED", "the definition behind an offer is no sub-type of what is offered"
+        )
 
     def remember_refusal(
         self, neighbour: Neighbour, kind: bytes, proof: Proof, action: Action, now: Instant
@@ -170,7 +173,9 @@ class Proofs:
         """Return what was asked for, and by whom, if that is what the interest or offer is about."""
         settings = self.own.settings
         if proof.request is None:
-            raise NotProved("an interest or offer came without the request that caused it")
+            raise Refusal(
+                "REFUSED-NOT-PROVED", "an interest or offer came without the request that caused it"
+            )
         budget.spend_check()
         verified = verify_proof(
             request_from_bytes(proof.request),
@@ -183,7 +188,9 @@ class Proofs:
         is_above = action is Action.PUBLISH and bool(proof.definitions)  # looked at in `_levels`
         is_about_it = is_above or type_id(name.owner, name.name) == kind
         if verified.request.action is not action or not is_about_it:
-            raise NotProved("the request behind an interest or offer is about something else")
+            raise Refusal(
+                "REFUSED-NOT-PROVED", "the request behind an interest or offer is about something else"
+            )
         return name, verified.signer
 
     def _chains(
@@ -235,7 +242,10 @@ def spend_on(budget: Budget, size: int) -> None:
         budget.spend(1)
         budget.spend_reading(size)
     except SearchTooLarge:
-        raise TooMuchAtOnce("this message takes more work than one message may: tell less at once") from None
+        raise ProtocolViolation(
+            "PROTOCOL-TOO-MUCH-AT-ONCE",
+            "this message takes more work than one message may: tell less at once",
+        ) from None
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

@@ -42,14 +42,14 @@ from maia.broker.interests.sealed import SealedInterests
 from maia.broker.keys.blinded import BlindedIds
 from maia.broker.links.links import Link
 from maia.broker.own import Own
-from maia.broker.refusals import PlainOfSealed, SealOutdated, SealTooNew
+from maia.broker.refusals import PlainOfSealed, SealTooNew
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.timers import Statements, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import Action, Budget
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal
 from maia.events import Instant, seconds_after
 from maia.policy.answers import spelt_out
 from maia.predicates import ALWAYS, Predicate
@@ -151,7 +151,7 @@ class ReceivedInterests:
         late, latest = self.ends_of_patience(ring, now)
         # Whoever was put out of the group holds the old keys, and is not to want anything by them for ever.
         if now >= (latest if ring.knows_epoch(epoch) else late):
-            raise SealOutdated("a sealed interest or offer is of an epoch that is over")
+            raise Refusal("REFUSED-SEAL-OUTDATED", "a sealed interest or offer is of an epoch that is over")
 
     def ends_of_patience(self, ring: KeyRing, now: Instant) -> tuple[Instant, Instant]:
         """Return until when earlier epochs count: those that cannot be opened here, and those that can."""

@@ -10,10 +10,10 @@ from maia.broker.keys.answers import spoken_of
 from maia.broker.keys.keys import SealingKeys
 from maia.broker.links.links import Link
 from maia.broker.own import Own
-from maia.broker.refusals import SignerNotEntitled
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.credentials import Principal
+from maia.errors import Refusal
 from maia.events import AttributeUid, Instant
 from maia.routing.overlay.table import node_id_of_key
 from maia.wire.effects import LinkId
@@ -45,7 +45,10 @@ class Signers:
         uids = spoken_of(self.seals, type_id, uids)
         answer = self.writers.judge(signer, self.types.versions(type_id), uids, now)
         if answer is False:
-            raise SignerNotEntitled("a frame was signed by a principal that may not publish what is in it")
+            raise Refusal(
+                "SEALING-SIGNER-NOT-ENTITLED",
+                "a frame was signed by a principal that may not publish what is in it",
+            )
         return answer is not None
 
     def learn_what_is_at_hand(self, type_id: bytes, signer: Principal) -> None:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.links.transit import Transit
-from maia.broker.refusals import BeyondCover, SealedTooWeakly, SlotsTaken
+from maia.broker.refusals import SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
 from maia.credentials import Principal
+from maia.errors import BadInput, Unavailable
 from maia.events import Frame, Instant
 from maia.sealing.keys.blinding import (
     BlindedRing,
@@ -179,7 +180,10 @@ def _fill(inner: Transit | None, cover: Cover) -> int:
     rows, columns = (1, []) if inner is None else (inner.frame.rows, inner.columns())
     fill = fill_bytes(columns, rows=rows, size=cover.size_bytes)
     if fill is None or rows > 1:
-        raise BeyondCover(f"a frame of this type holds one event, of no more than {cover.size_bytes} bytes")
+        raise BadInput(
+            "INPUT-BEYOND-COVER",
+            f"a frame of this type holds one event, of no more than {cover.size_bytes} bytes",
+        )
     return fill
 
 
@@ -223,7 +227,9 @@ class CoverSlots:
         waiting = self._frames.setdefault(type_id, deque())
         held = self._sizes.get(type_id, 0)
         if len(waiting) >= self.frames_max or held + size > self.bytes_max:
-            raise SlotsTaken("too many frames of this covered type wait for their slots")
+            raise Unavailable(
+                "UNAVAILABLE-SLOTS", "too many frames of this covered type wait for their slots"
+            )
         waiting.append((link, message, size))
         self._sizes[type_id] = held + size
 

@@ -22,13 +22,14 @@ from typing import Any, Final
 import msgspec
 
 from maia.broker.links.cursors import Cursor
-from maia.broker.refusals import RefTaken, TooManyEntries, UnknownRef, refusal_id
+from maia.broker.refusals import refusal_id
 from maia.broker.rights.authorisation import Authorisation, Basis
 from maia.broker.rights.publisher_view import Shaper
 from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink, KeepAlive, RecheckEntries, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials.requirements import NO_REQUIREMENT
+from maia.errors import BadInput, Unavailable
 from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
 from maia.predicates import Predicate
 from maia.sessions.admission import RequestQuota
@@ -203,14 +204,14 @@ class Link(Session):
         """Return what is advertised under `ref` on this link."""
         entry = self.advertisements.get(ref)
         if entry is None:
-            raise UnknownRef(f"nothing is advertised under `{ref}` on this link")
+            raise BadInput("INPUT-UNKNOWN-REF", f"nothing is advertised under `{ref}` on this link")
         return entry
 
     def subscription(self, ref: int) -> Subscription:
         """Return what is subscribed to under `ref` on this link."""
         entry = self.subscriptions.get(ref)
         if entry is None:
-            raise UnknownRef(f"nothing is subscribed to under `{ref}` on this link")
+            raise BadInput("INPUT-UNKNOWN-REF", f"nothing is subscribed to under `{ref}` on this link")
         return entry
 
     def check_room_to_advertise(self, ref: int, limits: BrokerLimits) -> None:
@@ -224,9 +225,9 @@ class Link(Session):
 
 def _check_room(ref: int, wanted: Mapping[int, Entry], other: Mapping[int, Entry], most: int) -> None:
     if ref in other:
-        raise RefTaken(f"`{ref}` stands for something else on this link")
+        raise BadInput("INPUT-REF-TAKEN", f"`{ref}` stands for something else on this link")
     if ref not in wanted and len(wanted) >= most:
-        raise TooManyEntries(f"a client has at most {most} of these at one time")
+        raise Unavailable("UNAVAILABLE-ENTRY-QUOTA", f"a client has at most {most} of these at one time")
 
 
 _PERIOD_US: Final = 60_000_000

@@ -52,12 +52,6 @@ Labels: TypeAlias = tuple[bytes, bytes, bytes, int]
 """Publisher, stream and frame, as subscribers know them, and the moment of publication."""
 
 
-class BadCut(ProtocolViolation):
-    """The rows that a peer says it kept are not rows of one frame in their order."""
-
-    code = "PROTOCOL-CUT"
-
-
 # A struct: a broker makes one for each event, and a frozen dataclass takes five times as long.
 class Transit(msgspec.Struct, frozen=True):
     """One frame on its way; `kept` numbers its rows in the publisher's frame, and is empty for all."""
@@ -151,7 +145,7 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
     """Read a frame from another broker; `kinds` are those of the uids that are known here."""
     kept = message.kept
     if kept and (len(kept) != message.rows or any(b <= a for a, b in pairwise(kept))):
-        raise BadCut("the rows that were kept are not numbered in their order")
+        raise ProtocolViolation("PROTOCOL-CUT", "the rows that were kept are not numbered in their order")
     frame = columns_to_frame(message.columns, message.rows)
     check_kinds(frame, kinds)
     return Transit(

@@ -36,12 +36,6 @@ StreamKey: TypeAlias = tuple[bytes, bytes, bytes]
 """A publisher, one of its streams, and who signed its frames; empty for plain ones."""
 
 
-class BadProgress(BadInput):
-    """What was kept of a broker's progress with the logs of others cannot be read."""
-
-    code = "INPUT-KEPT-CATCH-UP"
-
-
 class Asker(Protocol):
     """Who hears of it when a request of this broker is answered."""
 
@@ -241,9 +235,9 @@ def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list
     try:
         kept = msgspec.msgpack.decode(data, type=_Kept)
     except msgspec.MsgspecError as problem:
-        raise BadProgress("what was kept of catching up cannot be read") from problem
+        raise BadInput("INPUT-KEPT-CATCH-UP", "what was kept of catching up cannot be read") from problem
     if len(kept.log) != LOG_ID_BYTES:
-        raise BadProgress("what was kept of catching up names no log")
+        raise BadInput("INPUT-KEPT-CATCH-UP", "what was kept of catching up names no log")
     found = {
         one.type_id: Progress(
             Instant(one.since),

@@ -54,7 +54,6 @@ from maia.policy import (
     NO_FACTS,
     Evidence,
     Facts,
-    GrantsLeftOut,
     Permit,
     PolicyRefusal,
     Request,
@@ -62,14 +61,6 @@ from maia.policy import (
     View,
     decide,
     gather_evidence,
-)
-from maia.policy.decision import (
-    GrantExpired,
-    GrantNotYetValid,
-    GrantRevoked,
-    GrantStale,
-    GrantTestedOnce,
-    NoChain,
 )
 from maia.predicates import attributes_of
 from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Once, Tester, VouchedFor, one_time_tests, questions_for
@@ -93,7 +84,14 @@ _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
 """Certificates of one pool that do not count now, and are waited for: as many as a decision may depend on."""
 _OF_NO_CHAIN: Final = frozenset(
-    (NoChain, GrantExpired, GrantNotYetValid, GrantRevoked, GrantStale, GrantTestedOnce)
+    (
+        "POLICY-NO-CHAIN",
+        "POLICY-EXPIRED",
+        "POLICY-NOT-YET-VALID",
+        "POLICY-REVOKED",
+        "POLICY-STALE",
+        "POLICY-ONE-TIME",
+    )
 )
 """Why there is no chain. Where none is needed, a filter or a type may be refused, and others be granted."""
 
@@ -219,7 +217,7 @@ class Authoriser:
         if not isinstance(decision, Permit):
             refusal = decision.as_refusal()
             # Without a chain that is the answer whatever is asked for, and explaining it costs most.
-            is_general = not found.evidence.chains and decision.kind in _OF_NO_CHAIN
+            is_general = not found.evidence.chains and decision.code in _OF_NO_CHAIN
             found.refusal = refusal if is_general else None
             raise refusal
         until = self._statements.monitor.facts_until(request.principal, now) if found.asks else None
@@ -513,7 +511,7 @@ def tell_limit(
     limit = right.terms.limit
     if limit is None or (before is not None and before.terms.limit == limit):
         return
-    problem, until = GrantsLeftOut((limit,)), right.view.until
+    problem, until = PolicyRefusal("POLICY-GRANTS-LEFT-OUT", (limit,)), right.view.until
     turn.send(link, Changed(ref, None if until is None else int(until), problem.code, problem.message))
     turn.note("grants-left-out", code=problem.code, principal=str(right.principal), why=problem.message)
     turn.count("maia_grants_left_out_total")

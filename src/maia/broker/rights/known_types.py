@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
-from maia.broker.refusals import TypesFull, UnknownType
 from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
 from maia.credentials import Budget, NetworkName, TypeName, VerificationCache, VerifiedConstitution
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
     Sealing,
     SignedDefinition,
-    SubTypeSealsLess,
     TypeHistory,
     VerifiedType,
     VerifiedTypeCache,
@@ -33,7 +31,7 @@ from maia.types import (
     strongest,
     verify_definition,
 )
-from maia.types.definition import tree_root
+from maia.types.definition import BadDefinition, tree_root
 from maia.wire.effects import Keep
 
 KEPT_TYPE = "type/"
@@ -134,8 +132,9 @@ class KnownTypes:
         if found is None:
             known = self._by_name.get(name)
             if known is None:
-                raise UnknownType(
-                    f"version `{name.version}` of `{name.name}` is not known here: hand it over"
+                raise BadInput(
+                    "TYPE-UNKNOWN",
+                    f"version `{name.version}` of `{name.name}` is not known here: hand it over",
                 )
             found = self._verify(known.signed, (), now)
         if found.super_type is not None:
@@ -162,9 +161,10 @@ class KnownTypes:
         own = strongest((self._sealings.get(version.type_id), version.sealing))
         for above in version.super_types:
             if is_weaker(own, than=self._sealings.get(above.type_id)):
-                raise SubTypeSealsLess(
+                raise BadDefinition(
+                    "TYPE-SUB-TYPE-SEALS-LESS",
                     f"`{version.name.name}` seals less than `{above.name.name}`, of which a later version is "
-                    "sealed: make a version of it that is sealed as well"
+                    "sealed: make a version of it that is sealed as well",
                 )
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
@@ -228,8 +228,9 @@ class KnownTypes:
             known = self._by_name.get(version.name)
             is_new = known is None
             if is_new and len(self._by_name) >= self._limit:
-                raise TypesFull(
-                    f"this broker remembers no more than {self._limit} type versions, and all are in use"
+                raise Unavailable(
+                    "UNAVAILABLE-TYPES-FULL",
+                    f"this broker remembers no more than {self._limit} type versions, and all are in use",
                 )
             history = self._history(version, self._histories).remember(version)
             self._histories[version.type_id] = history

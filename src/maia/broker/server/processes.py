@@ -62,12 +62,6 @@ _STEADY_S: Final = 60.0
 _STOP_S: Final = 20.0
 
 
-class ProcessDidNotStart(Unavailable):
-    """A process of the broker ended before it was ready; its own error is above."""
-
-    code = "UNAVAILABLE-PROCESS"
-
-
 class _Order(msgspec.Struct, frozen=True):
     """What a process is started with, on its standard input; it ends when that is closed."""
 
@@ -269,7 +263,9 @@ async def _keep_running(part: _Part, order: _Order, telemetry: Telemetry) -> Non
         began = clock()
         status = await _run_once(part, order)
         if not part.ready.is_set():
-            raise ProcessDidNotStart(f"`{part.folder.name}` ended with status {status} before it was ready")
+            raise Unavailable(
+                "UNAVAILABLE-PROCESS", f"`{part.folder.name}` ended with status {status} before it was ready"
+            )
         failures = 1 if clock() - began > _STEADY_S else failures + 1
         wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
         fields = {"process": part.folder.name, "status": status, "again_s": wait_s}

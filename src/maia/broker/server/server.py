@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Final, Self
 from maia.api.revalidation import AskingTesters, Revalidator
 from maia.broker import Broker, BrokerSettings, BrokerTurn
 from maia.broker.log.recording import NO_LOG, first_to_reread
-from maia.broker.settings import BadSettings
 from maia.broker.streams.tally import DeliveryTally
 from maia.clock import system_now
 from maia.credentials import SigningKey
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.ledger.files import LedgerFiles
 from maia.net.addresses import bind, host_and_port
@@ -198,9 +197,9 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
     that listen already, it listens there and nowhere else.
     """
     if settings.recording is not None and recorder is None:
-        raise BadSettings("a broker that records needs an event log")
+        raise BadInput("INPUT-BROKER-SETTINGS", "a broker that records needs an event log")
     if settings.ledger is not None and ledger is None:
-        raise BadSettings("a broker that puts deliveries on record needs a ledger")
+        raise BadInput("INPUT-BROKER-SETTINGS", "a broker that puts deliveries on record needs a ledger")
     store = MemoryStore() if store is None else store
     kept = store.load()
     bound = settings.address

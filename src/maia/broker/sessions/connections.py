@@ -12,7 +12,6 @@ from functools import partial
 
 from maia.broker.links.links import Link, ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.links.pending import CONNECTING, Answers, Pending
-from maia.broker.refusals import HandshakeTooSlow
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
@@ -20,6 +19,7 @@ from maia.broker.sessions.close import Closing
 from maia.broker.timers import TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
+from maia.errors import Unavailable
 from maia.policy import PolicyRefusal
 
 
@@ -36,7 +36,9 @@ class Connections:
     def look(self, link: Link, turn: Turn) -> None:
         """End a handshake that takes too long; of a ready link, ask about its peer's right."""
         if not link.is_ready:
-            self.closing.close_link(link, HandshakeTooSlow("the handshake took too long"), turn)
+            self.closing.close_link(
+                link, Unavailable("UNAVAILABLE-HANDSHAKE-TIME", "the handshake took too long"), turn
+            )
         elif self.recheck(link, turn):
             self._look_later(link, turn)
             right = link.connect

@@ -35,7 +35,7 @@ from maia.broker.interests.routes import Neighbour, Routes
 from maia.broker.links.links import Link, Role, read_later
 from maia.broker.links.pending import Pending
 from maia.broker.own import Own
-from maia.broker.refusals import BeyondShare, BrokersOnly, ClientsOnly, OutOfTurn, TooManyRequests, refusal_id
+from maia.broker.refusals import TooManyRequests, refusal_id
 from maia.broker.rights.authoriser import Authoriser, forget_frames
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
@@ -192,12 +192,13 @@ class Dispatch:
         elif link.role is Role.BROKER and kind in self._of_brokers:
             self._from_broker(link, message, turn, data)
         elif kind in self._of_clients:
-            raise ClientsOnly(f"`{kind.__name__}` is for clients to say")
+            raise ProtocolViolation("PROTOCOL-CLIENTS-ONLY", f"`{kind.__name__}` is for clients to say")
         elif kind in self._of_brokers:
-            raise BrokersOnly(f"`{kind.__name__}` is for brokers to say")
+            raise ProtocolViolation("PROTOCOL-BROKERS-ONLY", f"`{kind.__name__}` is for brokers to say")
         else:
-            raise OutOfTurn(
-                f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way"
+            raise ProtocolViolation(
+                "PROTOCOL-OUT-OF-TURN",
+                f"`{kind.__name__}` is not for a ready link, or of brokers that route in another way",
             )
 
     def _from_broker(self, link: Link, message: Message, turn: Turn, data: bytes) -> None:
@@ -308,7 +309,9 @@ class Dispatch:
     def _check_share(self, link: Link, size: int) -> None:
         """Part from a peer that would have more than its share with a message of this size that is kept."""
         if self._kept_for(link) + size > self.own.settings.limits.bytes_per_peer:
-            raise BeyondShare("this broker keeps as many bytes on your behalf as it may")
+            raise ProtocolViolation(
+                "PROTOCOL-BEYOND-SHARE", "this broker keeps as many bytes on your behalf as it may"
+            )
 
     def _kept_for(self, link: Link) -> int:
         routes = self.routes

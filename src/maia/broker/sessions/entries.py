@@ -46,14 +46,7 @@ from maia.broker.links.links import (
 from maia.broker.links.pending import Answers, Pending
 from maia.broker.links.projection import Projections, certificates_behind
 from maia.broker.own import Own
-from maia.broker.refusals import (
-    EntriesDiffer,
-    LeaseEnded,
-    NotVouchedFor,
-    NotVouchedForInTime,
-    RightChanged,
-    SummaryNotKept,
-)
+from maia.broker.refusals import NotVouchedFor
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser, tell_limit
 from maia.broker.rights.known_types import KnownTypes
@@ -64,7 +57,7 @@ from maia.broker.streams.retention import Retention
 from maia.broker.timers import TimerWheel, WithdrawEnded
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant, just_after, seconds_after
 from maia.policy import PolicyRefusal
 from maia.policy.view import is_summarised, written_type
@@ -274,7 +267,10 @@ class Entries:
         if link.standing is None:
             link.standing = digest_of_standing((one.ref, digest_of_request(one.proof)) for one in entries)
         if len(entries) != message.entries or link.standing != message.digest:
-            raise EntriesDiffer("other entries are registered on this link: ask for each of them again")
+            raise Unavailable(
+                "UNAVAILABLE-ENTRIES-DIFFER",
+                "other entries are registered on this link: ask for each of them again",
+            )
         # A definition may have ended meanwhile, and then entries of its type are not renewed.
         for name in {entry.right.event_type.name for entry in entries}:
             self.types.resolve(name, (), turn.now)
@@ -293,7 +289,12 @@ class Entries:
         if entry.lease_ends <= now < self.timers.forgives_until:
             entry.lease_ends = self.timers.forgives_until
         if entry.lease_ends <= now:
-            self.end_entry(link, entry, turn, LeaseEnded("it was not renewed within its lease"))
+            self.end_entry(
+                link,
+                entry,
+                turn,
+                Unavailable("UNAVAILABLE-LEASE-ENDED", "it was not renewed within its lease"),
+            )
             return
         try:
             held = entry.right
@@ -373,12 +374,12 @@ class Entries:
         pool: tuple[SignedCertificate, ...],
         problem: PolicyRefusal,
         now: Instant,
-    ) -> PolicyRefusal | NotVouchedForInTime:
+    ) -> PolicyRefusal | Unavailable:
         """Return why an entry ends: if it could hold by one-time answers, its holder may ask again."""
         right, edge = entry.right, self.authoriser
         if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.terms.remote):
             return problem
-        return NotVouchedForInTime("it has to be vouched for anew: ask for it again")
+        return Unavailable("UNAVAILABLE-NOT-VOUCHED-FOR", "it has to be vouched for anew: ask for it again")
 
     def _end_refused(self, link: Link, entry: Entry, problem: MaiaError, turn: Turn) -> None:
         self.end_entry(link, entry, turn, problem)
@@ -398,7 +399,8 @@ class Entries:
             until = right.view.until
             why = "it rests on other certificates than before, and may show something else"
             turn.send(
-                link.id, Changed(entry.ref, None if until is None else int(until), RightChanged.code, why)
+                link.id,
+                Changed(entry.ref, None if until is None else int(until), "REFUSED-RIGHT-CHANGED", why),
             )
             turn.count("maia_rights_changed_total")
         elif not isinstance(entry, Advertisement) and right.used != entry.right.used:
@@ -460,7 +462,12 @@ def _unfit(entry: Entry, right: Authorisation) -> MaiaError | None:
     if isinstance(entry, Advertisement):
         if written_type(right.view) == written_type(entry.right.view):
             return None
-        return RightChanged("what is left of your right is to write events of another type: advertise again")
+        return Refusal(
+            "REFUSED-RIGHT-CHANGED",
+            "what is left of your right is to write events of another type: advertise again",
+        )
     if entry.cursor is None or not is_summarised(right.view):
         return None
-    return SummaryNotKept("what is left of your right shows summaries, of which nothing is kept")
+    return Refusal(
+        "REFUSED-SUMMARY-DURABLE", "what is left of your right shows summaries, of which nothing is kept"
+    )

@@ -24,7 +24,6 @@ from maia.broker.links.links import (
 )
 from maia.broker.links.pending import CONNECTING, Pending, Waits
 from maia.broker.own import Own
-from maia.broker.refusals import LinkNotNeeded, OutOfTurn, StatementAwaited, TooManyLinks
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.close import Closing
@@ -39,6 +38,7 @@ from maia.broker.timers import TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import Action
 from maia.credentials.encoding.certificates import pack
+from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
 from maia.policy import GrantStale, Request
 from maia.sessions.admission import Places, RequestQuota
@@ -93,7 +93,9 @@ class BrokerSessions(Endpoint[Link]):
             link.ends_with_identity = True
             self.peer_identities.hold_identity(link, opened.identity)
         if link.peer == self.own.principal:
-            self.closing.close_link(link, OutOfTurn("a broker does not connect to itself"), turn)
+            self.closing.close_link(
+                link, ProtocolViolation("PROTOCOL-OUT-OF-TURN", "a broker does not connect to itself"), turn
+            )
             return
         if link.dialled is None:
             self.waiting.take(link.id, opened.remote)
@@ -111,7 +113,9 @@ class BrokerSessions(Endpoint[Link]):
         if not is_full and not self.waiting.is_overfull:
             return
         waits = self.waiting.next_to_go()
-        problem = TooManyLinks("this broker has as many links as it may, and others wait to be welcomed")
+        problem = Unavailable(
+            "UNAVAILABLE-LINKS", "this broker has as many links as it may, and others wait to be welcomed"
+        )
         self.closing.close_link(link if waits is None else self.links[waits], problem, turn)
 
     def own_credentials(self, now: Instant) -> list[bytes]:
@@ -134,7 +138,7 @@ class BrokerSessions(Endpoint[Link]):
         try:
             link.connect = authoriser.decide_connect(link.peer, pool, now, link.remote, vouched, budget)
         except GrantStale as problem:
-            raise StatementAwaited(problem.message) from problem
+            raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", problem.message) from problem
         self.statements.dependencies.note(link.id, link.connect.watched)
         for signed in link.connect.used:
             if signed.certificate.subject == link.peer:  # what leads to others too stays at hand
@@ -199,6 +203,8 @@ class BrokerSessions(Endpoint[Link]):
             if router.flooding is not None and self.catch_up is not None:
                 self.catch_up.ask_again_behind(link.id)
         if loser is not None:
-            self.closing.close_link(loser, LinkNotNeeded("there is another link between us"), turn)
+            self.closing.close_link(
+                loser, Unavailable("UNAVAILABLE-LINK-NOT-NEEDED", "there is another link between us"), turn
+            )
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
         read_later(self.broker_quota, link, turn)

@@ -40,7 +40,6 @@ from typing import Final
 from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.links.links import Link, Role
 from maia.broker.own import Own
-from maia.broker.refusals import OutOfTurn, TooManyEntries
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.sessions.close import Closing
 from maia.broker.sessions.connections import Connections
@@ -51,9 +50,9 @@ from maia.broker.timers import IdentityExpires, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate
 from maia.credentials.chains.reduction import BYTES_PER_STEP, STEPS_PER_CHECK
-from maia.credentials.identity import IdentityNotInForce, SignedIdentity, VerifiedIdentity, pack_identity
+from maia.credentials.identity import SignedIdentity, VerifiedIdentity, pack_identity
 from maia.credentials.requirements import attributes_of_identity, is_met
-from maia.errors import MaiaError, Refusal
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import just_after
 from maia.predicates import ALWAYS, format_predicate
 from maia.sessions.session import SessionLimits
@@ -105,7 +104,10 @@ class PeerIdentities:
         """Verify a statement that a peer shows about itself, and hold it; raise if it does not count here."""
         trust = self.own.settings.identity
         if trust is None:
-            raise NoIdentityTrust("this broker believes no identity provider; see `identity.providers`")
+            raise Refusal(
+                "REFUSED-NO-IDENTITY-TRUST",
+                "this broker believes no identity provider; see `identity.providers`",
+            )
         self.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
         verified = trust.verified(message.statement, link.peer, turn.now)
         self.hold_identity(link, verified)
@@ -127,7 +129,7 @@ class PeerIdentities:
     def receive_identity_before_welcome(self, link: Link, message: Identify, turn: Turn) -> None:
         """Take the statement that a broker shows in the handshake, once; a bad one counts as none."""
         if link.has_shown_identity:
-            raise OutOfTurn("one identity statement is shown in a handshake")
+            raise ProtocolViolation("PROTOCOL-OUT-OF-TURN", "one identity statement is shown in a handshake")
         link.has_shown_identity = True
         if self.own.settings.identity is None or link.ends_with_identity:
             return
@@ -162,8 +164,9 @@ class PeerIdentities:
         """End a link whose statement has expired, or on a TLS link the attributes alone."""
         self.hold_identity(link, None)
         if link.ends_with_identity:
-            problem = IdentityNotInForce(
-                "your identity statement has expired; get a new one from your provider, and connect again"
+            problem = BrokenCredential(
+                "CREDENTIAL-IDENTITY-EXPIRED",
+                "your identity statement has expired; get a new one from your provider, and connect again",
             )
             turn.count("maia_links_refused_total", code=problem.code)
             self.closing.close_link(link, problem, turn)
@@ -181,11 +184,14 @@ class PeerIdentities:
         most = self.own.settings.limits.certificates_shown
         together = tuple(dict.fromkeys((*link.shown, *message.certificates)))
         if len(together) > most:
-            raise TooManyEntries(f"a peer shows at most {most} certificates within a session")
+            raise Unavailable(
+                "UNAVAILABLE-ENTRY-QUOTA", f"a peer shows at most {most} certificates within a session"
+            )
         most = self.own.settings.limits.certificate_bytes_shown
         if sum(map(len, together)) > most:
-            raise TooManyEntries(
-                f"the certificates that a peer shows within a session have at most {most} bytes"
+            raise Unavailable(
+                "UNAVAILABLE-ENTRY-QUOTA",
+                f"the certificates that a peer shows within a session have at most {most} bytes",
             )
         link.hold(message.statements, session_limits(self.own.settings.limits))
         self.revocation.receive_held(link, turn)
@@ -212,12 +218,6 @@ class PeerIdentities:
         self.connections.show_more(link, turn)
         for entry in link.entries:
             self.entries.decide_again(link, entry, joined(entry.right.pool), turn)
-
-
-class NoIdentityTrust(Refusal):
-    """A peer showed an identity statement, and this broker's configuration trusts no identity provider."""
-
-    code = "REFUSED-NO-IDENTITY-TRUST"
 
 
 _ENTRIES_FOR_A_REQUEST: Final = 2

@@ -28,7 +28,8 @@ from maia.broker.sessions.connections import Connections
 from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.turn import Turn
-from maia.credentials import SignedCertificate, StaleConstitution, VerifiedConstitution
+from maia.credentials import SignedCertificate, VerifiedConstitution
+from maia.errors import BrokenCredential
 from maia.wire.effects import LinkId
 
 
@@ -84,9 +85,10 @@ class OwnRights:
         for one in constitutions:
             before = known.get(one.quorum, one)
             if one != before and one.sequence <= before.sequence:
-                raise StaleConstitution(
+                raise BrokenCredential(
+                    "CREDENTIAL-CONSTITUTION-STALE",
                     f"constitution number {one.sequence} of `{one.quorum}` was shown, "
-                    f"and number {before.sequence} is in force here"
+                    f"and number {before.sequence} is in force here",
                 )
             known[one.quorum] = one
         in_force = tuple(known.values())

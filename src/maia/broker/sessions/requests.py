@@ -25,18 +25,7 @@ from maia.broker.links.links import Advertisement, Entry, Link, Subscription
 from maia.broker.links.pending import Answers, Pending
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.refusals import (
-    CursorTaken,
-    LedgerRequired,
-    NotRecorded,
-    RefTaken,
-    RequirementOnBlinded,
-    StatementAwaited,
-    SummaryNotKept,
-    TooManyEntries,
-    UnknownRef,
-    UnknownType,
-)
+from maia.broker.refusals import LedgerRequired
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser, tell_limit
 from maia.broker.rights.known_types import KnownTypes
@@ -52,7 +41,7 @@ from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, TypeName
 from maia.credentials.requirements import NO_REQUIREMENT, requirement_to_bytes
-from maia.errors import MaiaError, ProtocolViolation
+from maia.errors import BadInput, MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import Instant, seconds_after
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.view import is_summarised, written_type
@@ -176,13 +165,17 @@ class Requests:
     def _check_summary(self, link: Link, message: Subscribe) -> None:
         """Refuse a summary that would have to be kept, and one more than a client may have."""
         if message.name is not None:
-            raise SummaryNotKept(
-                "a summary is of the time in which you are subscribed: ask without a durable name"
+            raise Refusal(
+                "REFUSED-SUMMARY-DURABLE",
+                "a summary is of the time in which you are subscribed: ask without a durable name",
             )
         most = self.own.settings.limits.summaries_per_client
         others = (one for one in link.subscriptions.values() if one.ref != message.id)
         if sum(is_summarised(one.right.view) for one in others) >= most:
-            raise TooManyEntries(f"a client has at most {most} subscriptions to summaries at one time")
+            raise Unavailable(
+                "UNAVAILABLE-ENTRY-QUOTA",
+                f"a client has at most {most} subscriptions to summaries at one time",
+            )
 
     def advertise(self, link: Link, message: Advertise, turn: Turn) -> None:
         """Accept an advertisement, or renew the one that stands under the same reference."""
@@ -257,7 +250,9 @@ class Requests:
         entry = link.advertisements.get(message.ref) or link.subscription(message.ref)
         cursor = entry.cursor if message.forget and isinstance(entry, Subscription) else None
         if message.forget and cursor is None:
-            raise UnknownRef(f"nothing durable is subscribed to under `{message.ref}` on this link")
+            raise BadInput(
+                "INPUT-UNKNOWN-REF", f"nothing durable is subscribed to under `{message.ref}` on this link"
+            )
         self.entries.end_entry(link, entry, turn)
         if cursor is not None and self.durable is not None:
             self.durable.forget(cursor, turn)
@@ -297,7 +292,10 @@ class Requests:
         self.types.check(handed_over)
         is_blinded = event_type.sealing is not None and event_type.sealing.blinded
         if is_blinded and asked.requires != NO_REQUIREMENT:
-            raise RequirementOnBlinded("frames of a blinded type show no identity: ask without a requirement")
+            raise Refusal(
+                "REFUSED-REQUIREMENT-BLINDED",
+                "frames of a blinded type show no identity: ask without a requirement",
+            )
         return event_type, handed_over
 
     def _question(
@@ -344,7 +342,7 @@ class Requests:
             if not self.statements.awaits(pool, now):
                 raise
             # The word that is missing was asked for and may come at any moment: the client asks again.
-            raise StatementAwaited(problem.message) from problem
+            raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", problem.message) from problem
 
     def _meet(self, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], turn: Turn) -> None:
         """Remember the versions behind a request that was permitted, and look for the keys that they need."""
@@ -397,12 +395,15 @@ class Requests:
         cursor = None
         if message.name is not None:
             if self.durable is None or not self.durable.serves(event_type.type_id):
-                raise NotRecorded(
-                    "this broker does not record the type, so nothing of it could be delivered later"
+                raise BadInput(
+                    "INPUT-NOT-RECORDED",
+                    "this broker does not record the type, so nothing of it could be delivered later",
                 )
             cursor = self.durable.cursor_for(link, message.name, message.seen, event_type.type_id, turn)
         if before is not None and before.cursor is not cursor:
-            raise RefTaken(f"`{before.ref}` stands for something of another name on this link")
+            raise BadInput(
+                "INPUT-REF-TAKEN", f"`{before.ref}` stands for something of another name on this link"
+            )
         return cursor
 
     def _take_over(self, cursor: Cursor, holder: tuple[LinkId, int], turn: Turn) -> None:
@@ -410,8 +411,9 @@ class Requests:
         if cursor.holder is not None and cursor.holder != holder:
             number, ref = cursor.holder
             link = self.links[number]
-            problem = CursorTaken(
-                f"`{cursor.name}` was subscribed to again, over another connection of yours"
+            problem = Refusal(
+                "REFUSED-DURABLE-TAKEN-OVER",
+                f"`{cursor.name}` was subscribed to again, over another connection of yours",
             )
             self.entries.end_subscription(link, link.subscriptions[ref], turn, problem)
 
@@ -436,8 +438,9 @@ def _version_written(
     known = handed_over if before is None or before.written is None else (*handed_over, before.written)
     found = next((one for one in known if one.name == name), None)
     if found is None:
-        raise UnknownType(
-            f"your right is to write `{name.name}`, version `{name.version}`: hand over its definition"
+        raise BadInput(
+            "TYPE-UNKNOWN",
+            f"your right is to write `{name.name}`, version `{name.version}`: hand over its definition",
         )
     return found
 
@@ -448,5 +451,5 @@ _NOT_ASKED: Final = Answers()
 def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
     """Return the entry that a request renews, which is about the same type."""
     if before is not None and before.right.event_type.type_id != event_type.type_id:
-        raise RefTaken(f"`{before.ref}` stands for another type on this link")
+        raise BadInput("INPUT-REF-TAKEN", f"`{before.ref}` stands for another type on this link")
     return before

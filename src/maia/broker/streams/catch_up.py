@@ -22,12 +22,11 @@ from maia.broker.keys.blinded import BlindedIds
 from maia.broker.log.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamKey, identity_of
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.refusals import LogGap, LogNotFetched
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
 from maia.broker.timers import FetchMissed, TimerWheel
 from maia.broker.turn import Turn
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS
 from maia.wire.effects import LinkId
@@ -165,7 +164,7 @@ class CatchUp:
             # What travels in an envelope is not handed out again.
             was_cut, progress.is_cut = progress.is_cut, False
             if was_cut:
-                self._report_missed(type_id, LogNotFetched(_BLINDED), turn)
+                self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _BLINDED), turn)
         elif not self.log_requests.targets(type_id):
             self._record_held(type_id, progress, turn, is_patient=True)
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
@@ -221,7 +220,7 @@ class CatchUp:
         is_silent = bool(progress.places.keys() - places.keys()) or not places
         if is_answered:
             if progress.is_cut and not under_way.request.is_whole and not progress.has_hole:
-                self._report_missed(type_id, LogNotFetched(_UNRECORDED), turn)
+                self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _UNRECORDED), turn)
             progress.is_cut = is_silent and bool(progress.places)
         is_patient = (
             not is_answered
@@ -251,7 +250,7 @@ class CatchUp:
         progress.held_bytes, progress.held_since = 0, None
         if progress.has_hole:
             progress.has_hole = False
-            self._report_missed(type_id, LogGap(_HOLE), turn)
+            self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-GAP", _HOLE), turn)
 
     def _due(self, progress: Progress, at: Instant) -> None:
         if progress.next_at is None or progress.next_at > at:

@@ -26,22 +26,14 @@ from maia.broker.links.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, 
 from maia.broker.links.links import Link, Subscription
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.refusals import (
-    CursorAhead,
-    CursorOfAnotherType,
-    LedgerRequired,
-    LogGap,
-    LogRemoved,
-    LogUnreadable,
-    TooManyCursors,
-)
+from maia.broker.refusals import LedgerRequired
 from maia.broker.streams.recorded_frames import Awaited, Readable, RecordedFrames
 from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import unseen_by
 from maia.broker.streams.tally import DeliveryTally
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import seconds_after
 from maia.wire.codec import encode_known, sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
@@ -78,22 +70,31 @@ class DurableSubscriptions:
         known = self._cursors.get((owner, name))
         position = None if known is None or seen is None else known.opened(seen)
         if seen is not None and (position is None or position > log.upto):
-            raise CursorAhead(
-                "you were served from another event log, or from this one before it was put back"
+            raise Refusal(
+                "REFUSED-DURABLE-OTHER-LOG",
+                "you were served from another event log, or from this one before it was put back",
             )
         if known is None:
             most = limits.durable_names_per_principal
             if sum(one == owner for one, _ in self._cursors) >= most:
-                raise TooManyCursors(f"a principal has at most {most} durable subscriptions: forget one")
+                raise Refusal(
+                    "REFUSED-DURABLE-QUOTA",
+                    f"a principal has at most {most} durable subscriptions: forget one",
+                )
             if len(self._cursors) >= limits.durable_names:
-                raise TooManyCursors(f"this broker remembers no more than {limits.durable_names} of these")
+                raise Refusal(
+                    "REFUSED-DURABLE-QUOTA",
+                    f"this broker remembers no more than {limits.durable_names} of these",
+                )
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
             known = Cursor(owner, name, type_id, self.own.random(CURSOR_KEY_BYTES), log.upto)
             self._cursors[owner, name] = known
             turn.keep(known.kept())
             log.look_for(type_id)
         elif known.type_id != type_id:
-            raise CursorOfAnotherType(f"`{name}` is the name of your subscription to another type")
+            raise BadInput(
+                "INPUT-DURABLE-OTHER-TYPE", f"`{name}` is the name of your subscription to another type"
+            )
         return known
 
     def forget(self, cursor: Cursor, turn: Turn) -> None:
@@ -160,12 +161,14 @@ class DurableSubscriptions:
         last = min([found.removed_upto, *(frame.position - 1 for frame in found.frames[:1])])
         if last >= cursor.next:
             cursor.next = last + 1
-            removed = LogRemoved("it was longer ago than the event log goes back")
+            removed = Unavailable("UNAVAILABLE-LOG-REMOVED", "it was longer ago than the event log goes back")
             _tell_missed(entry, cursor, last, removed, turn)
         self._take_all(cursor, entry, found.frames, found.upto, turn)
         if found.problem is not None:
             cursor.is_stuck = True
-            damaged = LogUnreadable(f"the event log cannot be read from here on [{found.problem}]")
+            damaged = Unavailable(
+                "UNAVAILABLE-LOG-UNREADABLE", f"the event log cannot be read from here on [{found.problem}]"
+            )
             _tell_missed(entry, cursor, cursor.next, damaged, turn)
         elif cursor.waits_since is None:
             # What waits is tried again in a while; to read it again at once would never end.
@@ -305,7 +308,9 @@ class DurableSubscriptions:
         if seen is None:
             return None
         if is_late:
-            return LogGap("an event came behind a later one of its publisher, and was left out")
+            return Unavailable(
+                "UNAVAILABLE-LOG-GAP", "an event came behind a later one of its publisher, and was left out"
+            )
         try:
             self.records.put_on_record(entry, transit, seen, turn.now)
         except LedgerRequired as refused:
@@ -321,7 +326,7 @@ class DurableSubscriptions:
 def _tell_gaps_before(entry: Subscription, cursor: Cursor, position: int, turn: Turn) -> None:
     """Send the gap notices of a durable subscription that belong before a position."""
     for at, code, text in cursor.take_gaps(position):
-        _tell_missed(entry, cursor, at, LogGap(text), turn, code)
+        _tell_missed(entry, cursor, at, Unavailable("UNAVAILABLE-LOG-GAP", text), turn, code)
 
 
 def _tell_missed(

@@ -24,7 +24,7 @@ from maia.broker.links.transit import Transit, from_carried
 from maia.broker.log.progress import Asker, FetchRequest, StreamKey, identity_of
 from maia.broker.log.recording import OWN_LINK, Recording
 from maia.broker.own import Own
-from maia.broker.refusals import FrameUnasked, PlainOfSealed, SealedTooWeakly
+from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.timers import FetchMissed, TimerWheel
@@ -59,12 +59,6 @@ _READ_BYTES: Final = 4 << 20
 _REQUESTS_OF_A_LINK: Final = 1024
 _INTERESTS_MAX: Final = 256
 _REMEMBERED: Final = 4096
-
-
-class NotFetched(ProtocolViolation):
-    """A peer answered a request for recorded frames with something else, or with more than it may send."""
-
-    code = "PROTOCOL-CATCH-UP"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -281,7 +275,9 @@ class LogRequests:
             return
         request.size += sum(map(len, message.frames))
         if request.size > _ANSWER_BYTES_MAX:
-            raise NotFetched("the answers to one request for recorded frames are too long")
+            raise ProtocolViolation(
+                "PROTOCOL-CATCH-UP", "the answers to one request for recorded frames are too long"
+            )
         request.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
         self.timers.add(FetchMissed(), request.until)
         frames = self._checked(link, request, message.frames, turn)
@@ -313,7 +309,9 @@ class LogRequests:
         for data in frames:
             frame = decode(data)
             if not isinstance(frame, Carried | Sealed) or frame.type_id != request.message.type_id:
-                raise NotFetched("a request for recorded frames was answered with something else")
+                raise ProtocolViolation(
+                    "PROTOCOL-CATCH-UP", "a request for recorded frames was answered with something else"
+                )
             if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
                 is_expected = request.is_whole = False
                 continue
@@ -328,7 +326,7 @@ class LogRequests:
                 checked.append(frame)
         if is_expected:
             return checked
-        turn.count("maia_frames_refused_total", code=FrameUnasked.code)
+        turn.count("maia_frames_refused_total", code="REFUSED-FRAME-UNASKED")
         return None
 
     def receive_answered(self, link: Link, message: LogAnswered, turn: Turn) -> None:

@@ -19,12 +19,12 @@ from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.authors import check_signature
 from maia.broker.links.links import Link
-from maia.broker.links.transit import BadCut, Transit, author_of, written_as
+from maia.broker.links.transit import Transit, author_of, written_as
 from maia.broker.refusals import PlainOfSealed, PublishedTooLongAgo, SealedTooWeakly, SealTooNew
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse
 from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes
-from maia.errors import BrokenCredential, MaiaError
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import AttributeUid, Frame, Instant, Kinds
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.routing.table.hops import TypeId
@@ -78,7 +78,9 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
         columns = run.columns = [one.columns for one in messages]
         try:
             if kept and (len(kept) != first.rows or any(b <= a for a, b in pairwise(kept))):
-                raise BadCut("the rows that were kept are not numbered in their order")
+                raise ProtocolViolation(
+                    "PROTOCOL-CUT", "the rows that were kept are not numbered in their order"
+                )
             frame = reader.read(columns, first.rows)
         except TransitKindMismatch as problem:
             # Its sender may not know the type, so the frame ends here and the link does not.

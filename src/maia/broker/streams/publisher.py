@@ -15,13 +15,13 @@ from maia.broker.links.projection import project
 from maia.broker.links.transit import Transit, written_as
 from maia.broker.log.recording import Recording
 from maia.broker.log.retained import REMEMBERED, RetainedFrame, RetainedFrames
-from maia.broker.refusals import FrameTooLarge, PublishedTooFast
+from maia.broker.refusals import PublishedTooFast
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.publisher_view import Shaped, Shaper
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, refuse, take
 from maia.broker.turn import Turn
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError
 from maia.events import Frame
 from maia.routing.table.hops import LOCAL, Hop
 from maia.types.definition import TOPIC
@@ -44,7 +44,9 @@ def reading(entry: Advertisement, link: Link, most: int) -> Stage:
         first = messages[0]
         columns = run.columns = [one.columns for one in messages]
         if first.rows > most:
-            raise FrameTooLarge(f"a frame of {first.rows} rows is larger than the {most} taken on here")
+            raise BadInput(
+                "INPUT-FRAME-ROWS", f"a frame of {first.rows} rows is larger than the {most} taken on here"
+            )
         frame = reader.read(columns, first.rows)
         if frame is None:
             raise Apart

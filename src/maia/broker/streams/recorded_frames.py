@@ -21,11 +21,11 @@ from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.transit import Transit, from_carried
 from maia.broker.log.recording import Recording
-from maia.broker.refusals import LogKeysGone, LogUnreadable, PlainOfSealed, SealedTooWeakly, SignerNotEntitled
+from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.streams.neighbour import opened_part
 from maia.broker.turn import Turn
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import AttributeUid
 from maia.sealing import LEVEL_NUMBERS, EpochKeys, open_run, read_run, verify
 from maia.wire.codec import decode_recorded
@@ -102,7 +102,10 @@ class RecordedFrames:
         if found is not None:
             return found
         if self.keys.awaits_past(type_id, epoch):
-            gone = LogKeysGone("its keys are not held any more, and their manager does not answer")
+            gone = Unavailable(
+                "UNAVAILABLE-LOG-KEYS-GONE",
+                "its keys are not held any more, and their manager does not answer",
+            )
             return Awaited(partial(self.keys.ask_for_past, type_id, epoch), gone)
         past, recorded_at = self.keys.member.past.opening(type_id, epoch), int(logged.recorded_at)
         if self.recording is not None and self.recording.was_fetched(logged.position):
@@ -110,8 +113,9 @@ class RecordedFrames:
             recorded_at = min(recorded_at, frame.published_at)
         if past is not None and past.is_of_its_time(published_at=frame.published_at, recorded_at=recorded_at):
             found = self._read(frame, past.keys, logged)
-        return found or LogKeysGone(
-            "the keys of the time at which it was published are not to be had any more"
+        return found or Unavailable(
+            "UNAVAILABLE-LOG-KEYS-GONE",
+            "the keys of the time at which it was published are not to be had any more",
         )
 
     def _read(self, frame: Sealed, keys: EpochKeys, logged: Logged) -> Outcome | None:
@@ -129,9 +133,18 @@ class RecordedFrames:
         uids = spoken_of(self.seals, type_id, missing.union(part.frame.columns))
         may = self.writers.might_write(signer, self.types.versions(type_id), uids, logged.recorded_at)
         if may is None:
-            unknown = LogUnreadable("its signer is not known, so it was not delivered")
+            unknown = Unavailable(
+                "UNAVAILABLE-LOG-UNREADABLE", "its signer is not known, so it was not delivered"
+            )
             return Awaited(partial(self.keys.ask_for_writer, type_id, signer), unknown)
         if not may:
-            return SignerNotEntitled("a frame was signed by a principal that could not publish what is in it")
+            return Refusal(
+                "SEALING-SIGNER-NOT-ENTITLED",
+                "a frame was signed by a principal that could not publish what is in it",
+            )
         said = reveal(part, type_id) if isinstance(frame, Unblinded) else part
-        return LogUnreadable("cover was recorded") if said is None else Readable(said, missing, signer.key)
+        return (
+            Unavailable("UNAVAILABLE-LOG-UNREADABLE", "cover was recorded")
+            if said is None
+            else Readable(said, missing, signer.key)
+        )

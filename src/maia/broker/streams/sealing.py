@@ -26,16 +26,16 @@ from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.links.transit import Transit, without_proof
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.refusals import FrameTooLarge, KeysAwaited, PublishedTooLongAgo, RequirementOnBlinded
+from maia.broker.refusals import KeysAwaited, PublishedTooLongAgo
 from maia.broker.streams.publisher import Answer
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse, unseen_by
 from maia.broker.turn import Turn
 from maia.credentials import Principal
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import AttributeUid, Instant, Kinds
 from maia.routing.duplicates import DuplicateMemory
 from maia.routing.table.hops import TypeId
-from maia.sealing import BATCH_MAX, Draft, EpochKeys, KeyMissing, Publication, plaintexts_by_uid
+from maia.sealing import BATCH_MAX, Draft, EpochKeys, Publication, plaintexts_by_uid
 from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Logged, Record, Send
@@ -115,7 +115,9 @@ class SealKeys:
                 self._together(run, turn)
                 return None
             if self._sealing.blinded and run.whole.requires:
-                raise RequirementOnBlinded("a frame of a blinded type has no place for a requirement")
+                raise Refusal(
+                    "REFUSED-REQUIREMENT-BLINDED", "a frame of a blinded type has no place for a requirement"
+                )
             try:
                 run.keys = self.of(run.whole, run.columns[0], turn.now)
             except PublishedTooLongAgo as problem:
@@ -131,7 +133,9 @@ class SealKeys:
         """Return the keys for a frame; refuse one that could not be sealed, or that no reader would open."""
         keys = self._found(whole, whole.published_at, now)
         if sum(map(len, map(_data_of, columns))) > SEALED_BYTES_MAX:
-            raise FrameTooLarge(f"a frame of a sealed type has at most {SEALED_BYTES_MAX} bytes")
+            raise BadInput(
+                "INPUT-FRAME-ROWS", f"a frame of a sealed type has at most {SEALED_BYTES_MAX} bytes"
+            )
         return keys
 
     def _together(self, run: Run, turn: Turn) -> None:
@@ -148,7 +152,9 @@ class SealKeys:
     def _found(self, whole: Transit, moment: int, now: Instant) -> EpochKeys:
         name = self._blinded.publishing_id(self._type_id, now)
         if name is None:
-            raise KeyMissing("this broker does not hold the key of the type's own group")
+            raise Unavailable(
+                "SEALING-KEY-MISSING", "this broker does not hold the key of the type's own group"
+            )
         keys = self._seals.sealing_keys(name, moment, now)
         if keys is None:
             raise PublishedTooLongAgo("the frame was published at a moment whose keys are not used any more")
@@ -159,7 +165,9 @@ class SealKeys:
             if lacking and self._keys.opens(self._type_id, AttributeUid(lacking)):
                 # The key server has not made it yet, as of a new attribute: the publisher tries again.
                 raise KeysAwaited(f"the key of attribute `{lacking}` is not here yet")
-            raise KeyMissing(f"this broker does not hold the key of attribute `{lacking or '*'}`")
+            raise Unavailable(
+                "SEALING-KEY-MISSING", f"this broker does not hold the key of attribute `{lacking or '*'}`"
+            )
         return keys
 
 

@@ -26,7 +26,7 @@ from maia.broker.links.links import Link, Subscription
 from maia.broker.links.transit import Transit
 from maia.broker.log.retained import RetainedFrame, RetainedFrames, Shows
 from maia.broker.own import Own
-from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly, StateOfDurable
+from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.streams.recorded_frames import Readable, RecordedFrames
@@ -35,7 +35,7 @@ from maia.broker.streams.sealing import SealAlone
 from maia.broker.streams.tally import DeliveryTally
 from maia.broker.timers import StateQueries, TimerWheel
 from maia.broker.turn import Turn
-from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
+from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
@@ -48,12 +48,6 @@ _ANSWERED_WITHIN_S: Final = 3.0
 _QUESTIONS_MAX: Final = 4096
 _CLASSES_LOOKED_AT: Final = 256
 _QUESTION_BYTES: Final = 16
-
-
-class NotTheState(ProtocolViolation):
-    """A peer answered a question about the state with something else."""
-
-    code = "PROTOCOL-STATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,10 @@ class StateAnswers:
         """Send a subscriber what is known of the state, and ask others if that may not be everything."""
         entry, now = link.subscription(message.ref), turn.now
         if entry.cursor is not None:
-            raise StateOfDurable("a durable subscription goes on where it was, and has no use for the state")
+            raise BadInput(
+                "INPUT-STATE-DURABLE",
+                "a durable subscription goes on where it was, and has no use for the state",
+            )
         asker = Client(link.id, message.ref, message.id)
         for question in self.questions.values():
             waiting = question.asker
@@ -362,7 +359,9 @@ class StateAnswers:
     def _frame_of(self, question: Question, message: StateFrame) -> Transit | Sealed:
         frame = decode(message.frame)
         if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
-            raise NotTheState("a question about the state was answered with something else")
+            raise ProtocolViolation(
+                "PROTOCOL-STATE", "a question about the state was answered with something else"
+            )
         return self.recorded_frames.check(frame)
 
 

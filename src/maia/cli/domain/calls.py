@@ -106,12 +106,6 @@ Shows: TypeAlias = Annotated[
 ]
 
 
-class BadArgumentWord(BadInput):
-    """A text cannot be read as an argument of a role, an appointment or a fact."""
-
-    code = "INPUT-ARGUMENT-WORD"
-
-
 @options
 class Caller:
     """Which domain is asked, and by whom: the options of a command that needs no right."""
@@ -235,7 +229,10 @@ def _argument(word: str) -> ApiArgument:
 def _key_file(word: str) -> str:
     """Return an argument that names a key file; a misspelt one would otherwise be taken for text."""
     if not Path(word).is_file():
-        raise BadArgumentWord(f'there is no file `{word[:64]}`: write `"{word[:64]}"` if it is meant as text')
+        raise BadInput(
+            "INPUT-ARGUMENT-WORD",
+            f'there is no file `{word[:64]}`: write `"{word[:64]}"` if it is meant as text',
+        )
     return word
 
 
@@ -245,7 +242,7 @@ def _quoted(word: str) -> str:
     except ValueError:
         text = None
     if not isinstance(text, str):
-        raise BadArgumentWord(f"`{word[:64]}` begins with a quote and is not quoted text")
+        raise BadInput("INPUT-ARGUMENT-WORD", f"`{word[:64]}` begins with a quote and is not quoted text")
     return text
 
 

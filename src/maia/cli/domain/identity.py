@@ -17,7 +17,6 @@ from maia.api import endpoints as api
 from maia.api.requests import ROWS_MAX, GuestBody, IdentityBody, Reason, SubjectBody, TrustBody
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import (
-    BadArgumentWord,
     Caller,
     EntitledCaller,
     ReasonText,
@@ -197,7 +196,7 @@ def add(
         name, equals, value = word.partition("=")
         if not equals or name in attributes:
             problem = "is given twice" if equals else "is not NAME=VALUE"
-            raise BadArgumentWord(f"the attribute `{word[:64]}` {problem}")
+            raise BadInput("INPUT-ARGUMENT-WORD", f"the attribute `{word[:64]}` {problem}")
         (attributes[name],) = arguments_from_words([value])
     body = SubjectBody(identifier, attributes)
     return _subject(caller.ask(api.REGISTER_SUBJECT, body, principal=read_principal(subject)))

@@ -20,12 +20,6 @@ from maia.errors import BadInput
 app = command_group("Declare topics; `maia publish --topic` and `maia subscribe --topic` use them.")
 
 
-class BadDeclaration(BadInput):
-    """The options do not say clearly what events on these topics look like."""
-
-    code = "INPUT-TOPIC-DECLARATION"
-
-
 @app.callback()
 def topics() -> None:
     """Let Typer know that `declare` is a command of its own."""
@@ -57,9 +51,13 @@ def declare(
     from maia.types.definition import plain_attributes, topic_attributes, tree_name
 
     if sum(map(bool, (text, attributes, like))) > 1:
-        raise BadDeclaration("say --text for plain topics, or --attribute or --like for typed ones")
+        raise BadInput(
+            "INPUT-TOPIC-DECLARATION", "say --text for plain topics, or --attribute or --like for typed ones"
+        )
     if len(parse_path_pattern(root).levels) > 1:
-        raise BadDeclaration(f"`{root}` is no root: one declaration is for all topics below `/…`")
+        raise BadInput(
+            "INPUT-TOPIC-DECLARATION", f"`{root}` is no root: one declaration is for all topics below `/…`"
+        )
     exact = signing.exact(owner)
     if like is not None:
         shape = topic_attributes(read_definition(like).definition.attributes)

@@ -53,12 +53,6 @@ EXTENDS = opt(
 )
 
 
-class NoSuchAttribute(BadInput):
-    """A change names an attribute that the type does not have."""
-
-    code = "INPUT-NO-SUCH-ATTRIBUTE"
-
-
 OWNER = opt("The owner, if not the signing key; then embed the chain.", "--owner")
 LEDGER = flag("Demand that brokers put every delivery on record, or deliver nothing.", "--ledger")
 
@@ -445,8 +439,9 @@ def _super_words(definition: TypeDefinition) -> str:
 def _attribute(old: TypeDefinition, name: str) -> Attribute:
     found = old.vocabulary.get(name)
     if found is None:
-        raise NoSuchAttribute(
-            f"there is no attribute `{name[:64]}`; the type has {', '.join(old.vocabulary)}"
+        raise BadInput(
+            "INPUT-NO-SUCH-ATTRIBUTE",
+            f"there is no attribute `{name[:64]}`; the type has {', '.join(old.vocabulary)}",
         )
     return found
 

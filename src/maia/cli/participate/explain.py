@@ -16,8 +16,7 @@ from maia.cli.participate.membership import TypeOptions, verified
 from maia.cli.participate.subscribe import on_topics_text
 from maia.cli.profile_option import how_to_get
 from maia.cli.trust.grants import one_action
-from maia.config.grant_terms import BadGrant
-from maia.errors import Refusal
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.credentials import OnlineTest, Principal, SignedCertificate
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
 
 
 _NO_CHAIN: Final = "POLICY-NO-CHAIN"
-
-
-class RequirementUnmet(Refusal):
-    """The identity statement of a principal does not meet what the other side requires."""
-
-    code = "REFUSED-REQUIREMENT"
 
 
 def explain(
@@ -82,11 +75,13 @@ def explain(
         interest = parse_predicate(filter_text, event_type.vocabulary)
         request = Request(who, wanted, event_type.name, event_type, interest)
     elif network is None or coordinator is None:
-        raise BadGrant("name the resource: TYPE, --definition FILE, or --network NAME with --coordinator")
+        raise BadInput(
+            "INPUT-GRANT", "name the resource: TYPE, --definition FILE, or --network NAME with --coordinator"
+        )
     else:
         request = Request(who, wanted, network_named(coordinator, network))
     if audience not in (known := {one.value: one for one in Audience}):
-        raise BadGrant(f"`{audience[:32]}` is no audience; give {' or '.join(known)}")
+        raise BadInput("INPUT-GRANT", f"`{audience[:32]}` is no audience; give {' or '.join(known)}")
     reader = known[audience]
     pool = read_certificates(credentials)
     standing = Asked.of(pool, now) if at is None else Asked()
@@ -105,7 +100,7 @@ def explain(
         return Answer(said, because, row("  way out", way), no=True)
     required, met = _required(requires, identity, request.principal, now)
     if not met:
-        said = row("", f"no [{RequirementUnmet.code}]", permitted=False, code=RequirementUnmet.code)
+        said = row("", "no [REFUSED-REQUIREMENT]", permitted=False, code="REFUSED-REQUIREMENT")
         return Answer(said, row("  because", required, requirement=required), because, no=True)
     until = "unbounded" if decision.until is None else str(decision.until)
     assumed = standing.assumed(evidence)
@@ -201,7 +196,7 @@ def _facts(said: list[str]) -> Facts:
     for text in said:
         found = parse_predicate(text)
         if not isinstance(found, Comparison) or found.operator is not Operator.EQ:
-            raise BadGrant(f"`{text[:64]}` is no fact such as `on-duty=true`")
+            raise BadInput("INPUT-GRANT", f"`{text[:64]}` is no fact such as `on-duty=true`")
         facts[found.uid] = found.literal
     return Facts(facts)
 

@@ -40,18 +40,6 @@ if TYPE_CHECKING:
 WAIT_S = opt("Seconds to wait for a broker and for answers.", "--wait", default=30.0, min=0.1, max=3600.0)
 
 
-class NoTypeNamed(BadInput):
-    """No event type was named, or a name without a place to look for it."""
-
-    code = "INPUT-NO-TYPE"
-
-
-class LinkWithoutIdentity(BadInput):
-    """A statement link was asked for without a statement, or without a provider that is trusted."""
-
-    code = "INPUT-LINK-IDENTITY"
-
-
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A member of a network, ready to connect."""
@@ -142,14 +130,16 @@ class Participant:
         brokers = [one.rpartition("@") for one in self.broker]
         peers = {address: read_principal(word) for word, at, address in brokers if at}
         if peers and (self.identity is None or not providers):
-            raise LinkWithoutIdentity(
+            raise BadInput(
+                "INPUT-LINK-IDENTITY",
                 "a broker `KEY@HOST:PORT` is reached by a statement link: "
-                "name your statement with `--identity` and the providers that you trust with `--provider`"
+                "name your statement with `--identity` and the providers that you trust with `--provider`",
             )
         if self.identity is None and providers:
-            raise LinkWithoutIdentity(
+            raise BadInput(
+                "INPUT-LINK-IDENTITY",
                 "`--provider` says whom you believe in the community of your own statement: "
-                "name that with `--identity`"
+                "name that with `--identity`",
             )
         believed = [read_principal(one) for one in providers]
         file = None if self.identity is None else IdentityFile(self.identity, signing, believed)
@@ -194,16 +184,19 @@ class TypeOptions:
 
         named, definition = self.named, self.definition
         if (named is None) == (definition is None):
-            raise NoTypeNamed("name one event type: by its name, or by its file with `--definition`")
+            raise BadInput(
+                "INPUT-NO-TYPE", "name one event type: by its name, or by its file with `--definition`"
+            )
         if definition is None and named is not None and Path(named).is_file():
             definition = Path(named)
         if definition is not None:
             return history_of(definition, self.previous)
         places = [*(self.types or ()), *wallet_places(wallet)]
         if not places:
-            raise NoTypeNamed(
+            raise BadInput(
+                "INPUT-NO-TYPE",
                 f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
-                "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`"
+                "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`",
             )
         if self.topic is not None:
             named = tree_label(parse_path_pattern(self.topic))

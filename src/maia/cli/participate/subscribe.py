@@ -25,24 +25,6 @@ _SOON_S: Final = 0.2
 """A warning about a subscription that is just being accepted comes after the line that says so."""
 
 
-class TooFewEvents(Unavailable):
-    """The time is over, and fewer events arrived than requested."""
-
-    code = "UNAVAILABLE-EVENTS"
-
-
-class NotDeclared(BadInput):
-    """Topics were asked for that the definition at hand does not declare."""
-
-    code = "INPUT-TOPIC-NOT-DECLARED"
-
-
-class NothingToForget(BadInput):
-    """A subscription without a name was to be forgotten."""
-
-    code = "INPUT-NOTHING-TO-FORGET"
-
-
 def subscribe(
     context: typer.Context,
     participant: Participant,
@@ -90,7 +72,9 @@ def subscribe(
     history = meant.history(member.constitutions, wallet=member.wallet)
     event_type = verified(history, member.constitutions)
     if forget and durable is None:
-        raise NothingToForget("`--forget` forgets a durable subscription: name it with `--durable`")
+        raise BadInput(
+            "INPUT-NOTHING-TO-FORGET", "`--forget` forgets a durable subscription: name it with `--durable`"
+        )
     topic = topic or meant.topic
     if topic is not None:
         where = on_topics_text(topic, where, event_type.name.name)
@@ -148,7 +132,7 @@ async def _print_all(subscription: Subscription, count: int | None, seconds: flo
     except TimeoutError:
         if count is not None:
             message = f"{seen} of {count} events arrived within {seconds:g} seconds"
-            raise TooFewEvents(message) from None
+            raise Unavailable("UNAVAILABLE-EVENTS", message) from None
     finally:
         for missed in subscription.missed:
             note(f"events may be missing: {missed.problem.message} [{missed.problem.code}]")
@@ -165,7 +149,10 @@ def on_topics_text(topic: str, where: str, tree: str, *, below: bool = True) -> 
     pattern = parse_path_pattern(topic)
     pattern = replace(pattern, has_rest=below or pattern.has_rest)
     if tree != tree_label(pattern):
-        raise NotDeclared(f"`{tree}` does not declare `{topic}`: give the file of `maia topic declare`")
+        raise BadInput(
+            "INPUT-TOPIC-NOT-DECLARED",
+            f"`{tree}` does not declare `{topic}`: give the file of `maia topic declare`",
+        )
     meant = format_predicate(on_topics([pattern]), {TOPIC.uid: TOPIC.name})
     return meant if where == "true" else f"{meant} and ({where})"
 

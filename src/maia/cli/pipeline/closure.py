@@ -191,12 +191,6 @@ _WORDS: Final = {
 # `maia pipeline what-if`: who would have seen more of a recorded period, and who less?
 
 
-class BadQuestion(BadInput):
-    """A question what if names no change, or a certificate that is not in the pool."""
-
-    code = "INPUT-WHAT-IF"
-
-
 def what_if(
     asked: LogOptions,
     pool: list[Path] | None = POOLS,
@@ -217,13 +211,13 @@ def what_if(
     from maia.spark.closure.what_if import Pools as TwoPools
 
     if not pool or not (revoke or add):
-        raise BadQuestion("give --pool, and a change: --revoke or --add")
+        raise BadInput("INPUT-WHAT-IF", "give --pool, and a change: --revoke or --add")
     read = read_pool(pool, at=moment(None))
     before = tuple(map(certificate_from_bytes, read.certificates))
     gone = _ids(revoke or [])
     unknown = gone - {one.id for one in before}
     if unknown:
-        raise BadQuestion(f"certificate {min(unknown).hex()} is not in the pool")
+        raise BadInput("INPUT-WHAT-IF", f"certificate {min(unknown).hex()} is not in the pool")
     after = (*(one for one in before if one.id not in gone), *read_certificates(add or ()))
     pools = TwoPools(before, after, constitutions=read_constitutions(pool))
     period = tuple(None if one is None else moment(one) for one in (since, until))
@@ -240,7 +234,9 @@ def _ids(words: list[str]) -> frozenset[bytes]:
         try:
             found.add(bytes.fromhex(word))
         except ValueError:
-            raise BadQuestion(f"`{word[:80]}` is neither a file nor the id of a certificate") from None
+            raise BadInput(
+                "INPUT-WHAT-IF", f"`{word[:80]}` is neither a file nor the id of a certificate"
+            ) from None
     return frozenset(found)
 
 

@@ -14,7 +14,7 @@ from maia.cli.output import Answer, row, several, table, wants_json
 from maia.cli.pipeline import closure, disclosures, match
 from maia.cli.pipeline.source import CORES, MEMORY_MIB, EventOptions, spark_for, spark_steps
 from maia.cli.progress import counted
-from maia.errors import BadInput
+from maia.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,12 +31,6 @@ app.add_typer(disclosures.app, name="disclosures")
 app.add_typer(closure.app, name="closure")
 app.command("what-if")(closure.what_if)
 app.command("match")(match.match)
-
-
-class UnknownPipeline(BadInput):
-    """There is no application or generator of this name."""
-
-    code = "INPUT-PIPELINE-NAME"
 
 
 NAME = arg("Which; `maia pipeline list` lists them.", metavar="NAME")
@@ -240,20 +234,20 @@ _CHECKS: Final = ("only_in_batch", "only_in_stream", "rows_with_a_key_of_another
 
 def _application(name: str, changes: list[str] | None) -> tuple[Application[Any], object]:
     # Any: each application has terms of its own.
-    from maia.spark.applications import APPLICATIONS, BadTerm
+    from maia.spark.applications import APPLICATIONS
 
     application = _one_of(name, APPLICATIONS, "application")
     words = [change.partition("=") for change in changes or []]
     for term, equals, _ in words:
         if not equals:
-            raise BadTerm(f"`{term[:80]}` is not `TERM=VALUE`")
+            raise BadInput("INPUT-PIPELINE-TERM", f"`{term[:80]}` is not `TERM=VALUE`")
     return application, application.terms_with({term.strip(): value for term, _, value in words})
 
 
 def _one_of(name: str, known: Mapping[str, Any], what: str) -> Any:
     # Any: applications and generators are looked up alike.
     if name not in known:
-        raise UnknownPipeline(f"`{name[:40]}` is no {what}; there are {', '.join(known)}")
+        raise BadInput("INPUT-PIPELINE-NAME", f"`{name[:40]}` is no {what}; there are {', '.join(known)}")
     return known[name]
 
 
@@ -261,16 +255,19 @@ def _check_plots(paths: Sequence[Path]) -> None:
     """Refuse before the work begins what could not be drawn after it."""
     from importlib.util import find_spec
 
-    from maia.spark.applications.plots import FORMS, BadPlot, PlotsUnavailable
+    from maia.spark.applications.plots import FORMS
 
     for path in paths:
         if path.suffix.lstrip(".") not in FORMS:
-            raise BadPlot(f"`{path}` does not end in .{', .'.join(FORMS)}")
+            raise BadInput("INPUT-PLOT", f"`{path}` does not end in .{', .'.join(FORMS)}")
         if not path.parent.is_dir():
-            raise BadPlot(f"`{path.parent}` is no folder, so no picture can be written into it")
+            raise BadInput(
+                "INPUT-PLOT", f"`{path.parent}` is no folder, so no picture can be written into it"
+            )
     if paths and find_spec("matplotlib") is None:
-        raise PlotsUnavailable(
-            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'"
+        raise Unavailable(
+            "UNAVAILABLE-PLOTS",
+            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'",
         )
 
 

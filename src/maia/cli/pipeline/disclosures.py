@@ -23,12 +23,6 @@ app = command_group("Ask ledgers of deliveries, exported by `maia ledger export`
 LEDGER = need("An exported ledger: a Parquet file or a folder of them. May be repeated.", "--ledger")
 
 
-class NoLedger(BadInput):
-    """There is no exported ledger at this place."""
-
-    code = "INPUT-LEDGER-EXPORT"
-
-
 @app.command()
 def who_saw(
     *,
@@ -124,7 +118,7 @@ def anomalies(
 def _spark(ledger: list[Path]) -> Iterator[tuple[SparkSession, DataFrame]]:
     for path in ledger:
         if not path.exists():
-            raise NoLedger(f"`{path}` is not there; `maia ledger export` writes it")
+            raise BadInput("INPUT-LEDGER-EXPORT", f"`{path}` is not there; `maia ledger export` writes it")
 
     with spark_for("maia-disclosures") as spark:
         yield spark, spark.read.parquet(*(str(path.resolve()) for path in ledger))

@@ -31,12 +31,6 @@ _REFUSED_SHOWN: Final = 1000
 _LINE_MAX: Final = 1 << 16
 
 
-class BadSubscriptions(BadInput):
-    """A line of a file of subscriptions is none, or two have one name."""
-
-    code = "INPUT-PIPELINE-SUBSCRIPTIONS"
-
-
 @dataclass(slots=True)
 class _Decided:
     """The subscriptions that a pool permits, with their Views, and those that it does not."""
@@ -132,18 +126,23 @@ def match(
 
 
 def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
-    from maia.spark.applications.runs import BadSource, parquet_columns
+    from maia.spark.applications.runs import parquet_columns
 
     if (source is None) == (asked.log is None):
-        raise BadSource("name the source of events: either --from PATH or --log FOLDER")
+        raise BadInput(
+            "INPUT-PIPELINE-SOURCE", "name the source of events: either --from PATH or --log FOLDER"
+        )
     if source is None:
         asked.check_log()
         return asked.newest_type()
     if not asked.definition:
-        raise BadSource("name the type of the events with --definition")
+        raise BadInput("INPUT-PIPELINE-SOURCE", "name the type of the events with --definition")
     found, columns = asked.newest_type(), parquet_columns(source)
     if not any(one.name in columns for one in found.attributes):
-        raise BadSource(f"`{source}` has no column that is called like an attribute of `{found.name.name}`")
+        raise BadInput(
+            "INPUT-PIPELINE-SOURCE",
+            f"`{source}` has no column that is called like an attribute of `{found.name.name}`",
+        )
     return found
 
 
@@ -160,7 +159,9 @@ def _decided(
     from maia.validity import ASSUMED_GOOD
 
     if not pool:
-        raise BadSubscriptions("give --pool: certificates say what each subscriber may see")
+        raise BadInput(
+            "INPUT-PIPELINE-SUBSCRIPTIONS", "give --pool: certificates say what each subscriber may see"
+        )
     certificates = map(certificate_from_bytes, read_pool(pool, statements=statements, at=now).certificates)
     quorums, cache = read_constitutions(pool), VerificationCache()
     wanted = None if file is None else _lines_of(file)
@@ -218,7 +219,7 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
     """Read a file of subscriptions: a name, a principal and a filter each."""
     import msgspec
 
-    from maia.spark.matching.tables import SUBSCRIPTIONS_MAX, TooManySubscriptions
+    from maia.spark.matching.tables import SUBSCRIPTIONS_MAX
 
     class Line(msgspec.Struct, forbid_unknown_fields=True):
         subscription: str
@@ -231,15 +232,25 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
     with file.open("rb") as lines:
         for number, line in enumerate(iter(lambda: lines.readline(_LINE_MAX + 1), b""), start=1):
             if len(line) > _LINE_MAX:
-                raise BadSubscriptions(f"`{file}`, line {number}: it is longer than {_LINE_MAX:,} bytes")
+                raise BadInput(
+                    "INPUT-PIPELINE-SUBSCRIPTIONS",
+                    f"`{file}`, line {number}: it is longer than {_LINE_MAX:,} bytes",
+                )
             if number > SUBSCRIPTIONS_MAX:
-                raise TooManySubscriptions(f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions")
+                raise BadInput(
+                    "INPUT-BULK-SUBSCRIPTIONS", f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions"
+                )
             try:
                 one = decoder.decode(line)
             except msgspec.DecodeError as problem:
-                raise BadSubscriptions(f"`{file}`, line {number}: {problem}") from problem
+                raise BadInput(
+                    "INPUT-PIPELINE-SUBSCRIPTIONS", f"`{file}`, line {number}: {problem}"
+                ) from problem
             if one.subscription in found:
-                raise BadSubscriptions(f"`{file}`, line {number}: a line before has this name as well")
+                raise BadInput(
+                    "INPUT-PIPELINE-SUBSCRIPTIONS",
+                    f"`{file}`, line {number}: a line before has this name as well",
+                )
             if one.principal not in principals:
                 principals[one.principal] = read_principal(one.principal)
             found[one.subscription] = (one.subscription, principals[one.principal], one.filter)
@@ -263,7 +274,7 @@ def _events(
 
     from maia.policy.view import asks_of
     from maia.predicates.syntax import attributes_of
-    from maia.spark.applications.runs import BadSource, parquet_source
+    from maia.spark.applications.runs import parquet_source
     from maia.spark.closure.what_if import check_sight
     from maia.spark.matching.bulk import EVENT, TYPE
     from maia.views import spark_type
@@ -272,7 +283,7 @@ def _events(
         for one in known:
             if (is_of := table.schema[one.name].dataType) != (wanted := spark_type(one.kind)):
                 sentence = f"the column `{one.name}` is of type {is_of.simpleString()}, and the attribute"
-                raise BadSource(f"{sentence} needs {wanted.simpleString()}")
+                raise BadInput("INPUT-PIPELINE-SOURCE", f"{sentence} needs {wanted.simpleString()}")
         columns = (F.col(f"`{one.name}`").alias(one.uid) for one in known)
         whole = table.select(F.struct(*event).alias(EVENT), F.lit(_TYPE).alias(TYPE), *columns)
         return whole, {one.uid: one.kind for one in known}

@@ -24,6 +24,7 @@ from maia.cli.output import Answer, row, type_places
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.progress import bar
 from maia.cli.trust.key import open_key
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,15 +76,15 @@ class LogOptions:
 
     def check_log(self) -> None:
         """Refuse to read a log without rights."""
-        from maia.spark.applications.runs import BadSource
 
         if self.log is None:
-            raise BadSource("name the event log with --log")
+            raise BadInput("INPUT-PIPELINE-SOURCE", "name the event log with --log")
         if not self.log.exists():
-            raise BadSource(f"there is no event log at `{self.log}`")
+            raise BadInput("INPUT-PIPELINE-SOURCE", f"there is no event log at `{self.log}`")
         if not (self.definition and self.key and self.credentials):
-            raise BadSource(
-                "a log is read under a reader's rights: give --definition, --key and --credentials"
+            raise BadInput(
+                "INPUT-PIPELINE-SOURCE",
+                "a log is read under a reader's rights: give --definition, --key and --credentials",
             )
 
     def newest_type(self) -> VerifiedType:
@@ -146,16 +147,16 @@ class LogOptions:
         return None
 
     def _network(self, mine: tuple[SignedCertificate, ...]) -> NetworkName:
-        from maia.spark.applications.runs import BadSource
 
         if self.network is not None and self.coordinator is not None:
             return network_named(self.coordinator, self.network)
         named = {one for signed in mine if (one := network_of(signed)) is not None}
         if len(named) == 1 and self.network is None and self.coordinator is None:
             return named.pop()
-        raise BadSource(
+        raise BadInput(
+            "INPUT-PIPELINE-SOURCE",
             "the type is sealed and needs its key server, and none or several of your certificates name "
-            "its network: give --network and --coordinator"
+            "its network: give --network and --coordinator",
         )
 
 
@@ -182,18 +183,24 @@ class EventOptions(LogOptions):
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
         # Any: each application has terms of its own.
-        from maia.spark.applications.runs import BadSource, parquet_columns
+        from maia.spark.applications.runs import parquet_columns
 
         if (self.source is None) == (self.log is None):
-            raise BadSource("name the source of events: either --from PATH or --log FOLDER")
+            raise BadInput(
+                "INPUT-PIPELINE-SOURCE", "name the source of events: either --from PATH or --log FOLDER"
+            )
         if self.source is not None and not self.source.exists():
-            raise BadSource(
-                f"`{self.source}` is not there; `maia pipeline generate` makes events to begin with"
+            raise BadInput(
+                "INPUT-PIPELINE-SOURCE",
+                f"`{self.source}` is not there; `maia pipeline generate` makes events to begin with",
             )
         if self.log is not None:
             self.check_log()
         if bool(self.identity) != bool(self.provider):
-            raise BadSource("give --identity and --provider together: a statement counts by its provider")
+            raise BadInput(
+                "INPUT-PIPELINE-SOURCE",
+                "give --identity and --provider together: a statement counts by its provider",
+            )
         if self.source is not None:
             application.check_names(dict.fromkeys(parquet_columns(self.source)))
         else:

@@ -29,7 +29,7 @@ from maia.cli.trust.grants import (
     revocable,
 )
 from maia.cli.trust.key import FORCE, KEY_FILE, open_key
-from maia.config.grant_terms import BadGrant
+from maia.errors import BadInput
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -69,11 +69,14 @@ class PeriodOptions:
         start = Instant(now - now % SECOND)
         if self.days is not None:
             if self.not_before is not None or self.not_after is not None:
-                raise BadGrant("--days goes without --not-before and --not-after; give one or the other")
+                raise BadInput(
+                    "INPUT-GRANT", "--days goes without --not-before and --not-after; give one or the other"
+                )
             return Validity(start, Instant.from_datetime(start.to_datetime() + timedelta(days=self.days)))
         if self.not_before is None or self.not_after is None:
-            raise BadGrant(
-                "give a period: --days N, or both --not-before and --not-after (a time, or 'unbounded')"
+            raise BadInput(
+                "INPUT-GRANT",
+                "give a period: --days N, or both --not-before and --not-after (a time, or 'unbounded')",
             )
         first, last = (
             None if one == "unbounded" else Instant.parse(one) for one in (self.not_before, self.not_after)
@@ -97,13 +100,15 @@ class OnlineOptions:
 
         online = self.online or usual
         if not online and (self.by is not None or self.statements_at):
-            raise BadGrant("--by and --statements-at need --online, which is not given")
+            raise BadInput("INPUT-GRANT", "--by and --statements-at need --online, which is not given")
         kinds = [] if online in (None, ["dates"]) else online or []
         by = issuer if self.by is None else read_principal(self.by)
         known = {kind.value: kind for kind in TestKind}
         for word in kinds:
             if word not in known:
-                raise BadGrant(f"`{word[:32]}` is no online test; there are {', '.join(known)}")
+                raise BadInput(
+                    "INPUT-GRANT", f"`{word[:32]}` is no online test; there are {', '.join(known)}"
+                )
         return [OnlineTest(known[word], by, tuple(self.statements_at or ())) for word in kinds]
 
 
@@ -227,11 +232,14 @@ def hand_over(
     signing_key, successor = open_key(key), read_principal(subject)
     owner = signing_key.principal
     if network is not None and type_name is not None:
-        raise BadGrant("give --network NAME or --type NAME, or neither for everything that you own")
+        raise BadInput(
+            "INPUT-GRANT", "give --network NAME or --type NAME, or neither for everything that you own"
+        )
     if not for_good:
-        raise BadGrant(
+        raise BadInput(
+            "INPUT-GRANT",
             f"this would let `{successor}` do and grant whatever you may, for ever; it could never be taken "
-            "back, and you would keep your own rights: give --for-good if you mean it"
+            "back, and you would keep your own rights: give --for-good if you mean it",
         )
     resource = NetworkName(owner, network) if network is not None else None
     chosen = TypeName(owner, type_name, FIRST_VERSION) if type_name is not None else resource
@@ -281,10 +289,12 @@ def reduce(files: list[Path] = FILES, at: str | None = AT) -> Answer:
     certificates = read_certificates(files)
     steps = [signed for signed in certificates if isinstance(signed.certificate, AuthorisationCertificate)]
     if not steps:
-        raise BadGrant("there is no authorisation certificate to reduce")
+        raise BadInput("INPUT-GRANT", "there is no authorisation certificate to reduce")
     last = steps[-1].certificate.subject
     if not isinstance(last, Principal):
-        raise BadGrant("the chain ends at a name or a threshold; `maia cert verify` takes --subject")
+        raise BadInput(
+            "INPUT-GRANT", "the chain ends at a name or a threshold; `maia cert verify` takes --subject"
+        )
     chain = verify_chain(certificates, root=steps[0].certificate.issuer, subject=last, at=moment(at))
     return _chain(chain)
 
@@ -311,7 +321,7 @@ def find(
 
     owner = read_owner(root)
     if (network is None) == (type_name is None):
-        raise BadGrant("give --network NAME or --type NAME")
+        raise BadInput("INPUT-GRANT", "give --network NAME or --type NAME")
     resource = (
         NetworkName(owner, network) if network is not None else TypeName(owner, str(type_name), version)
     )

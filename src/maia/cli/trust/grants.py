@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from maia.cli.command import need, opt, options
 from maia.cli.inputs import read_definition, read_owner
 from maia.cli.output import Answer, book, row, rows
-from maia.config.grant_terms import BadGrant, condition_of, hours_in, on_topics_of, transformed
+from maia.config.grant_terms import condition_of, hours_in, on_topics_of, transformed
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.credentials import (
@@ -79,8 +80,9 @@ class AuthorityOptions:
         if topics and not topics[0].startswith(("/admin/", "*")):
             tree, granted = on_topics_of(topics, allowed)
             if self.network is not None or type_name not in (None, tree):
-                raise BadGrant(
-                    "a certificate speaks of a network, of types or of topics, and of one of them only"
+                raise BadInput(
+                    "INPUT-GRANT",
+                    "a certificate speaks of a network, of types or of topics, and of one of them only",
                 )
             type_name, topics = tree, []
             restriction = granted if restriction == ALWAYS else AllOf((granted, restriction))
@@ -92,7 +94,9 @@ class AuthorityOptions:
         if not (self.assignment or self.result or self.every is not None or self.per):
             return made
         if found is None or not self.assignment:
-            raise BadGrant("a transformation needs `--definition`, whose attributes it names, and `--set`")
+            raise BadInput(
+                "INPUT-GRANT", "a transformation needs `--definition`, whose attributes it names, and `--set`"
+            )
         result = None if self.result is None else read_definition(self.result).definition
         return transformed(
             made, issuer, reads=found, assignments=self.assignment, result=result,
@@ -107,7 +111,7 @@ def one_action(word: str) -> Action:
     actions = sorted(actions_from_words([word]), key=lambda action: action.value)
     if len(actions) != 1:
         choices = ", ".join(action.value for action in actions)
-        raise BadGrant(f"`{word[:32]}` means several actions; give one of {choices}")
+        raise BadInput("INPUT-GRANT", f"`{word[:32]}` means several actions; give one of {choices}")
     return actions[0]
 
 
@@ -332,7 +336,9 @@ def _resources(
 
     whose = None if owner is None or owner == "*" else read_owner(owner)
     if sum(map(bool, (network, type_name, topics))) > 1 or len(topics) > 1:
-        raise BadGrant("a certificate is about a network, types or topics, and one of them only")
+        raise BadInput(
+            "INPUT-GRANT", "a certificate is about a network, types or topics, and one of them only"
+        )
     if topics:
         return TopicPattern(whose, parse_name_pattern(topics[0]))
     if network is not None:
@@ -341,9 +347,10 @@ def _resources(
         return TypePattern(whose, parse_name_pattern(type_name), None if version == "*" else version)
     if owner == "*":
         return AnyResource()
-    raise BadGrant(
+    raise BadInput(
+        "INPUT-GRANT",
         "name the resource: --network NAME, --type NAME, --topic PATH or --definition FILE, with --owner; "
-        "`--owner '*'` alone means everything"
+        "`--owner '*'` alone means everything",
     )
 
 
@@ -368,7 +375,9 @@ def _uid(word: str, vocabulary: Vocabulary | None) -> AttributeUid:
     if vocabulary is not None and word in vocabulary:
         return vocabulary[word].uid
     if vocabulary is not None:
-        raise BadGrant(f"the type has no attribute `{word[:64]}`; it has {', '.join(vocabulary)}")
+        raise BadInput(
+            "INPUT-GRANT", f"the type has no attribute `{word[:64]}`; it has {', '.join(vocabulary)}"
+        )
     return attribute_uid(word)
 
 

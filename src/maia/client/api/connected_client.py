@@ -30,7 +30,6 @@ from maia.client import (
     Ended,
     GapDetected,
     KnownVersion,
-    NotConnected,
     Notice,
     PutOff,
     StateKnown,
@@ -389,7 +388,7 @@ class Client:
                     there = self._elsewhere[address] = await held.begin()
             except TimeoutError:
                 said = f"the process at `{address}` did not answer in {timeout_s:g} seconds"
-                raise NotConnected(said) from None
+                raise Unavailable("UNAVAILABLE-NOT-CONNECTED", said) from None
             self._lives.append(held)
             there._types = self._types
             return there
@@ -463,7 +462,9 @@ class Client:
         except TimeoutError:
             if entry is not None and entry.problem is not None:
                 raise entry.problem from None  # an answer came, and it was to ask again later
-            raise NotConnected(f"no answer came within {timeout_s:g} seconds") from None
+            raise Unavailable(
+                "UNAVAILABLE-NOT-CONNECTED", f"no answer came within {timeout_s:g} seconds"
+            ) from None
 
     # -------------------------------------------------------- notices of the session
 
@@ -574,9 +575,12 @@ class Client:
         except TimeoutError:
             if self._unreachable is not None:
                 said = f"{self._unreachable.message}; tried for {timeout_s:g} seconds"
-                raise NotConnected(said) from None
+                raise Unavailable("UNAVAILABLE-NOT-CONNECTED", said) from None
             where = "`, `".join(self._settings.addresses)
-            raise NotConnected(f"no broker at `{where}` could be reached in {timeout_s:g} seconds") from None
+            raise Unavailable(
+                "UNAVAILABLE-NOT-CONNECTED",
+                f"no broker at `{where}` could be reached in {timeout_s:g} seconds",
+            ) from None
 
     async def _closed(self) -> None:
         """Say goodbye and end whatever is waited for; `connect` calls this once."""

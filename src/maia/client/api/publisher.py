@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from maia.client import Acknowledged, ClientSession, NotConnected, RowsRefused
+from maia.client import Acknowledged, ClientSession, RowsRefused
 from maia.client.api.types import requirement_for
 from maia.client.batch import Outbox, OutgoingFrame
 from maia.client.entries import Advertised, RequestEntry
 from maia.client.errors import CANNOT_SEAL, LOG_FULL
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.predicates import Predicate
 from maia.types import VerifiedType
@@ -186,7 +186,10 @@ class Publisher(HeldRequest):
             if problem is not None:
                 raise problem from None
             waiting = self._outbox.rows + len(self._entry.under_way)
-            raise NotConnected(f"{waiting} frames or events still wait after {timeout_s:g} seconds") from None
+            raise Unavailable(
+                "UNAVAILABLE-NOT-CONNECTED",
+                f"{waiting} frames or events still wait after {timeout_s:g} seconds",
+            ) from None
         self._raise_if_ended()
         refused, self._refused_unsaid = self._refused_unsaid, 0
         if refused:

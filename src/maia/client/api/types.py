@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from maia.client import KnownVersion, TypeReceived, UnknownToClient, known_version
+from maia.client import KnownVersion, TypeReceived, known_version
 from maia.credentials import TopicName, TypeName, VerifiedConstitution
 from maia.credentials.requirements import checked_requirement, parse_requirement
+from maia.errors import BadInput
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
@@ -101,18 +102,23 @@ class KnownTypes:
         try:
             meant = type_meant(name, [(one.owner, one.name) for _, one in every], folders=self._folders)
         except UnknownTypeName as problem:
-            raise UnknownToClient(problem.message) from problem
+            raise BadInput("INPUT-UNKNOWN-TYPE", problem.message) from problem
         found = [known for known, one in every if (one.owner, one.name) == meant]
         older = {known.event_type.definition.previous for known in found}
         newest = [known for known in found if known.event_type.name.version not in older]
         if len(newest) != 1:
-            raise UnknownToClient(f"`{name[:64]}` has several newest versions: say which with a definition")
+            raise BadInput(
+                "INPUT-UNKNOWN-TYPE",
+                f"`{name[:64]}` has several newest versions: say which with a definition",
+            )
         return newest[0]
 
     def _told(self, name: TypeName, told: tuple[SignedDefinition, ...]) -> KnownVersion:
         history = list(told)
         if not history or history[-1].definition.name != name:
-            raise UnknownToClient(f"the broker does not know version `{name.version}` of `{name.name}`")
+            raise BadInput(
+                "INPUT-UNKNOWN-TYPE", f"the broker does not know version `{name.version}` of `{name.name}`"
+            )
         return self.learn(history)
 
 

@@ -49,18 +49,6 @@ _POLICY_MAX: Final = 32 << 10
 _KEPT: Final = 16
 
 
-class ReplayRuns(Unavailable):
-    """The console replays one period at a time, and another one is not done yet."""
-
-    code = "CONSOLE-REPLAY-RUNS"
-
-
-class NoChange(BadInput):
-    """A replay was asked for without a log, a type or a change."""
-
-    code = "CONSOLE-NO-CHANGE"
-
-
 @dataclass(slots=True)
 class _Replay:
     """One replay, and what has come of it."""
@@ -84,7 +72,7 @@ class Replays:
     async def start(self, visit: Visit, form: Mapping[str, str]) -> str:
         """Begin a replay as the principal that is signed in; return its id."""
         if self._running is not None and not self._running.done():
-            raise ReplayRuns("another replay is not done yet")
+            raise Unavailable("CONSOLE-REPLAY-RUNS", "another replay is not done yet")
         folder = Path(tempfile.mkdtemp(prefix="maia-console-"))  # for its owner alone
         try:
             words = await _command(visit, form, folder)
@@ -117,7 +105,9 @@ async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[
     settings, names = visit.held.profile.settings, await visit.names()
     wanted = names.by_label.get(form.get("type", ""))
     if settings.log is None or settings.key is None or wanted is None:
-        raise NoChange("choose a type; and your profile has to name the `log` that is replayed")
+        raise BadInput(
+            "CONSOLE-NO-CHANGE", "choose a type; and your profile has to name the `log` that is replayed"
+        )
     of = (wanted.name.owner, wanted.name.name)
     versions = [
         one
@@ -137,7 +127,7 @@ async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[
     policy, revoke = form.get("policy", "")[:_POLICY_MAX].strip(), form.get("revoke", "").strip()
     if policy:
         if settings.domain is None:
-            raise NoChange("your profile names no domain whose policy this could be")
+            raise BadInput("CONSOLE-NO-CHANGE", "your profile names no domain whose policy this could be")
         register = _written(
             folder / "register.json",
             json.dumps({"register": msgspec.to_builtins(await visit.acting.register())}),
@@ -154,7 +144,9 @@ async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[
     entries = [one for one in await visit.acting.entries(visit.acts) if state_of(one, visit.now) == "valid"]
     fitting = [one for one in entries if len(revoke) >= 8 and one.signed.id.hex().startswith(revoke)]
     if len(fitting) != 1:
-        raise NoChange("say what would change: the id of one valid certificate, or a policy")
+        raise BadInput(
+            "CONSOLE-NO-CHANGE", "say what would change: the id of one valid certificate, or a policy"
+        )
     for one in entries:
         _written(folder / f"{one.signed.id.hex()}.cert", certificate_to_text(one.signed))
     period = [

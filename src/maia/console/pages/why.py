@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -27,9 +27,10 @@ from maia.console.pages.page import (
     table,
 )
 from maia.console.pages.refusals import refusals_seen
-from maia.console.principal import READ_NETWORK, READ_REGISTER, NotAllowed
+from maia.console.principal import READ_NETWORK, READ_REGISTER
 from maia.credentials import actions_from_words, principal_from_text
-from maia.errors import MaiaError
+from maia.error_codes import meaning_of
+from maia.errors import Refusal
 from maia.events import Instant
 from maia.policy import Audience, Request
 from maia.predicates import ALWAYS, parse_predicate
@@ -67,7 +68,9 @@ async def _answer(visit: Visit, asked: Mapping[str, str]) -> Data:
     names, is_reader, own = await visit.names(), READ_REGISTER in visit.acts, str(visit.acting.principal)
     who = names.principal(asked["who"]) if asked["who"] else own
     if not is_reader and who != own:
-        raise NotAllowed("without the right to read the register, you can ask about yourself alone")
+        raise Refusal(
+            "CONSOLE-NOT-ALLOWED", "without the right to read the register, you can ask about yourself alone"
+        )
     event_type = names.by_label.get(asked["type"])
     if event_type is None:
         raise NoSuchThing("you know no type of this name")
@@ -91,9 +94,8 @@ async def _meaning(visit: Visit, text: str, seen: Sequence[Data]) -> Data:
     A refusal is decided once more, for the moment at which it was last made, if its reader may ask that.
     """
     recorded = [one for one in seen if one["id"] in _ID.findall(text)]
-    meant = {one.code: one for one in _errors(MaiaError)}
     codes = [
-        {"code": code, "means": " ".join((meant[code].__doc__ or "").split()) if code in meant else None}
+        {"code": code, "means": meaning_of(code)}
         for code in dict.fromkeys([*(one["code"] for one in recorded), *_CODE.findall(text)])
     ]
     ids = dict.fromkeys(_ID.findall(text))
@@ -118,12 +120,6 @@ async def _meaning(visit: Visit, text: str, seen: Sequence[Data]) -> Data:
         "certificates": found,
         "may_look": READ_NETWORK in visit.acts,
     }
-
-
-def _errors(kind: type[MaiaError]) -> Iterator[type[MaiaError]]:
-    yield kind
-    for one in kind.__subclasses__():
-        yield from _errors(one)
 
 
 def _view(data: Data) -> Sequence[Node]:

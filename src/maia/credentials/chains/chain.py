@@ -51,19 +51,14 @@ from maia.credentials.chains.reduction import (
     Budget,
     CertificateExpired,
     CertificateNotYetValid,
-    ChainTooLong,
-    DuplicateCertificate,
     FiveTuple,
-    LoopNotClosed,
     Meaning,
     NameBook,
-    NameUnresolved,
     QuorumNotReached,
     Reducible,
     SuperfluousCertificate,
     Terminal,
     UnknownQuorum,
-    WrongRoot,
     checked_owned_part,
     full_authority,
     name_book,
@@ -387,15 +382,22 @@ def _still_proves(known: VerifiedChain, root: Owner, subject: Principal, at: Ins
 
 def _check_set(given: Sequence[SignedCertificate], limits: FlowLimits) -> None:
     if not given:
-        raise WrongRoot("no certificates were shown, and the principal is not the owner", field="issuer")
+        raise BrokenChain(
+            "CREDENTIAL-WRONG-ROOT",
+            "no certificates were shown, and the principal is not the owner",
+            field="issuer",
+        )
     if len(given) > limits.certificates_max:
-        raise ChainTooLong(
-            f"a chain has at most {limits.certificates_max} certificates, and {len(given)} were shown"
+        raise BrokenChain(
+            "CREDENTIAL-CHAIN-LENGTH",
+            f"a chain has at most {limits.certificates_max} certificates, and {len(given)} were shown",
         )
     ids = [signed.id for signed in given]
     if len(set(ids)) < len(ids):
         twice = next(one for one in ids if ids.count(one) > 1)
-        raise DuplicateCertificate(f"certificate {shown_id(twice)} was shown twice", certificate=twice)
+        raise BrokenChain(
+            "CREDENTIAL-DUPLICATE", f"certificate {shown_id(twice)} was shown twice", certificate=twice
+        )
 
 
 # ---------------------------------------------------------------- chains without thresholds
@@ -459,7 +461,8 @@ def _resolved(
     meanings = book.meanings(named, budget)
     meaning = next((one for one in meanings if one.subject == holder), None)
     if meaning is None:
-        raise NameUnresolved(
+        raise BrokenChain(
+            "CREDENTIAL-NAME-UNRESOLVED",
             f"certificate {shown_id(signed.id)} speaks to the name {_shown_name(named)}, "
             f"and no name certificate shown says that this means `{holder}`",
             certificate=signed.id,
@@ -547,8 +550,9 @@ def _superfluous(signed: SignedCertificate) -> SuperfluousCertificate:
     )
 
 
-def _wrong_root(given: Sequence[SignedCertificate], root: Owner) -> WrongRoot:
-    return WrongRoot(
+def _wrong_root(given: Sequence[SignedCertificate], root: Owner) -> BrokenChain:
+    return BrokenChain(
+        "CREDENTIAL-WRONG-ROOT",
         f"the chain begins with certificate {shown_id(given[0].id)} of "
         f"`{given[0].certificate.issuer}`, and the resource belongs to `{root}`",
         certificate=given[0].id,
@@ -556,8 +560,9 @@ def _wrong_root(given: Sequence[SignedCertificate], root: Owner) -> WrongRoot:
     )
 
 
-def _loop_not_closed(last: SignedCertificate, subject: Principal) -> LoopNotClosed:
-    return LoopNotClosed(
+def _loop_not_closed(last: SignedCertificate, subject: Principal) -> BrokenChain:
+    return BrokenChain(
+        "CREDENTIAL-WRONG-SUBJECT",
         f"the chain ends with certificate {shown_id(last.id)}, which does not speak to `{subject}`",
         certificate=last.id,
         field="subject",

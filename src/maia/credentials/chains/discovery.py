@@ -53,7 +53,6 @@ from maia.credentials.chains.reduction import (
     SearchTooLarge,
     Terminal,
     UnknownQuorum,
-    WrongRoot,
     shown_id,
 )
 from maia.credentials.encoding.certificates import signed_part
@@ -114,7 +113,9 @@ def find_chains(  # noqa: PLR0913 - every one is named at the call
     blame has no miss explained.
     """
     if resource.owner != root:
-        raise WrongRoot(f"the resource belongs to `{resource.owner}`, not to `{root}`")
+        raise BrokenChain(
+            "CREDENTIAL-WRONG-ROOT", f"the resource belongs to `{resource.owner}`, not to `{root}`"
+        )
     if root == subject:
         return (owner_chain(subject, at),)
     ordered = _ordered(pool, limits)

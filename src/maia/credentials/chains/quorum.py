@@ -46,28 +46,10 @@ from maia.credentials.proof import Proof
 from maia.errors import BadInput, BrokenCredential
 
 
-class BadThreshold(BadInput):
-    """A threshold requires too many, counts a principal twice, or nests too deeply."""
-
-    code = "INPUT-THRESHOLD"
-
-
 class BadQuorum(BrokenCredential):
     """A constitution, or a change of one, is not written as it must be."""
 
     code = "CREDENTIAL-CONSTITUTION"
-
-
-class BrokenSuccession(BrokenCredential):
-    """A change of constitution does not follow from the one before."""
-
-    code = "CREDENTIAL-SUCCESSION"
-
-
-class StaleConstitution(BrokenCredential):
-    """A constitution is older than one that this verifier already knows."""
-
-    code = "CREDENTIAL-CONSTITUTION-STALE"
 
 
 # When have k of n agreed, and who was counted?
@@ -86,18 +68,22 @@ def checked_threshold(threshold: Threshold) -> Threshold:
     while waiting:
         here, depth = waiting.pop()
         if depth > THRESHOLD_DEPTH_MAX:
-            raise BadThreshold(f"a threshold nests at most {THRESHOLD_DEPTH_MAX} levels")
+            raise BadInput("INPUT-THRESHOLD", f"a threshold nests at most {THRESHOLD_DEPTH_MAX} levels")
         if not 1 <= here.needed <= len(here.members):
-            raise BadThreshold(f"a threshold cannot ask for {here.needed} of {len(here.members)} members")
+            raise BadInput(
+                "INPUT-THRESHOLD", f"a threshold cannot ask for {here.needed} of {len(here.members)} members"
+            )
         for member in here.members:
             if isinstance(member, Threshold):
                 waiting.append((member, depth + 1))
             elif member in seen:
-                raise BadThreshold("a threshold names the same member twice")
+                raise BadInput("INPUT-THRESHOLD", "a threshold names the same member twice")
             else:
                 seen.add(member)
         if len(seen) + len(waiting) > MEMBERS_MAX:
-            raise BadThreshold(f"a threshold has at most {MEMBERS_MAX} members, nested ones included")
+            raise BadInput(
+                "INPUT-THRESHOLD", f"a threshold has at most {MEMBERS_MAX} members, nested ones included"
+            )
     return threshold
 
 
@@ -297,23 +283,28 @@ def verify_constitution(
         threshold, sequence, digest = change.threshold, change.sequence, sha256(signed.body).digest()
         _check_not_forked(sequence, digest, not_below_sequence, remembered_digest)
     if sequence < not_below_sequence:
-        raise StaleConstitution(
+        raise BrokenCredential(
+            "CREDENTIAL-CONSTITUTION-STALE",
             f"the constitution shown of `{quorum}` is number {sequence}, "
-            f"and number {not_below_sequence} is known"
+            f"and number {not_below_sequence} is known",
         )
     return VerifiedConstitution(quorum, threshold, sequence, digest, _SEAL)
 
 
 def _check_follows(change: QuorumChange, quorum: QuorumId, *, sequence: int, digest: bytes) -> None:
     if change.quorum != quorum:
-        raise BrokenSuccession(f"a change of `{change.quorum}` was shown for `{quorum}`")
+        raise BrokenCredential(
+            "CREDENTIAL-SUCCESSION", f"a change of `{change.quorum}` was shown for `{quorum}`"
+        )
     if change.sequence != sequence + 1:
-        raise BrokenSuccession(
-            f"change number {sequence + 1} was expected, and number {change.sequence} was shown"
+        raise BrokenCredential(
+            "CREDENTIAL-SUCCESSION",
+            f"change number {sequence + 1} was expected, and number {change.sequence} was shown",
         )
     if change.replaces != digest:
-        raise BrokenSuccession(
-            f"change number {change.sequence} replaces another constitution than {shown_id(digest)}"
+        raise BrokenCredential(
+            "CREDENTIAL-SUCCESSION",
+            f"change number {change.sequence} replaces another constitution than {shown_id(digest)}",
         )
 
 
@@ -323,9 +314,11 @@ def _check_agreed(signed: SignedChange, threshold: Threshold) -> None:
     agreed: set[Principal] = set()
     for principal, signature in signed.signatures:
         if principal not in members:
-            raise BrokenSuccession(f"`{principal}` signed a change, and is not a member")
+            raise BrokenCredential(
+                "CREDENTIAL-SUCCESSION", f"`{principal}` signed a change, and is not a member"
+            )
         if principal in agreed:
-            raise BrokenSuccession(f"`{principal}` signed a change twice")
+            raise BrokenCredential("CREDENTIAL-SUCCESSION", f"`{principal}` signed a change twice")
         verify_signature(principal, SignedKind.QUORUM_CHANGE, signed.body, signature)
         agreed.add(principal)
     if not satisfied(threshold, agreed):
@@ -337,7 +330,9 @@ def _check_agreed(signed: SignedChange, threshold: Threshold) -> None:
 
 def _check_not_forked(sequence: int, digest: bytes, remembered: int, remembered_digest: bytes | None) -> None:
     if remembered_digest is not None and sequence == remembered and digest != remembered_digest:
-        raise BrokenSuccession(f"constitution number {sequence} is not the one known under that number")
+        raise BrokenCredential(
+            "CREDENTIAL-SUCCESSION", f"constitution number {sequence} is not the one known under that number"
+        )
 
 
 # ---------------------------------------------------------------- reading and writing

@@ -56,11 +56,18 @@ class BrokenChain(BrokenCredential):
 
     code = "CREDENTIAL-CHAIN"
 
-    def __init__(self, sentence: str, *, certificate: bytes | None = None, field: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str | None = None,
+        *,
+        certificate: bytes | None = None,
+        field: str | None = None,
+    ) -> None:
         """Keep the id of the certificate to blame and its field, where there is one."""
         self.certificate = certificate
         self.field = field
-        super().__init__(sentence)
+        super().__init__(code, message)
 
     def as_record(self) -> dict[str, object]:
         """Return the error as named fields; the id in full."""
@@ -70,30 +77,6 @@ class BrokenChain(BrokenCredential):
         if self.field is not None:
             record["field"] = self.field
         return record
-
-
-class ChainGap(BrokenChain):
-    """The issuer of a certificate is not the subject of the one before."""
-
-    code = "CREDENTIAL-CHAIN-GAP"
-
-
-class NotDelegable(BrokenChain):
-    """A subject passed on what it was not allowed to pass on."""
-
-    code = "CREDENTIAL-NOT-DELEGABLE"
-
-
-class NothingInCommon(BrokenChain):
-    """The authorities of a chain have nothing in common."""
-
-    code = "CREDENTIAL-NO-AUTHORITY"
-
-
-class ValiditiesDisjoint(BrokenChain):
-    """The validity periods of a chain have no moment in common."""
-
-    code = "CREDENTIAL-VALIDITY-DISJOINT"
 
 
 class CertificateExpired(BrokenChain):
@@ -108,46 +91,10 @@ class CertificateNotYetValid(BrokenChain):
     code = "CREDENTIAL-NOT-YET-VALID"
 
 
-class WrongRoot(BrokenChain):
-    """A chain does not begin at the owner of the resource."""
-
-    code = "CREDENTIAL-WRONG-ROOT"
-
-
-class LoopNotClosed(BrokenChain):
-    """A chain does not end at the principal who proved its key."""
-
-    code = "CREDENTIAL-WRONG-SUBJECT"
-
-
-class NotOwnedByRoot(BrokenChain):
-    """An owner granted rights on resources that belong to another owner."""
-
-    code = "CREDENTIAL-NOT-OWNER"
-
-
-class DuplicateCertificate(BrokenChain):
-    """A certificate was given twice."""
-
-    code = "CREDENTIAL-DUPLICATE"
-
-
 class SuperfluousCertificate(BrokenChain):
     """A certificate plays no part in the chain it was given with."""
 
     code = "CREDENTIAL-SUPERFLUOUS"
-
-
-class ChainTooLong(BrokenChain):
-    """A chain has more certificates than a verifier reads."""
-
-    code = "CREDENTIAL-CHAIN-LENGTH"
-
-
-class NameUnresolved(BrokenChain):
-    """No name certificate leads from a local name to the principal that was needed."""
-
-    code = "CREDENTIAL-NAME-UNRESOLVED"
 
 
 class QuorumNotReached(BrokenChain):
@@ -280,7 +227,7 @@ def reduce_chain(links: Sequence[Reducible], ids: Sequence[bytes] = ()) -> FiveT
     gives equal parts one identity. Only what differs is compared or intersected.
     """
     if not links:
-        raise ChainGap("a chain needs at least one certificate")
+        raise BrokenChain("CREDENTIAL-CHAIN-GAP", "a chain needs at least one certificate")
     rest = iter(links)
     first = next(rest)
     subject, may_delegate = first.subject, first.may_delegate
@@ -334,7 +281,8 @@ def checked_owned_part(authority: Authority, owner: Owner, identifier: bytes) ->
     """Return the part of `authority` that `owner` could grant, or blame the certificate."""
     owned = owned_part(authority, owner)
     if owned is None:
-        raise NotOwnedByRoot(
+        raise BrokenChain(
+            "CREDENTIAL-NOT-OWNER",
             f"certificate {shown_id(identifier)} names resources that do not belong to `{owner}`",
             certificate=identifier,
             field="authority",
@@ -384,7 +332,8 @@ def _broken_link(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChai
 
 def _gap(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> BrokenChain:
     name, identifier = _called(ids, place)
-    return ChainGap(
+    return BrokenChain(
+        "CREDENTIAL-CHAIN-GAP",
         f"{name} was issued by `{links[place].issuer}`, who is not the subject of the one before it",
         certificate=identifier,
         field="issuer",
@@ -393,7 +342,8 @@ def _gap(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> Broken
 
 def _not_delegable(links: Sequence[Reducible], ids: Sequence[bytes], place: int) -> BrokenChain:
     name, identifier = _called(ids, place - 1)
-    return NotDelegable(
+    return BrokenChain(
+        "CREDENTIAL-NOT-DELEGABLE",
         f"{name} does not let its subject `{links[place].issuer}` pass the authority on",
         certificate=identifier,
         field="delegation",
@@ -407,8 +357,11 @@ def _nothing_in_common(links: Sequence[Reducible], ids: Sequence[bytes]) -> Brok
         place += 1
         common = composed(common, links[place].authority)
     name, identifier = _called(ids, place)
-    return NothingInCommon(
-        f"{name} grants nothing that the chain before it grants", certificate=identifier, field="authority"
+    return BrokenChain(
+        "CREDENTIAL-NO-AUTHORITY",
+        f"{name} grants nothing that the chain before it grants",
+        certificate=identifier,
+        field="authority",
     )
 
 
@@ -419,7 +372,8 @@ def _never_valid(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChai
         place += 1
         common = common.intersection(links[place].validity)
     name, identifier = _called(ids, place)
-    return ValiditiesDisjoint(
+    return BrokenChain(
+        "CREDENTIAL-VALIDITY-DISJOINT",
         f"{name} is valid at no moment at which the chain before it is",
         certificate=identifier,
         field="validity",

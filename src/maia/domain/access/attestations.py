@@ -18,10 +18,7 @@ from typing import Final
 from maia.credentials import Principal
 from maia.credentials.attestation import (
     Approved,
-    BadQuote,
-    BootNotApproved,
     Configuration,
-    EndorsementNotTrusted,
     attestation_key_from_bytes,
     check_roots,
     make_credential,
@@ -30,9 +27,9 @@ from maia.credentials.attestation import (
 )
 from maia.credentials.keys import same_secret
 from maia.domain.access.core import AccessCore
-from maia.domain.access.refusals import NotRegistered, TpmNotEnrolled
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import MetaRow, SubjectRow, TpmRow
+from maia.errors import BrokenCredential, Refusal
 from maia.events import SECOND, Instant
 
 NONCE_S: Final = 120
@@ -101,7 +98,10 @@ class AccessAttestations(AccessCore):
         """
         with self._begin(subject, now) as work:
             if work.tables.get(SubjectRow, subject.key) is None:
-                raise NotRegistered("no subject is registered with your key; an administrator registers it")
+                raise Refusal(
+                    "REFUSED-NOT-REGISTERED",
+                    "no subject is registered with your key; an administrator registers it",
+                )
             boots = _approved(work.tables)
             verified = verify_endorsement(
                 endorsement, intermediates, () if boots is None else boots.roots, now=now
@@ -117,7 +117,10 @@ class AccessAttestations(AccessCore):
         with self._begin(subject, now) as work:
             row = work.tables.get(TpmRow, subject.key)
             if row is None or row.is_bound or not same_secret(row.challenge, sha256(secret).digest()):
-                raise TpmNotEnrolled("this is not the secret of a credential that was issued to you")
+                raise Refusal(
+                    "REFUSED-TPM-NOT-ENROLLED",
+                    "this is not the secret of a credential that was issued to you",
+                )
             self._check_unshared(work.tables, subject, row.endorsement)
             work.tables.put(replace(row, is_bound=1, challenge=b""))
             work.record("tpm.enrol", subject=subject, endorsement=row.endorsement.hex()[:16])
@@ -150,7 +153,10 @@ class AccessAttestations(AccessCore):
         with self._begin(subject, now) as work:
             row, boots = self._bound(work.tables, subject)
             if not row.nonce or row.nonce_until < now:
-                raise TpmNotEnrolled("no quote is expected of you now: a nonce counts once, for two minutes")
+                raise Refusal(
+                    "REFUSED-TPM-NOT-ENROLLED",
+                    "no quote is expected of you now: a nonce counts once, for two minutes",
+                )
             work.tables.put(replace(row, nonce=b"", nonce_until=0))
         boot = verify_quote(
             quoted,
@@ -161,7 +167,9 @@ class AccessAttestations(AccessCore):
             pcrs=boots.approved.pcrs,
         )
         if (boot.resets, boot.clock_ms) < (row.resets, row.clock_ms):
-            raise BadQuote("the counters of the TPM have gone back since the quote before")
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-QUOTE", "the counters of the TPM have gone back since the quote before"
+            )
         found = boots.approved.find(boot.values)
         with self._begin(subject, now) as work:
             until = Instant(now + self._settings.attested_s * SECOND)
@@ -182,21 +190,24 @@ class AccessAttestations(AccessCore):
             if (row.configuration, row.level, row.resets) != (name, level, boot.resets):
                 work.record("tpm.quote", subject=subject, boot=name or "not approved", level=level)
         if found is None:
-            raise BootNotApproved("the quote is genuine, and no approved configuration has these registers")
+            raise Refusal(
+                "REFUSED-TPM-NOT-APPROVED",
+                "the quote is genuine, and no approved configuration has these registers",
+            )
         return Attested(name, level, until, row.resets not in (0, boot.resets))
 
     def _check_unshared(self, tables: Tables, subject: Principal, endorsement: bytes) -> None:
         """Raise if the TPM is bound to another subject; one that only claims it does not count."""
         shared = TpmRow.c.endorsement == endorsement, TpmRow.c.subject != subject.key, TpmRow.c.is_bound == 1
         if tables.count(TpmRow, *shared):
-            raise EndorsementNotTrusted("this TPM is enrolled for another subject")
+            raise BrokenCredential("CREDENTIAL-TPM-ENDORSEMENT", "this TPM is enrolled for another subject")
 
     def _bound(self, tables: Tables, subject: Principal) -> tuple[TpmRow, ApprovedBoots]:
         row, boots = tables.get(TpmRow, subject.key), _approved(tables)
         if row is None or not row.is_bound:
-            raise TpmNotEnrolled("no TPM is enrolled for your key")
+            raise Refusal("REFUSED-TPM-NOT-ENROLLED", "no TPM is enrolled for your key")
         if boots is None:
-            raise BootNotApproved("this domain has approved no boots")
+            raise Refusal("REFUSED-TPM-NOT-APPROVED", "this domain has approved no boots")
         return row, boots
 
 

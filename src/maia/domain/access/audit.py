@@ -40,30 +40,6 @@ _HEADS_MAX: Final = 10_000
 """Heads of one domain that are kept; beyond, every second of the older ones is removed."""
 
 
-class BadAuditRecord(BadInput):
-    """Bytes are not a record of an audit."""
-
-    code = "INPUT-AUDIT-RECORD"
-
-
-class AuditBroken(BrokenCredential):
-    """A record of an audit was changed, left out or moved: its digest does not follow from the one before."""
-
-    code = "CREDENTIAL-AUDIT-BROKEN"
-
-
-class AuditForked(BrokenCredential):
-    """An audit does not lead through a head that its domain once stated: it was rewritten."""
-
-    code = "CREDENTIAL-AUDIT-FORKED"
-
-
-class AuditTruncated(BrokenCredential):
-    """An audit is shorter than its domain once stated it to be."""
-
-    code = "CREDENTIAL-AUDIT-TRUNCATED"
-
-
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
     """One act: its number, moment, actor and name, its details, and the digest up to here."""
@@ -120,8 +96,8 @@ def record_from_bytes(body: bytes, previous: bytes) -> AuditRecord:
                     _digest(previous, body),
                 )
     except (BadInput, BrokenCredential, ValueError) as problem:
-        raise BadAuditRecord(f"an audit record cannot be read: {problem}") from problem
-    raise BadAuditRecord("these bytes are not an audit record")
+        raise BadInput("INPUT-AUDIT-RECORD", f"an audit record cannot be read: {problem}") from problem
+    raise BadInput("INPUT-AUDIT-RECORD", "these bytes are not an audit record")
 
 
 def check_linked(records: Iterable[AuditRecord], *, after: AuditHead = AUDIT_START) -> AuditHead:
@@ -140,12 +116,14 @@ def check_against(records: Iterable[AuditRecord], witnessed: Iterable[AuditHead]
     for head in chain((AUDIT_START,), _heads(records, AUDIT_START)):
         while waiting and waiting[0].length == head.length:
             if waiting.popleft().digest != head.digest:
-                raise AuditForked(
-                    f"record {head.length} of the audit is not the one that its domain once stated"
+                raise BrokenCredential(
+                    "CREDENTIAL-AUDIT-FORKED",
+                    f"record {head.length} of the audit is not the one that its domain once stated",
                 )
     if waiting:
-        raise AuditTruncated(
-            f"the audit ends at record {head.length}, and its domain once stated {waiting[-1].length}"
+        raise BrokenCredential(
+            "CREDENTIAL-AUDIT-TRUNCATED",
+            f"the audit ends at record {head.length}, and its domain once stated {waiting[-1].length}",
         )
     return head
 
@@ -156,7 +134,10 @@ def _heads(records: Iterable[AuditRecord], after: AuditHead) -> Iterator[AuditHe
     for record in records:
         read = record_from_bytes(record.body, head.digest)
         if record.number != head.length + 1 or read != record:
-            raise AuditBroken(f"record {head.length + 1} of the audit does not follow from the one before")
+            raise BrokenCredential(
+                "CREDENTIAL-AUDIT-BROKEN",
+                f"record {head.length + 1} of the audit does not follow from the one before",
+            )
         head = record.head
         yield head
 
@@ -169,7 +150,7 @@ def _detail(expression: SExpression) -> tuple[str, str]:
     match expression:
         case (bytes(name), bytes(text)):
             return name.decode(), text.decode()
-    raise BadAuditRecord("a detail of an audit record is a name and a text")
+    raise BadInput("INPUT-AUDIT-RECORD", "a detail of an audit record is a name and a text")
 
 
 def keep_audit_head(tables: Tables, said: Statement, now: Instant) -> BrokenCredential | None:
@@ -180,9 +161,12 @@ def keep_audit_head(tables: Tables, said: Statement, now: Instant) -> BrokenCred
     if contradicts is None:
         return None
     if contradicts.length == said.audit.length:
-        return AuditForked(f"`{said.by}` states two audits of {said.audit.length} records")
-    return AuditTruncated(
-        f"the audit of `{said.by}` had {contradicts.length} records, and now has {said.audit.length}"
+        return BrokenCredential(
+            "CREDENTIAL-AUDIT-FORKED", f"`{said.by}` states two audits of {said.audit.length} records"
+        )
+    return BrokenCredential(
+        "CREDENTIAL-AUDIT-TRUNCATED",
+        f"the audit of `{said.by}` had {contradicts.length} records, and now has {said.audit.length}",
     )
 
 

@@ -16,7 +16,6 @@ from typing import Final, TypeVar
 from maia.credentials import Principal, certificate_from_bytes, is_for_good
 from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.memberships import MEMBERSHIP, RIGHT, DomainTester, membership_from_bytes, support_key
-from maia.domain.access.refusals import HandedOverForGood, NotOurs, TooManyShown, UnknownCertificate
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, forget_old
 from maia.domain.storage.store import Tables, chunks
@@ -29,6 +28,7 @@ from maia.domain.storage.tables import (
     SupportRow,
     TesterRow,
 )
+from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership, Support, SupportKind, membership_support
 
@@ -118,7 +118,7 @@ def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
     """
     wanted = tuple(dict.fromkeys(ids))
     if len(wanted) > _IDS_MAX:
-        raise TooManyShown(f"at most {_IDS_MAX} certificates are revoked at once")
+        raise BadInput("INPUT-TOO-MANY-SHOWN", f"at most {_IDS_MAX} certificates are revoked at once")
     rights: list[bytes] = []
     appointments: list[AppointmentRow] = []
     memberships: list[bytes] = []
@@ -129,14 +129,23 @@ def revoke_ids(work: UnitOfWork, ids: Iterable[bytes], reason: str, domain: Prin
         if right is not None:
             said = certificate_from_bytes(right.certificate).certificate
             if domain not in (said.issuer, *(test.by for test in said.validity.tests)):
-                raise NotOurs(f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+                raise Refusal(
+                    "REFUSED-NOT-OURS",
+                    f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it",
+                )
             if is_for_good(said):
-                raise HandedOverForGood(f"`{one.hex()[:16]}…` hands root authority over for good")
+                raise Refusal(
+                    "REFUSED-HANDED-OVER", f"`{one.hex()[:16]}…` hands root authority over for good"
+                )
             rights.append(one)
         elif appointment is None:
-            raise UnknownCertificate(f"no certificate of the register has the id `{one.hex()[:64]}`")
+            raise BadInput(
+                "INPUT-UNKNOWN-CERTIFICATE", f"no certificate of the register has the id `{one.hex()[:64]}`"
+            )
         elif appointment.issuer != domain.key:
-            raise NotOurs(f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it")
+            raise Refusal(
+                "REFUSED-NOT-OURS", f"`{one.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
+            )
         elif appointment.membership:
             memberships.append(appointment.membership)
         else:

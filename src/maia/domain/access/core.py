@@ -29,7 +29,6 @@ from maia.credentials.statements import CertificateRevoked, SignedStatement
 from maia.domain.access.issuance import Issuer
 from maia.domain.access.memberships import DomainTester, RoleActivation
 from maia.domain.access.policy_store import PolicyStore, TypeRegistry
-from maia.domain.access.refusals import NoPolicy, TooManyShown
 from maia.domain.access.results import AdminAct, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork
@@ -37,6 +36,7 @@ from maia.domain.access.validity_publisher import ValidityPublisher
 from maia.domain.facts.store import take_unpublished_facts
 from maia.domain.storage.store import DomainStore, Tables, Where
 from maia.domain.storage.tables import ReceivedRow, TableRow
+from maia.errors import BadInput, Refusal
 from maia.events import Instant
 from maia.policy import Denial, Facts, Permit, Request, decide, gather_evidence
 from maia.roles import Policy
@@ -86,7 +86,7 @@ class AccessCore:
         `pool` are the certificates of the request. The domain key needs none.
         """
         if len(pool) > _POOL_MAX:
-            raise TooManyShown(f"a request shows at most {_POOL_MAX} certificates")
+            raise BadInput("INPUT-TOO-MANY-SHOWN", f"a request shows at most {_POOL_MAX} certificates")
         request = Request(actor, act.action, TopicName(self.principal, act.topic))
         with self._store.reading() as tables:
             evidence = gather_evidence(
@@ -174,7 +174,7 @@ class AccessCore:
     def _policy_in_force(self, tables: Tables) -> Policy:
         policy = self._policies.in_force(tables)
         if policy is None:
-            raise NoPolicy("no policy is in force in this domain, so nothing is granted")
+            raise Refusal("REFUSED-NO-POLICY", "no policy is in force in this domain, so nothing is granted")
         return policy
 
 

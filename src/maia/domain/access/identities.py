@@ -20,7 +20,6 @@ from maia.credentials.identity import (
     RESERVED_ATTRIBUTES,
     TPM_ATTRIBUTE,
     Identity,
-    ProviderNotTrusted,
     SignedIdentity,
     attributes_from_bytes,
     attributes_to_bytes,
@@ -30,17 +29,10 @@ from maia.credentials.identity import (
 )
 from maia.domain.access.attestations import level_of
 from maia.domain.access.core import AccessCore
-from maia.domain.access.refusals import (
-    BadSubject,
-    NoIdentityProvider,
-    NotRegistered,
-    ServiceFull,
-    UnknownSubject,
-)
 from maia.domain.access.results import Page
 from maia.domain.access.unit_of_work import end_of, next_number
 from maia.domain.storage.tables import FOR_EVER, ProviderRow, SubjectRow, TpmRow
-from maia.errors import BrokenCredential
+from maia.errors import BadInput, BrokenCredential, Refusal, Unavailable
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
 
 
@@ -94,20 +86,27 @@ class AccessIdentities(AccessCore):
             for name, value in attributes.items()
         }
         for name in RESERVED_ATTRIBUTES & read.keys():
-            raise BadSubject(f"the attribute `{name}` is given by the provider itself, after a check")
+            raise BadInput(
+                "INPUT-SUBJECT", f"the attribute `{name}` is given by the provider itself, after a check"
+            )
         with self._begin(actor, now) as work:
             known = work.tables.get(SubjectRow, principal.key)
             others = work.tables.find(SubjectRow, SubjectRow.c.identifier == identifier, limit=2)
             if any(row.key != principal.key for row in others):
-                raise BadSubject(f"another key is registered as `{identifier}`")
+                raise BadInput("INPUT-SUBJECT", f"another key is registered as `{identifier}`")
             if known is None and work.tables.count(SubjectRow) >= self._settings.limits.subjects:
-                raise ServiceFull(f"a provider has at most {self._settings.limits.subjects} subjects")
+                raise Unavailable(
+                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                    f"a provider has at most {self._settings.limits.subjects} subjects",
+                )
             # A statement is made for the trial: what cannot be stated is not registered.
             trial = (principal, identifier, read, now, self._settings.identity_s)
             try:
                 self._stated(*trial, community=self._settings.community or "trial")
             except BrokenCredential as problem:
-                raise BadSubject(f"the subject cannot be registered: {problem.message}") from problem
+                raise BadInput(
+                    "INPUT-SUBJECT", f"the subject cannot be registered: {problem.message}"
+                ) from problem
             number = next_number(work.tables, "subjects") if known is None else known.number
             row = SubjectRow(
                 principal.key, number, identifier, attributes_to_bytes(read), actor.key, int(now)
@@ -122,7 +121,7 @@ class AccessIdentities(AccessCore):
         """Remove a subject: it gets no statement from now on."""
         with self._begin(actor, now) as work:
             if not work.tables.delete(SubjectRow, SubjectRow.c.key == principal.key):
-                raise UnknownSubject("no subject is registered with this key")
+                raise BadInput("INPUT-UNKNOWN-SUBJECT", "no subject is registered with this key")
             work.tables.delete(TpmRow, TpmRow.c.subject == principal.key)
             reason = reason[: self._settings.limits.reason]
             work.record("subject.remove", subject=principal, reason=reason)
@@ -131,7 +130,7 @@ class AccessIdentities(AccessCore):
         with self._store.reading() as tables:
             row = tables.get(SubjectRow, principal.key)
             if row is None:
-                raise UnknownSubject("no subject is registered with this key")
+                raise BadInput("INPUT-UNKNOWN-SUBJECT", "no subject is registered with this key")
             return _subject(row)
 
     def subjects(self, *, after: str | None = None, limit: int = 100) -> Page[Subject]:
@@ -145,7 +144,10 @@ class AccessIdentities(AccessCore):
         with self._store.reading() as tables:
             row = tables.get(SubjectRow, principal.key)
             if row is None:
-                raise NotRegistered("no subject is registered with your key; an administrator registers it")
+                raise Refusal(
+                    "REFUSED-NOT-REGISTERED",
+                    "no subject is registered with your key; an administrator registers it",
+                )
             attributes = attributes_from_bytes(row.attributes)
             seconds = min(lifetime_s or self._settings.identity_s, self._settings.identity_s)
             level, until = level_of(tables, principal, now)
@@ -161,19 +163,24 @@ class AccessIdentities(AccessCore):
     ) -> TrustedProvider:
         """Trust a provider of another domain from now on; its subjects can be guests here."""
         if provider == self.principal:
-            raise BadSubject("a domain's own provider needs no trust relation")
+            raise BadInput("INPUT-SUBJECT", "a domain's own provider needs no trust relation")
         if until is not None and until <= now:
-            raise BadSubject("the trust relation would have ended already")
+            raise BadInput("INPUT-SUBJECT", "the trust relation would have ended already")
         with self._begin(actor, now) as work:
             known = work.tables.get(ProviderRow, provider.key)
             if known is None and work.tables.count(ProviderRow) >= self._settings.limits.providers:
-                raise ServiceFull(f"a domain trusts at most {self._settings.limits.providers} providers")
+                raise Unavailable(
+                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                    f"a domain trusts at most {self._settings.limits.providers} providers",
+                )
             number = next_number(work.tables, "providers") if known is None else known.number
             row = ProviderRow(provider.key, number, identifier, actor.key, int(now), end_of(until))
             try:
                 self._about_provider(row, now, self._settings.community or "trial")
             except BrokenCredential as problem:
-                raise BadSubject(f"the provider cannot be trusted as that: {problem.message}") from problem
+                raise BadInput(
+                    "INPUT-SUBJECT", f"the provider cannot be trusted as that: {problem.message}"
+                ) from problem
             work.tables.put(row)
             ends = "unbounded" if until is None else str(until)
             work.record("provider.trust", provider=provider, identifier=identifier, until=ends)
@@ -183,7 +190,7 @@ class AccessIdentities(AccessCore):
         """Trust a provider no more: its subjects get no guest statement from now on."""
         with self._begin(actor, now) as work:
             if not work.tables.delete(ProviderRow, ProviderRow.c.key == provider.key):
-                raise UnknownSubject("no provider with this key is trusted here")
+                raise BadInput("INPUT-UNKNOWN-SUBJECT", "no provider with this key is trusted here")
             reason = reason[: self._settings.limits.reason]
             work.record("provider.distrust", provider=provider, reason=reason)
 
@@ -205,7 +212,7 @@ class AccessIdentities(AccessCore):
                 now=now,
             )
             if row is None:  # the verification above has refused it already
-                raise ProviderNotTrusted("the provider is not trusted here")
+                raise BrokenCredential("CREDENTIAL-IDENTITY-PROVIDER", "the provider is not trusted here")
             ends = min(int(now) + self._settings.identity_s * SECOND, row.until)
             statement = guest_statement(verified, self._key, not_after=_whole(Instant(ends)))
             return Guest(statement, self._about_provider(row, now, community))
@@ -214,7 +221,10 @@ class AccessIdentities(AccessCore):
 
     def _community(self) -> str:
         if self._settings.community is None:
-            raise NoIdentityProvider("this domain issues no identity statements: it has no community")
+            raise Refusal(
+                "REFUSED-NO-IDENTITY-PROVIDER",
+                "this domain issues no identity statements: it has no community",
+            )
         return self._settings.community
 
     def _about_provider(self, row: ProviderRow, now: Instant, community: str) -> SignedIdentity:

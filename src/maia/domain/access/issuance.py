@@ -48,13 +48,12 @@ from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.names import NamePattern
 from maia.credentials.statements import CertificateStale
 from maia.domain.access.memberships import RIGHT, keep_dependencies
-from maia.domain.access.refusals import ServiceFull
 from maia.domain.access.results import EntryKind, Issued, Withheld
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RightRow, valid_rights
-from maia.errors import BrokenCredential
+from maia.errors import BrokenCredential, Unavailable
 from maia.events import SECOND, Instant
 from maia.roles import GrantedRight, RoleMembership
 from maia.validity import Tester
@@ -178,7 +177,10 @@ class Issuer:
         signed = issue(self.unsigned(right, work.now, number), self._key)
         chain = self.chain_to(signed, held, work.now)
         if len(standing) >= self._settings.limits.rights_each:
-            raise ServiceFull(f"a member has at most {self._settings.limits.rights_each} rights")
+            raise Unavailable(
+                "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                f"a member has at most {self._settings.limits.rights_each} rights",
+            )
         row = replace(
             row_of(signed, EntryKind.ISSUED, work, number),
             membership=membership.id,

@@ -34,7 +34,6 @@ from maia.credentials.appointments import (
 from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.chains.reduction import BrokenChain, shown_id
 from maia.credentials.statements import CertificateRevoked
-from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull, TooManyShown
 from maia.domain.access.results import Activated
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
@@ -48,7 +47,7 @@ from maia.domain.storage.tables import (
     TesterRow,
     active_memberships,
 )
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
 from maia.validity import Monitor, Once
@@ -137,8 +136,8 @@ def membership_from_bytes(data: bytes) -> RoleMembership:
                     _moment_from(until),
                 )
     except (MaiaError, ValueError) as problem:
-        raise DomainStoreUnavailable("a membership in the store cannot be read") from problem
-    raise DomainStoreUnavailable("a membership in the store cannot be read")
+        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a membership in the store cannot be read") from problem
+    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a membership in the store cannot be read")
 
 
 def support_key(support: Support) -> bytes:
@@ -269,7 +268,9 @@ class RoleActivation:
         """Check the signatures of what was shown; refuse too many."""
         given = list(shown)
         if len(given) > self._settings.limits.shown:
-            raise TooManyShown(f"a request shows at most {self._settings.limits.shown} certificates")
+            raise BadInput(
+                "INPUT-TOO-MANY-SHOWN", f"a request shows at most {self._settings.limits.shown} certificates"
+            )
         return [verify_appointment(signed) for signed in given]
 
     def register(
@@ -294,8 +295,9 @@ class RoleActivation:
                 return activated_of(work.tables, known), False
         by_principal = MembershipRow.c.principal == membership.principal.key
         if work.tables.count(MembershipRow, by_principal, *active) >= self._settings.limits.memberships_each:
-            raise ServiceFull(
-                f"a principal has at most {self._settings.limits.memberships_each} roles at a time"
+            raise Unavailable(
+                "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                f"a principal has at most {self._settings.limits.memberships_each} roles at a time",
             )
         signed = self._sign(
             work,

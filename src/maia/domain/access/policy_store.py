@@ -38,7 +38,6 @@ from maia.credentials.appointments import (
 )
 from maia.domain.access.cascade import end_memberships, revoke_rights
 from maia.domain.access.memberships import membership_from_bytes
-from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull, UnknownType
 from maia.domain.access.results import EntryKind, LoadedPolicy, Revoked
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, next_number
@@ -53,7 +52,7 @@ from maia.domain.storage.tables import (
     active_memberships,
     valid_rights,
 )
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant
 from maia.profile import UnknownTypeName
 from maia.profile.type_names import NamedTypes
@@ -94,7 +93,10 @@ class TypeRegistry:
         verified = self._verified(work.tables, signed, work.now)
         if work.tables.get(TypeRow, signed.id) is None:
             if work.tables.count(TypeRow) >= self._limits.types:
-                raise ServiceFull(f"this domain keeps at most {self._limits.types} versions of types")
+                raise Unavailable(
+                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                    f"this domain keeps at most {self._limits.types} versions of types",
+                )
             name, number = verified.name, next_number(work.tables, _NUMBERS)
             row = TypeRow(
                 signed.id,
@@ -125,7 +127,10 @@ class TypeRegistry:
         for name, identifier in ids.items():
             row = tables.get(TypeRow, identifier)
             if row is None:
-                raise UnknownType(f"the version of type `{name}` that the policy was read with is gone")
+                raise BadInput(
+                    "INPUT-TYPE-NOT-REGISTERED",
+                    f"the version of type `{name}` that the policy was read with is gone",
+                )
             found[name] = self._verified(tables, self._cache.read(row.definition), at)
         return found
 
@@ -139,7 +144,10 @@ class TypeRegistry:
             limit=1,
         )
         if not rows:
-            raise UnknownType(f"type `{name.name}` of `{name.owner}`, version `{name.version}`, is unknown")
+            raise BadInput(
+                "INPUT-TYPE-NOT-REGISTERED",
+                f"type `{name.name}` of `{name.owner}`, version `{name.version}`, is unknown",
+            )
         return self._verified(tables, self._cache.read(rows[0].definition), at)
 
     def _verified(self, tables: Tables, signed: SignedDefinition, at: Instant) -> VerifiedType:
@@ -219,7 +227,9 @@ class PolicyStore:
             > self._settings.limits.policy_bytes
         ):
             most = self._settings.limits.policy_bytes
-            raise ServiceFull(f"a policy has at most {most} bytes, with all it imports")
+            raise Unavailable(
+                "UNAVAILABLE-ACCESS-CONTROL-FULL", f"a policy has at most {most} bytes, with all it imports"
+            )
         policy = read_policy(text, parents, types, self._domain)
         before = newest(work.tables)
         version = 1 if before is None else before.version + 1
@@ -296,8 +306,8 @@ def _read_with_from_bytes(data: bytes) -> tuple[dict[str, str], dict[str, bytes]
                 parents = {name.decode(): text.decode() for name, text in map(_pair, texts)}
                 return parents, {name.decode(): one for name, one in map(_pair, ids)}, Instant(int(at))
     except ValueError as problem:
-        raise DomainStoreUnavailable("a policy in the store cannot be read") from problem
-    raise DomainStoreUnavailable("a policy in the store cannot be read")
+        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a policy in the store cannot be read") from problem
+    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a policy in the store cannot be read")
 
 
 def _pair(expression: SExpression) -> tuple[bytes, bytes]:

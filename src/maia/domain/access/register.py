@@ -43,7 +43,6 @@ from maia.domain.access.core import AccessCore, rule_name
 from maia.domain.access.issuance import NAME, about, held_certificates, row_of, sample_resources
 from maia.domain.access.memberships import activated_of
 from maia.domain.access.policy_store import was_replaced
-from maia.domain.access.refusals import BadRegistration, ServiceFull, UnknownType
 from maia.domain.access.results import (
     Ability,
     Activated,
@@ -57,20 +56,9 @@ from maia.domain.access.results import (
 from maia.domain.access.unit_of_work import UnitOfWork, audit_head
 from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AuditRow, MembershipRow, RightRow, active_memberships, valid_rights
-from maia.errors import BrokenCredential
+from maia.errors import BadInput, BrokenCredential, Unavailable
 from maia.events import SECOND, AttributeUid, Instant
-from maia.policy import (
-    ConditionNotMet,
-    Decision,
-    Denial,
-    Evidence,
-    Facts,
-    Permit,
-    Request,
-    decide,
-    gather_evidence,
-    shows,
-)
+from maia.policy import Decision, Denial, Evidence, Facts, Permit, Request, decide, gather_evidence, shows
 from maia.roles import possible_rights
 from maia.types import VerifiedType
 from maia.validity import Tester
@@ -159,7 +147,7 @@ class AccessRegister(AccessCore):
             uid = question.attribute
             is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
             return Holder(principal, decision.view, decision.until, chains) if is_yes else None
-        if decision.kind is not ConditionNotMet:
+        if decision.code != "POLICY-CONDITION-NOT-MET":
             return None
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
         return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
@@ -223,7 +211,10 @@ class AccessRegister(AccessCore):
         by_issuer = RightRow.c.issuer == signed.certificate.issuer.key
         is_delegated = RightRow.c.kind == EntryKind.DELEGATED.value
         if work.tables.count(RightRow, by_issuer, is_delegated) >= self._settings.limits.rights_each:
-            raise ServiceFull(f"one principal passes on at most {self._settings.limits.rights_each} rights")
+            raise Unavailable(
+                "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                f"one principal passes on at most {self._settings.limits.rights_each} rights",
+            )
         row = row_of(signed, EntryKind.DELEGATED, work)
         work.tables.put(row)
         return entry_of(row)
@@ -231,11 +222,13 @@ class AccessRegister(AccessCore):
     def _check_delegation(self, work: UnitOfWork, signed: SignedCertificate) -> None:
         certificate = signed.certificate
         if not isinstance(certificate, AuthorisationCertificate):
-            raise BadRegistration("only a certificate that passes a right on is registered")
+            raise BrokenCredential(
+                "CREDENTIAL-REGISTRATION", "only a certificate that passes a right on is registered"
+            )
         self._cache.check(signed)
         end = certificate.validity.not_after
         if end is not None and end < work.now:
-            raise BadRegistration("the certificate has expired")
+            raise BrokenCredential("CREDENTIAL-REGISTRATION", "the certificate has expired")
         shared = self._shared(work.tables, work.now)
         pool = self._pool_of(work.tables, certificate.issuer, work.now, shared)
         tester = self._tester(work.tables)
@@ -250,8 +243,9 @@ class AccessRegister(AccessCore):
                 and composed(chain.authority, certificate.authority) is not None
             ):
                 return
-        raise BadRegistration(
-            "its issuer holds no right through this domain that may be passed on and covers any of it"
+        raise BrokenCredential(
+            "CREDENTIAL-REGISTRATION",
+            "its issuer holds no right through this domain that may be passed on and covers any of it",
         )
 
     def _chains(
@@ -260,7 +254,10 @@ class AccessRegister(AccessCore):
         """Yield the chains by which the issuer of a certificate has something of what it passes on."""
         owner = certificate.authority.resources.owner
         if owner is None:
-            raise BadRegistration("a certificate that is registered names the owner of what it is about")
+            raise BrokenCredential(
+                "CREDENTIAL-REGISTRATION",
+                "a certificate that is registered names the owner of what it is about",
+            )
         for resource in sample_resources(certificate.authority.resources, owner):
             for action in sorted(certificate.authority.actions, key=lambda one: one.value):
                 try:
@@ -393,7 +390,9 @@ def attribute_of(event_type: VerifiedType, name: str | None) -> AttributeUid | N
     if name is None:
         return None
     if name not in event_type.vocabulary:
-        raise UnknownType(f"type `{event_type.name.name}` has no attribute `{name[:64]!r}`")
+        raise BadInput(
+            "INPUT-TYPE-NOT-REGISTERED", f"type `{event_type.name.name}` has no attribute `{name[:64]!r}`"
+        )
     return event_type.vocabulary[name].uid
 
 

@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.appointments import SignedAppointment
 from maia.credentials.statements import SignedStatement
-from maia.domain.access.refusals import BadPage
 from maia.domain.access.settings import AccessLimits
+from maia.errors import BadInput
 from maia.events import AttributeUid, Instant
 from maia.policy import View
 from maia.roles import RoleMembership
@@ -232,7 +232,7 @@ class Ability:
 def page_limit(limit: int, limits: AccessLimits) -> int:
     """Return the size of a page; refuse one that is none."""
     if not 1 <= limit <= limits.page:
-        raise BadPage(f"a page has 1 to {limits.page} rows")
+        raise BadInput("INPUT-PAGE", f"a page has 1 to {limits.page} rows")
     return limit
 
 
@@ -240,7 +240,7 @@ def cursor_number(after: str | None) -> int | None:
     if after is None:
         return None
     if not (after.isascii() and after.isdecimal() and len(after) <= 19):
-        raise BadPage("this cursor is none of ours")
+        raise BadInput("INPUT-PAGE", "this cursor is none of ours")
     return min(int(after), (1 << 63) - 1)
 
 
@@ -251,4 +251,4 @@ def cursor_bytes(after: str | None) -> bytes | None:
     try:
         return bytes.fromhex(after[:_CURSOR_MAX])
     except ValueError:
-        raise BadPage("this cursor is none of ours") from None
+        raise BadInput("INPUT-PAGE", "this cursor is none of ours") from None

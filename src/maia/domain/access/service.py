@@ -46,15 +46,6 @@ from maia.domain.access.identities import AccessIdentities
 from maia.domain.access.issuance import held_certificates, row_of
 from maia.domain.access.memberships import StoreWorld, active_row, membership_from_bytes
 from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
-from maia.domain.access.refusals import (
-    ActivationRefused,
-    NotOurs,
-    NotTheirMembership,
-    ServiceFull,
-    TiersMixed,
-    UnknownCertificate,
-    UnknownMembership,
-)
 from maia.domain.access.register import AccessRegister
 from maia.domain.access.results import (
     Activated,
@@ -75,7 +66,7 @@ from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import AppointmentRow, FactRow, MembershipRow, RightRow, valid_rights
-from maia.errors import BadInput
+from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Instant
 from maia.roles import (
     AppointmentDeclaration,
@@ -127,7 +118,10 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
                 work.tables.count(RightRow, RightRow.c.kind == EntryKind.HELD.value)
                 > self._settings.limits.held
             ):
-                raise ServiceFull(f"a domain holds at most {self._settings.limits.held} certificates")
+                raise Unavailable(
+                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                    f"a domain holds at most {self._settings.limits.held} certificates",
+                )
             if new:
                 work.record("hold", certificates=" ".join(one.id.hex()[:16] for one in new))
             return len(new)
@@ -216,7 +210,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         """Revoke an appointment of this domain, and all that depends on it."""
         with self._begin(actor, now) as work:
             if work.tables.get(AppointmentRow, appointment) is None:
-                raise UnknownCertificate("no appointment has this id")
+                raise BadInput("INPUT-UNKNOWN-CERTIFICATE", "no appointment has this id")
             revoke_ids(work, [appointment], self._reason(reason), self.principal)
             work.record("appointment.revoke", id=appointment, reason=reason, **work.revoked())
             return self._state_revoked(work)
@@ -330,7 +324,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             policy = self._policy_in_force(work.tables)
             found = activate(policy, world, principal, role, arguments, now)
             if not found:
-                raise ActivationRefused(f"no rule makes you a member of `{role}` now")
+                raise Refusal("REFUSED-ACTIVATION", f"no rule makes you a member of `{role}` now")
             taken = [self._roles.register(work, one, verified) for one in found]
             # A member that asks for what it has leaves no record, or any member could fill the disk.
             if work.given:
@@ -341,7 +335,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         """End a membership, and all that depends on it."""
         with self._begin(actor, now) as work:
             if work.tables.get(MembershipRow, membership) is None:
-                raise UnknownMembership("no membership has this id")
+                raise BadInput("INPUT-UNKNOWN-MEMBERSHIP", "no membership has this id")
             end_memberships(work, [membership], self._reason(reason))
             work.record("deactivate", id=membership, reason=reason, **work.revoked())
             return self._state_revoked(work)
@@ -353,11 +347,14 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         with self._begin(actor, now) as work:
             row = active_row(work.tables, membership, now)
             if row is None or row.principal != principal.key:
-                raise NotTheirMembership("you are no member by this id now")
+                raise Refusal("REFUSED-NOT-THEIR-MEMBERSHIP", "you are no member by this id now")
             issued, withheld = self._issue(work, membership_from_bytes(row.membership), ())
             if withheld and not issued:
                 one = withheld[0]
-                raise NotTheirMembership(f"the domain cannot pass on `{one.right}`: {one.why} [{one.code}]")
+                raise Refusal(
+                    "REFUSED-NOT-THEIR-MEMBERSHIP",
+                    f"the domain cannot pass on `{one.right}`: {one.why} [{one.code}]",
+                )
             if work.given:
                 work.record("authorise", membership=membership, issued=shortened(one.id for one in issued))
             return tuple(issued)
@@ -420,8 +417,9 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
                 if signed.certificate.issuer == self.principal:
                     self._register_certificate(work, signed)
                 elif work.tables.get(RightRow, signed.id) is None:
-                    raise NotOurs(
-                        f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it"
+                    raise Refusal(
+                        "REFUSED-NOT-OURS",
+                        f"`{signed.id.hex()[:16]}…` was issued by another: ask its issuer to revoke it",
                     )
                 wanted.append(signed.id)
             revoke_ids(work, wanted, self._reason(reason), self.principal)
@@ -591,6 +589,7 @@ def check_tiers(
             found.setdefault(tier, f"certificate {signed.id.hex()[:16]}…")
     if len(found) > 1:
         one, other = (f"{tier.value} by {why}" for tier, why in found.items())
-        raise TiersMixed(
-            f"a domain holds sub-domains or brokers, never both; it would hold {one}, and {other}"
+        raise Refusal(
+            "REFUSED-TIERS",
+            f"a domain holds sub-domains or brokers, never both; it would hold {one}, and {other}",
         )

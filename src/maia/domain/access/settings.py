@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maia.credentials import VerifiedConstitution
-from maia.domain.keys.settings import BadDomainSettings
+from maia.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,14 @@ class AccessSettings:
     def __post_init__(self) -> None:
         """Refuse settings that no service can keep."""
         if not 1 <= self.period_s <= 86_400:
-            raise BadDomainSettings("a timed list holds for one second to one day")
+            raise BadInput("INPUT-DOMAIN-SETTINGS", "a timed list holds for one second to one day")
         if not 0 <= self.lead_s < self.period_s:
-            raise BadDomainSettings("the next list is signed within the period of the present one")
+            raise BadInput(
+                "INPUT-DOMAIN-SETTINGS", "the next list is signed within the period of the present one"
+            )
         if not 1 <= self.identity_s <= 86_400:
-            raise BadDomainSettings("an identity statement holds for one second to one day")
+            raise BadInput("INPUT-DOMAIN-SETTINGS", "an identity statement holds for one second to one day")
         if not 1 <= self.attested_s <= 86_400:
-            raise BadDomainSettings("a verified quote counts for one second to one day")
+            raise BadInput("INPUT-DOMAIN-SETTINGS", "a verified quote counts for one second to one day")
         if self.right_s < 1 or self.answers_kept_s < 1:
-            raise BadDomainSettings("rights and remembered answers last at least one second")
+            raise BadInput("INPUT-DOMAIN-SETTINGS", "rights and remembered answers last at least one second")

@@ -22,12 +22,12 @@ from maia.domain.access.cascade import end_dependents, forget_expired, mark_revo
 from maia.domain.access.core import AccessCore, principals
 from maia.domain.access.issuance import held_certificates
 from maia.domain.access.memberships import DomainTester
-from maia.domain.access.refusals import NotOurs, UnknownCertificate
 from maia.domain.access.results import EntryKind, Page, Revoked, cursor_number, page_limit
 from maia.domain.access.unit_of_work import UnitOfWork
 from maia.domain.facts.store import has_unpublished_facts, stated_facts
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import AppointmentRow, RightRow, StatementRow, TesterRow, valid_rights
+from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
 from maia.roles import Support, SupportKind
 from maia.validity import lacking
@@ -119,16 +119,18 @@ class AccessStatements(AccessCore):
         with self._store.reading() as tables:
             row = tables.get(RightRow, certificate)
             if row is None:
-                raise UnknownCertificate("no certificate of the register has this id")
+                raise BadInput("INPUT-UNKNOWN-CERTIFICATE", "no certificate of the register has this id")
             signed = certificate_from_bytes(row.certificate)
             said = signed.certificate
             if self.principal not in {said.issuer, *(test.by for test in said.validity.tests)}:
-                raise NotOurs("this domain does not state the validity of the certificate")
+                raise Refusal(
+                    "REFUSED-NOT-OURS", "this domain does not state the validity of the certificate"
+                )
             problem = self._tester(tables).check(signed, now)
             if problem is not None:
                 raise problem
             if not said.validity.contains(now):
-                raise NotOurs("the certificate does not hold at this moment")
+                raise Refusal("REFUSED-NOT-OURS", "the certificate does not hold at this moment")
         return sign_statement(OneTimeAnswer(self.principal, certificate, request, nonce), self._key)
 
     # ------------------------------------------------------------ receiving

@@ -17,10 +17,10 @@ from typing import Final
 from maia.credentials import Principal
 from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
-from maia.domain.access.refusals import AnswerBelongsToAnotherRequest, ServiceFull
 from maia.domain.access.settings import AccessSettings
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FOR_EVER, AnswerRow, AuditRow, MetaRow
+from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
 
@@ -104,22 +104,30 @@ def answered_once(
 ) -> bytes:
     """Return the answer that is remembered under `key`, or act and remember it."""
     if not 0 < len(key) <= _KEY_MAX:
-        raise AnswerBelongsToAnotherRequest(f"an idempotency key has 1 to {_KEY_MAX} characters")
+        raise BadInput("INPUT-IDEMPOTENCY-KEY", f"an idempotency key has 1 to {_KEY_MAX} characters")
     known = tables.get(AnswerRow, actor.key, key)
     if known is not None and known.until >= now:
         if known.request != request:
-            raise AnswerBelongsToAnotherRequest("the idempotency key was used for another request")
+            raise BadInput("INPUT-IDEMPOTENCY-KEY", "the idempotency key was used for another request")
         return known.answer
     if (
         known is None
         and tables.count(AnswerRow, AnswerRow.c.actor == actor.key) >= settings.limits.answers_each
     ):
-        raise ServiceFull(f"at most {settings.limits.answers_each} answers are remembered for one principal")
+        raise Unavailable(
+            "UNAVAILABLE-ACCESS-CONTROL-FULL",
+            f"at most {settings.limits.answers_each} answers are remembered for one principal",
+        )
     answer = act()
     if len(answer) > settings.limits.answer_bytes:
-        raise ServiceFull(f"an answer has at most {settings.limits.answer_bytes} bytes")
+        raise Unavailable(
+            "UNAVAILABLE-ACCESS-CONTROL-FULL", f"an answer has at most {settings.limits.answer_bytes} bytes"
+        )
     if add_to(tables, _ANSWERS, int(known is None)) > settings.limits.remembered_answers:
-        raise ServiceFull(f"at most {settings.limits.remembered_answers} answers are remembered")
+        raise Unavailable(
+            "UNAVAILABLE-ACCESS-CONTROL-FULL",
+            f"at most {settings.limits.remembered_answers} answers are remembered",
+        )
     until = now + settings.answers_kept_s * SECOND
     tables.put(AnswerRow(actor.key, key, request, answer, until))
     return answer

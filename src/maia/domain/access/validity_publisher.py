@@ -33,13 +33,12 @@ from maia.credentials.statements import (
     statement_to_bytes,
 )
 from maia.domain.access.audit import AUDIT_START
-from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
 from maia.domain.facts.store import mark_published
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import AuditRow, MetaRow, RevokedRow, RightRow, StatementRow, valid_rights
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import SECOND, Instant
 
 _COVERED: Final = "covered"
@@ -212,7 +211,7 @@ def _read(signed: bytes) -> SignedStatement:
     try:
         return statement_from_bytes(signed)
     except MaiaError as problem:
-        raise DomainStoreUnavailable("a statement in the store cannot be read") from problem
+        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a statement in the store cannot be read") from problem
 
 
 def _covered(tables: Tables) -> list[_Stretch]:
@@ -224,8 +223,10 @@ def _covered(tables: Tables) -> list[_Stretch]:
             case tuple(pairs):
                 return [_stretch(pair) for pair in pairs]
     except (MaiaError, ValueError) as problem:
-        raise DomainStoreUnavailable("the periods of earlier lists cannot be read") from problem
-    raise DomainStoreUnavailable("the periods of earlier lists cannot be read")
+        raise Unavailable(
+            "UNAVAILABLE-DOMAIN-STORE", "the periods of earlier lists cannot be read"
+        ) from problem
+    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "the periods of earlier lists cannot be read")
 
 
 def _stretch(pair: object) -> _Stretch:

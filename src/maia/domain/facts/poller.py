@@ -20,12 +20,12 @@ from typing import ClassVar, Final, Generic, Protocol, TypeVar
 from maia.back_off import doubled
 from maia.client.api.client import Client
 from maia.client.api.subscription import ReceivedEvent
-from maia.config.row_sources import FactSource, FactSourceFailed, Row, row_of
+from maia.config.row_sources import FactSource, Row, row_of
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access_config import StreamOfFacts
 from maia.domain.server.service import DomainService
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import SECOND, Instant
 from maia.net.observer import Records
 from maia.private_files import create_private
@@ -69,8 +69,10 @@ class PostgresChanges:
                     changed()
         except (psycopg.Error, OSError) as problem:
             # The address can hold a password, so only the kind of the problem is shown.
-            raise FactSourceFailed(f"PostgreSQL does not notify: {type(problem).__name__}") from None
-        raise FactSourceFailed("PostgreSQL does not notify: the connection was closed")
+            raise Unavailable(
+                "UNAVAILABLE-FACT-SOURCE", f"PostgreSQL does not notify: {type(problem).__name__}"
+            ) from None
+        raise Unavailable("UNAVAILABLE-FACT-SOURCE", "PostgreSQL does not notify: the connection was closed")
 
 
 _APART_S: Final = 0.2

@@ -27,12 +27,11 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.names import checked_label
 from maia.credentials.statements import FACTS_MAX, StatedFacts
-from maia.domain.access.refusals import DomainStoreUnavailable, ServiceFull
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import add_to
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FactArgumentRow, FactRow, MetaRow
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.roles import Policy, Support, fact_support
 
@@ -71,7 +70,10 @@ def replace_facts(
         row = _row(name, arguments, now)
         wanted[row.digest] = row, tuple(arguments)
         if len(wanted) > limits.fact_rows:
-            raise ServiceFull(f"a source hands over at most {limits.fact_rows} rows at once")
+            raise Unavailable(
+                "UNAVAILABLE-ACCESS-CONTROL-FULL",
+                f"a source hands over at most {limits.fact_rows} rows at once",
+            )
     present = {row.digest: row for row in _all_rows(tables, name)}
     gone = present.keys() - wanted.keys()
     tables.delete_in(FactRow, FactRow.c.digest, gone, FactRow.c.name == name)
@@ -109,8 +111,8 @@ def arguments_of(row: FactRow) -> tuple[Argument, ...]:
             case tuple(expressions):
                 return tuple(map(argument_from_expression, expressions))
     except MaiaError as problem:
-        raise DomainStoreUnavailable("a fact in the store cannot be read") from problem
-    raise DomainStoreUnavailable("a fact in the store cannot be read")
+        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a fact in the store cannot be read") from problem
+    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a fact in the store cannot be read")
 
 
 def _row(name: str, arguments: Sequence[Argument], now: Instant) -> FactRow:
@@ -157,7 +159,9 @@ def _argument_digest(argument: Argument) -> bytes:
 
 def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
     if add_to(tables, _COUNT, more) > limits.facts and more > 0:
-        raise ServiceFull(f"this domain keeps at most {limits.facts} facts")
+        raise Unavailable(
+            "UNAVAILABLE-ACCESS-CONTROL-FULL", f"this domain keeps at most {limits.facts} facts"
+        )
 
 
 # Which facts does a domain publish, so that brokers can check its conditions?

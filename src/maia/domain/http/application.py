@@ -16,13 +16,12 @@ from starlette.routing import Route
 
 from maia.api.endpoints import ENDPOINTS, Endpoint
 from maia.api.http_calls import http_interface, problem_response, query_of, read_body, unforeseen
-from maia.api.problems import BadCall
 from maia.api.requests import Nothing
 from maia.domain.http.authentication import Caller, signed_body
 from maia.domain.http.calls import ENCODER, Call, Page, Pages
 from maia.domain.http.openapi import openapi_document
 from maia.domain.http.pages import PAGES
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError
 from maia.net.http_listener import let_in
 from maia.net.observer import Records
 
@@ -84,4 +83,4 @@ def _decoded(body: bytes, kind: type[_Body]) -> _Body:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         shown = str(problem).encode("unicode_escape").decode()[:300]
-        raise BadCall(f"the body is not what this page takes: {shown}") from None
+        raise BadInput("INPUT-API-CALL", f"the body is not what this page takes: {shown}") from None

@@ -15,24 +15,16 @@ from typing import Final
 from starlette.requests import Request
 
 from maia.api.http_calls import read_body, signed_request_in, single_headers, target_of
-from maia.api.problems import (
-    CREDENTIALS_BYTES_MAX,
-    CREDENTIALS_HEADER,
-    ONCE_HEADER,
-    BadCall,
-    TooLarge,
-    credentials_from_header,
-)
+from maia.api.problems import CREDENTIALS_BYTES_MAX, CREDENTIALS_HEADER, ONCE_HEADER, credentials_from_header
 from maia.credentials import Budget, Principal, SignedCertificate, VerificationCache
 from maia.credentials.chains.discovery import read_from_owner
 from maia.domain.access.core import WORK_MAX
-from maia.errors import BrokenCredential
+from maia.errors import BadInput, BrokenCredential, Refusal
 from maia.events import Instant
 from maia.wire.api_requests import (
     API_SKEW_S,
     INSTANCE_BYTES,
     ApiCall,
-    RequestAltered,
     api_request_from_bytes,
     verify_api_request,
 )
@@ -86,7 +78,10 @@ class Gate:
         signed = api_request_from_bytes(signed_request_in(headers.get("authorization", "")))
         shown = headers.get(CREDENTIALS_HEADER.lower(), "")
         if len(shown) > CREDENTIALS_BYTES_MAX:
-            raise TooLarge(f"more than {CREDENTIALS_BYTES_MAX} characters of certificates came with the call")
+            raise BadInput(
+                "INPUT-API-TOO-LARGE",
+                f"more than {CREDENTIALS_BYTES_MAX} characters of certificates came with the call",
+            )
         once = headers.get(ONCE_HEADER.lower(), "")
         said = signed.request.call.content
         call = ApiCall.of(
@@ -111,8 +106,8 @@ class Gate:
         try:
             read = read_from_owner(shown, root=self.audience, cache=self._certificates, budget=budget)
         except BrokenCredential as problem:
-            raise BadCall(
-                f"a certificate in `{CREDENTIALS_HEADER}` cannot be read: {problem.message}"
+            raise BadInput(
+                "INPUT-API-CALL", f"a certificate in `{CREDENTIALS_HEADER}` cannot be read: {problem.message}"
             ) from problem
         return tuple(read.values())
 
@@ -124,5 +119,5 @@ async def signed_body(request: Request, caller: Caller, body_max: int) -> bytes:
     """
     body = await read_body(request, body_max)
     if sha256(body).digest() != caller.content:
-        raise RequestAltered("the body differs from what was signed")
+        raise Refusal("REQUEST-ALTERED", "the body differs from what was signed")
     return body

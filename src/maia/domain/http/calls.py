@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from maia.api.endpoints import Asked, Endpoint
 from maia.api.http_calls import json_response
-from maia.api.problems import PUBLISHED_HEADER, BadCall
+from maia.api.problems import PUBLISHED_HEADER
 from maia.credentials import Principal, SignedCertificate, principal_from_text
 from maia.domain.access.results import AdminAct, LoadedPolicy, Revoked
 from maia.domain.access.service import AccessControl
@@ -26,6 +26,7 @@ from maia.domain.http.answers import shaped
 from maia.domain.http.authentication import Caller, Gate
 from maia.domain.http.turns import Turns
 from maia.domain.server.service import DomainService
+from maia.errors import BadInput
 from maia.events import Instant
 
 if TYPE_CHECKING:
@@ -160,5 +161,8 @@ def id_from_text(text: str) -> bytes:
         found = b""
     if len(found) != 32 or text != found.hex():
         shown = text[:64].encode("unicode_escape").decode()
-        raise BadCall(f"`{shown}` is no id: one is written with 64 hexadecimal digits, 0 to 9 and a to f")
+        raise BadInput(
+            "INPUT-API-CALL",
+            f"`{shown}` is no id: one is written with 64 hexadecimal digits, 0 to 9 and a to f",
+        )
     return found

@@ -11,7 +11,6 @@ from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.api.arguments import argument, arguments, moment, validity
 from maia.api.endpoints import Asked, Endpoint
-from maia.api.problems import BadCall, NotFound
 from maia.credentials import TypeName, actions_from_words, certificate_from_bytes, principal_from_text
 from maia.credentials.appointments import appointment_from_bytes
 from maia.credentials.attestation import NONCE_BYTES, SECRET_BYTES, Approved, Configuration
@@ -22,7 +21,7 @@ from maia.domain.access.service import AccessControl
 from maia.domain.http.answers import ability_answer, holder_answer
 from maia.domain.http.calls import Call, Handler, id_from_text
 from maia.domain.http.calls import Page as HttpPage
-from maia.errors import Refusal
+from maia.errors import BadInput, Refusal
 from maia.events import Instant
 from maia.types import VerifiedType, definition_from_bytes
 
@@ -33,12 +32,6 @@ _Read = TypeVar("_Read")
 # Any: each call has a struct of its own.
 PAGES: Final[dict[Endpoint[Any, Any], HttpPage[Any]]] = {}
 """Every call with what is done at it."""
-
-
-class LoginGrantsNothing(Refusal):
-    """Nothing that the caller showed, or is known for, gives it a role or a right here now."""
-
-    code = "REFUSED-LOGIN"
 
 
 def _at(
@@ -65,7 +58,7 @@ def _check_own(access: AccessControl, call: Call[Any], is_own: bool, act: AdminA
 
 def _there(found: _Found | None, missing: str) -> _Found:
     if found is None:
-        raise NotFound(missing)
+        raise BadInput("INPUT-NOT-FOUND", missing)
     return found
 
 
@@ -154,7 +147,7 @@ _at(api.REPLACE_FACTS)(
 def _login(access: AccessControl, call: Call[bodies.LoginBody]) -> Wallet:
     wallet = access.login(call.actor, _each(appointment_from_bytes, call.asked.shown), **call.acting)
     if not wallet.memberships and not wallet.issued:
-        raise LoginGrantsNothing("nothing gives you a role or a right here now")
+        raise Refusal("REFUSED-LOGIN", "nothing gives you a role or a right here now")
     return wallet
 
 
@@ -210,7 +203,7 @@ def _revoke(access: AccessControl, call: Call[bodies.Revocation]) -> Revoked:
     ids = [id_from_text(one) for one in call.asked.ids]
     shown = _each(certificate_from_bytes, call.asked.certificates)
     if not ids and not shown:
-        raise BadCall("say what to revoke: `ids`, or `certificates`")
+        raise BadInput("INPUT-API-CALL", "say what to revoke: `ids`, or `certificates`")
     return access.revoke(ids, call.asked.reason, certificates=shown, **call.acting)
 
 
@@ -230,7 +223,7 @@ def _who_can(access: AccessControl, call: Call[bodies.WhoCanQuestion]) -> Page[o
     at = call.now if question.at is None else moment(question.at)
     actions = actions_from_words([question.action])
     if len(actions) != 1:
-        raise BadCall("one action is asked about at a time")
+        raise BadInput("INPUT-API-CALL", "one action is asked about at a time")
     (action,) = actions
     event_type = _type(access, question, call.now)
     found = access.who_can(action, event_type.name, question.attribute, at, **call.page)
@@ -249,7 +242,7 @@ def _type(access: AccessControl, question: bodies.WhoCanQuestion, now: Instant) 
     older = {one.definition.previous for one in found} if question.version is None else set()
     newest = [one for one in found if one.name.version not in older]
     if len(newest) != 1:
-        raise NotFound(f"{len(newest)} types fit; say which with owner and version")
+        raise BadInput("INPUT-NOT-FOUND", f"{len(newest)} types fit; say which with owner and version")
     return newest[0]
 
 
@@ -362,7 +355,10 @@ def _nonce(access: AccessControl, call: Call[bodies.Nothing]) -> tuple[bytes, tu
 def _quote(access: AccessControl, call: Call[bodies.QuoteBody]) -> object:
     body = call.asked
     if bool(body.log) == bool(body.registers):
-        raise BadCall("a quote goes with the event log of the boot, or with the values of the registers")
+        raise BadInput(
+            "INPUT-API-CALL",
+            "a quote goes with the event log of the boot, or with the values of the registers",
+        )
     boot = body.log or _registers(body.registers)
     return access.attest(call.actor, body.quoted, body.signature, boot, now=call.now)
 
@@ -371,4 +367,6 @@ def _registers(values: Mapping[str, str]) -> dict[int, bytes]:
     try:
         return {int(pcr): bytes.fromhex(value) for pcr, value in values.items()}
     except ValueError:
-        raise BadCall("registers are given as hexadecimal digits, by the number of the register") from None
+        raise BadInput(
+            "INPUT-API-CALL", "registers are given as hexadecimal digits, by the number of the register"
+        ) from None

@@ -19,12 +19,6 @@ WAITING_MAX: Final = 128
 """Calls at one time that wait for their turn."""
 
 
-class DomainBusy(Unavailable):
-    """More calls wait for a domain's server than it keeps, most of them from the caller's network."""
-
-    code = "UNAVAILABLE-DOMAIN-BUSY"
-
-
 class Turns:
     """The calls that wait for the worker of one domain."""
 
@@ -49,7 +43,11 @@ class Turns:
         goes = self._waiting.next_to_go() if self._waiting.is_overfull else None
         if goes is not None:
             self._waiting.leave(goes)
-            goes.set_exception(DomainBusy("too many calls wait for this domain's server: try again later"))
+            goes.set_exception(
+                Unavailable(
+                    "UNAVAILABLE-DOMAIN-BUSY", "too many calls wait for this domain's server: try again later"
+                )
+            )
         try:
             await place
         except asyncio.CancelledError:

@@ -23,15 +23,14 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.credentials.chains.discovery import read_from_owner
-from maia.domain.keys.settings import DomainSettings, KeyServerFull
-from maia.errors import MaiaError
+from maia.domain.keys.settings import DomainSettings
+from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MAX, SECOND, Instant, seconds_after
 from maia.policy import Request, TooMuchToSearch, gather_evidence
 from maia.sessions.admission import Places, RequestQuota, right_to_connect
 from maia.sessions.session import (
     ROUNDS_IN_A_LEASE,
     Endpoint,
-    HandshakeTooSlow,
     PeerSilent,
     Session,
     SessionLimits,
@@ -253,7 +252,12 @@ class Links(Endpoint[MemberLink]):
             waits = self._waiting.next_to_go()
             assert waits is not None  # noqa: S101 - the new one does
             self.pop(waits)
-            parted = goodbye(waits, KeyServerFull("this server has as many links as it may, and others wait"))
+            parted = goodbye(
+                waits,
+                Unavailable(
+                    "UNAVAILABLE-KEY-SERVER-FULL", "this server has as many links as it may, and others wait"
+                ),
+            )
         if link.id not in self._links:
             return parted
         heappush(self._dues, (seconds_after(now, limits.handshake_s), link.id))
@@ -335,7 +339,7 @@ class Links(Endpoint[MemberLink]):
             link = self._links.get(heappop(self._dues)[1])
             try:
                 if link is not None and not link.is_ready:
-                    raise HandshakeTooSlow("the handshake took too long")
+                    raise Unavailable("UNAVAILABLE-HANDSHAKE-TIME", "the handshake took too long")
                 if link is not None and link.right_ends < now:
                     self._decide(link, now)
                     self._look_when_right_ends(link)

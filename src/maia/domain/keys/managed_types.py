@@ -19,8 +19,8 @@ from typing import Final, assert_never
 
 from maia.credentials import Principal, SigningKey, TypeName, VerificationCache, principal_from_bytes
 from maia.domain.keys.links import Links, MemberLink
-from maia.domain.keys.settings import BadJoin, DomainSettings, KeyServerFull, NotManagedHere
-from maia.errors import MaiaError
+from maia.domain.keys.settings import DomainSettings
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import Instant
 from maia.sealing.groups.manager import Delivery, Distrusted, GroupManager, Outcome, ShutOut
 from maia.sealing.groups.manager_store import ManagerStore
@@ -79,11 +79,13 @@ class Definitions:
         for data in given:
             found.append(self._verify(self._cache.read(data), found, now))
         if len({one.type_id for one in found}) != 1:
-            raise BadJoin("a request to join hands over versions of exactly one type")
+            raise BadInput("INPUT-JOIN-GROUPS", "a request to join hands over versions of exactly one type")
         self._remembered(found)
         new = {one.name for one in found} - set(self._by_name)
         if len(self._by_name) + len(new) > self._settings.limits.versions:
-            raise KeyServerFull("this server remembers as many type versions as it may")
+            raise Unavailable(
+                "UNAVAILABLE-KEY-SERVER-FULL", "this server remembers as many type versions as it may"
+            )
         return tuple(found)
 
     def history(self, versions: Sequence[VerifiedType]) -> TypeHistory:
@@ -95,8 +97,9 @@ class Definitions:
         versions = list(versions)
         names = self._by_name.keys() | {one.name for one in versions}
         if len(names) > self._settings.limits.versions:
-            raise KeyServerFull(
-                f"this server remembers no more than {self._settings.limits.versions} versions"
+            raise Unavailable(
+                "UNAVAILABLE-KEY-SERVER-FULL",
+                f"this server remembers no more than {self._settings.limits.versions} versions",
             )
         self._histories = self._remembered(versions)
         new = [one for one in versions if one.replaces(self._by_name.get(one.name))]
@@ -200,11 +203,17 @@ class ManagedTypes:
         type_id = versions[-1].type_id
         sealing = self._managed(versions)
         if sealing is None:
-            raise NotManagedHere("the owner of this type has not named this server as its key manager")
+            raise Refusal(
+                "REFUSED-NOT-MANAGED-HERE",
+                "the owner of this type has not named this server as its key manager",
+            )
         known = self._groups.get(type_id)
         if known is None:
             if len(self._groups) >= self._settings.limits.types:
-                raise KeyServerFull(f"this server runs the groups of {self._settings.limits.types} types")
+                raise Unavailable(
+                    "UNAVAILABLE-KEY-SERVER-FULL",
+                    f"this server runs the groups of {self._settings.limits.types} types",
+                )
             return self._new(type_id, sealing)
         known.grounds = self._grounds(sealing.level)
         known.refresh_together(sealing.blinded)

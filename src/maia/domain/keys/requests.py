@@ -24,10 +24,9 @@ from typing import Final
 from maia.credentials import Principal, certificate_to_bytes
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
-from maia.domain.keys.settings import DomainSettings, NotAMember
-from maia.errors import MaiaError, ProtocolViolation
+from maia.domain.keys.settings import DomainSettings
+from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, Instant
-from maia.policy import GrantsLeftOut
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager import Delivery, GroupManager, Outcome
 from maia.sealing.groups.membership import Claim, NoGroupOpen, demanded, keys_digest, requests_for, standing
@@ -265,7 +264,7 @@ class KeyRequestHandler:
     def _tell_writer(self, link: MemberLink, message: WhoWrites, now: Instant) -> list[Effect]:
         manager = self.types.get(message.type_id)
         if manager is None or not manager.is_in(GroupId(message.type_id), link.peer):
-            raise NotAMember("only members of a type's groups are told who publishes")
+            raise Refusal("REFUSED-NOT-A-MEMBER", "only members of a type's groups are told who publishes")
         shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
 
@@ -348,7 +347,7 @@ def _left_out(link: MemberLink, outcomes: Iterable[Outcome]) -> list[Effect]:
     if not any(isinstance(one, Delivery) and one.is_cut and one.member == link.peer for one in outcomes):
         return []
     return [
-        Note("grants-left-out", {**link.named(), "code": GrantsLeftOut.code}),
+        Note("grants-left-out", {**link.named(), "code": "POLICY-GRANTS-LEFT-OUT"}),
         Count("maia_grants_left_out_total"),
     ]
 

@@ -19,12 +19,12 @@ from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink
 from maia.domain.keys.managed_types import Changes, ManagedTypes
 from maia.domain.keys.requests import KeyRequestHandler, refusal_told
 from maia.domain.keys.settings import DomainSettings
-from maia.errors import MaiaError, ProtocolViolation
+from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sessions.challenges import ChallengeDesk
-from maia.sessions.session import Established, OutOfTurn, Shutdown
+from maia.sessions.session import Established
 from maia.validity import Changed
 from maia.wire.codec import encode
 from maia.wire.effects import (
@@ -131,7 +131,7 @@ class KeyServer:
     def drain(self, now: Instant) -> list[Effect]:
         """Say goodbye on every link; members go on with the keys they have."""
         self._is_draining = True
-        problem = Shutdown("this key server is being stopped")
+        problem = Unavailable("UNAVAILABLE-SHUTDOWN", "this key server is being stopped")
         effects = [one for link in self._links.all() for one in self._requests.close(link, problem)]
         return self._finished(effects, now)
 
@@ -219,7 +219,9 @@ class KeyServer:
                 return self._asked(link, message, now)
             case Vouched():
                 return self._requests.hear_vouched(link, message, now)
-        raise OutOfTurn(f"`{type(message).__name__}` is nothing that a key server is sent")
+        raise ProtocolViolation(
+            "PROTOCOL-OUT-OF-TURN", f"`{type(message).__name__}` is nothing that a key server is sent"
+        )
 
     def _asked(
         self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant

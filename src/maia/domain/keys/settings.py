@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
-from maia.errors import BadInput, Refusal, Unavailable
+from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 
@@ -13,36 +13,6 @@ from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 #
 # A `ProtocolViolation` closes the link that it came from; every other error
 # answers one request and leaves the link alone. Sentences are for the peer.
-
-
-class BadDomainSettings(BadInput):
-    """A key server cannot run with these settings."""
-
-    code = "INPUT-DOMAIN-SETTINGS"
-
-
-class BadJoin(BadInput):
-    """A request to join names no type, or several, or a version that was not handed over."""
-
-    code = "INPUT-JOIN-GROUPS"
-
-
-class NotManagedHere(Refusal):
-    """The owner of the type has named another manager for its key groups, or none."""
-
-    code = "REFUSED-NOT-MANAGED-HERE"
-
-
-class NotAMember(Refusal):
-    """Only members of a type's own group are told who publishes."""
-
-    code = "REFUSED-NOT-A-MEMBER"
-
-
-class KeyServerFull(Unavailable):
-    """The key server has as many links, types or versions as it may."""
-
-    code = "UNAVAILABLE-KEY-SERVER-FULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +71,14 @@ class DomainSettings:
         """Refuse settings that no key server can keep."""
         terms = self.terms
         if self.lease_s < 1 or terms.refresh_s < 1:
-            raise BadDomainSettings("a lease and the time between refreshes last at least one second")
+            raise BadInput(
+                "INPUT-DOMAIN-SETTINGS", "a lease and the time between refreshes last at least one second"
+            )
         if not 1 <= self.limits.chains_per_request <= CHAINS_MAX:
-            raise BadDomainSettings(f"a decision counts 1 to {CHAINS_MAX} chains")
+            raise BadInput("INPUT-DOMAIN-SETTINGS", f"a decision counts 1 to {CHAINS_MAX} chains")
         if min(terms.overdue_s, terms.drift_s, terms.back_dating_s) < 0:
-            raise BadDomainSettings("a drift is not negative")
+            raise BadInput("INPUT-DOMAIN-SETTINGS", "a drift is not negative")
         if terms.back_dating_s > terms.drift_s:
-            raise BadDomainSettings("nothing may be dated back further than old keys are kept")
+            raise BadInput(
+                "INPUT-DOMAIN-SETTINGS", "nothing may be dated back further than old keys are kept"
+            )

@@ -42,12 +42,6 @@ from maia.organisation.rights import Signing, let_broker
 # good policy stays in force, and without one nothing is granted (A42).
 
 
-class EmptyPolicy(BadInput):
-    """A policy's file is empty; a policy that grants nothing says so."""
-
-    code = "INPUT-POLICY-EMPTY"
-
-
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
     """A policy and the role sets that it imports, as files."""
@@ -59,7 +53,7 @@ class PolicyFile:
         """Return the texts; refuse what cannot be a whole policy."""
         text = read_text(self.path)
         if not text.strip():
-            raise EmptyPolicy(f"`{self.path}` is empty; the policy before stays in force")
+            raise BadInput("INPUT-POLICY-EMPTY", f"`{self.path}` is empty; the policy before stays in force")
         return text, {name: read_text(path) for name, path in self.parents.items()}
 
     async def begin(self, service: DomainService, records: Records) -> bool:

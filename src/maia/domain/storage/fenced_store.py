@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from maia.errors import Unavailable
-from maia.net.stores import StoreUnavailable
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
@@ -47,7 +46,9 @@ class FencedStore:
             self._file.execute("PRAGMA secure_delete = ON")
             self._file.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as problem:
-            raise StoreUnavailable(f"`{file}` cannot be used to keep state: {problem}") from problem
+            raise Unavailable(
+                "UNAVAILABLE-STORE", f"`{file}` cannot be used to keep state: {problem}"
+            ) from problem
         self._path = file
         self._generation = self._read_generation()
 
@@ -88,5 +89,5 @@ class FencedStore:
         ((generation,),) = self._file.execute("SELECT generation FROM fence")
         return int(generation)
 
-    def _unavailable(self, problem: sqlite3.Error) -> StoreUnavailable:
-        return StoreUnavailable(f"`{self._path}` cannot be used to keep state: {problem}")
+    def _unavailable(self, problem: sqlite3.Error) -> Unavailable:
+        return Unavailable("UNAVAILABLE-STORE", f"`{self._path}` cannot be used to keep state: {problem}")

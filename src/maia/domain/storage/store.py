@@ -37,9 +37,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
-from maia.domain.access.refusals import DomainStoreUnavailable
 from maia.domain.storage.fenced_store import StoreFenced
 from maia.domain.storage.tables import FENCE, SCHEMA, SCHEMA_VERSION, TableRow
+from maia.errors import Unavailable
 
 AT_ONCE: Final = 500
 """Rows that are read or written at once, and values in one statement: databases limit these."""
@@ -171,9 +171,10 @@ class DomainStore:
                 if found is None:
                     connection.execute(FENCE.insert().values(one=1, generation=0, version=SCHEMA_VERSION))
                 elif found != SCHEMA_VERSION:
-                    raise DomainStoreUnavailable(
+                    raise Unavailable(
+                        "UNAVAILABLE-DOMAIN-STORE",
                         f"`{shown}` was written by another version of Maia: its tables have version {found}, "
-                        f"and this one reads {SCHEMA_VERSION}"
+                        f"and this one reads {SCHEMA_VERSION}",
                     )
                 self._generation = int(connection.execute(select(FENCE.c.generation)).scalar_one())
         except (SQLAlchemyError, OSError) as problem:
@@ -224,11 +225,12 @@ class DomainStore:
         finally:
             self._open, self._is_writing = before, was_writing
 
-    def _unavailable(self, problem: Exception) -> DomainStoreUnavailable:
+    def _unavailable(self, problem: Exception) -> Unavailable:
         # The text of the library may quote statements, addresses and values: the kind is enough here.
         cause = getattr(problem, "orig", None) or problem
-        return DomainStoreUnavailable(
-            f"`{self._shown}` cannot be used to keep what the domain knows: {type(cause).__name__}"
+        return Unavailable(
+            "UNAVAILABLE-DOMAIN-STORE",
+            f"`{self._shown}` cannot be used to keep what the domain knows: {type(cause).__name__}",
         )
 
 
@@ -258,8 +260,9 @@ def sqlite_store(file: Path) -> DomainStore:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         os.close(descriptor)
     except OSError as problem:
-        raise DomainStoreUnavailable(
-            f"`{file}` cannot be used to keep what the domain knows: {problem.strerror}"
+        raise Unavailable(
+            "UNAVAILABLE-DOMAIN-STORE",
+            f"`{file}` cannot be used to keep what the domain knows: {problem.strerror}",
         ) from problem
     return DomainStore(_sqlite_engine(URL.create("sqlite", database=str(file))), str(file))
 
@@ -272,7 +275,9 @@ def memory_store() -> DomainStore:
 def postgres_store(address: str, schema: str = "maia") -> DomainStore:
     """Use a PostgreSQL database, in a schema of its own that is made if need be."""
     if not _SCHEMA.fullmatch(schema):
-        raise DomainStoreUnavailable("a schema is called by lower case letters, digits and `_`")
+        raise Unavailable(
+            "UNAVAILABLE-DOMAIN-STORE", "a schema is called by lower case letters, digits and `_`"
+        )
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
@@ -298,8 +303,9 @@ def postgres_store(address: str, schema: str = "maia") -> DomainStore:
         with engine.begin() as connection:
             connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     except (SQLAlchemyError, ProgrammingError, OSError) as problem:
-        raise DomainStoreUnavailable(
-            f"PostgreSQL cannot be reached to keep what the domain knows: {type(problem).__name__}"
+        raise Unavailable(
+            "UNAVAILABLE-DOMAIN-STORE",
+            f"PostgreSQL cannot be reached to keep what the domain knows: {type(problem).__name__}",
         ) from problem
     return DomainStore(engine, f"PostgreSQL, schema {schema}")
 

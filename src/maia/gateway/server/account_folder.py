@@ -13,11 +13,10 @@ from typing import Final
 
 from maia.config.input_files import read_certificates
 from maia.credentials import Principal, SignedCertificate, SigningKey
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Refusal
 from maia.gateway.accounts import (
     SECRET_BYTES,
     Account,
-    AccountRefused,
     BadAccountName,
     account_from_bytes,
     account_to_bytes,
@@ -35,12 +34,6 @@ _SECRET: Final = "gateway.secret"  # noqa: S105 - the name of a file
 _FILE_BYTES_MAX: Final = 64 << 10
 
 
-class AccountExists(BadAccountName):
-    """There is an account of this name already."""
-
-    code = "INPUT-ACCOUNT-EXISTS"
-
-
 class AccountFolder:
     """The accounts of one gateway."""
 
@@ -54,7 +47,10 @@ class AccountFolder:
         """Make an account and its key; return its folder, and the token unless a TLS key stands for it."""
         folder = self._place(check_name(name), client)
         if (folder / _ACCOUNT).exists():
-            raise AccountExists(f"`{folder}` holds an account already; remove the folder to make it anew")
+            raise BadAccountName(
+                "INPUT-ACCOUNT-EXISTS",
+                f"`{folder}` holds an account already; remove the folder to make it anew",
+            )
         secret = os.urandom(SECRET_BYTES) if client is None else self._own_secret()
         key = SigningKey.from_seed(os.urandom(32))
         account = new_account(name, key, secret, os.urandom(16), client)
@@ -76,7 +72,7 @@ class AccountFolder:
             account = None
         if account is None or account.client is not None:
             open_account(self._decoy, secret_of_token(token))
-            raise AccountRefused("user name and token do not belong together")
+            raise Refusal("REFUSED-GATEWAY-ACCOUNT", "user name and token do not belong together")
         return account.name, open_account(account, secret_of_token(token))
 
     def by_key(self, client: Principal) -> tuple[str, SigningKey]:
@@ -84,9 +80,9 @@ class AccountFolder:
         try:
             account = self._read(self._place("", client))
         except (MaiaError, OSError):
-            raise AccountRefused(f"`{client}` has no account at this gateway") from None
+            raise Refusal("REFUSED-GATEWAY-ACCOUNT", f"`{client}` has no account at this gateway") from None
         if account.client != str(client):
-            raise AccountRefused(f"`{client}` has no account at this gateway")
+            raise Refusal("REFUSED-GATEWAY-ACCOUNT", f"`{client}` has no account at this gateway")
         return f"key:{client.key.hex()}", open_account(account, self._own_secret())
 
     def certificates(self, account: str) -> tuple[SignedCertificate, ...]:

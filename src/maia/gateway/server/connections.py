@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from maia.credentials import Principal
-from maia.errors import MaiaError, Unavailable
+from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.gateway.mqtt.codec import Splitter, decode
 from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation, Reason
 from maia.gateway.mqtt.session import refused_connection
@@ -21,7 +21,7 @@ from maia.gateway.server.gateway import BadClientId, Gateway
 from maia.gateway.server.shares import AccountQuota
 from maia.net.addresses import keep_little_unsent
 from maia.net.doorman import Doorman
-from maia.net.tls import WrongTransport, principal_of_leaf
+from maia.net.tls import principal_of_leaf
 from maia.net.tls_stream import SocketStream, TlsStream, open_stream
 
 _FIRST_PACKET_MAX: Final = 80 << 10
@@ -38,7 +38,7 @@ class PlainStream(SocketStream):
 
     def peer(self) -> Principal:
         """Raise: nothing was proved."""
-        raise WrongTransport("the connection has no TLS")
+        raise ProtocolViolation("PROTOCOL-TRANSPORT", "the connection has no TLS")
 
     def _seal(self, data: bytes) -> bytes:
         return data

@@ -62,12 +62,6 @@ class _KeptSession(msgspec.Struct):
     subscriptions: dict[str, tuple[int, int | None]]
 
 
-class GatewayFull(Unavailable):
-    """The gateway has as many MQTT connections as it may have."""
-
-    code = "UNAVAILABLE-GATEWAY-FULL"
-
-
 class BadClientId(Refusal):
     """A client identifier is missing, too long, or holds characters that are not visible."""
 
@@ -154,7 +148,12 @@ class Gateway:
     def admitted(self, connection: Connection, address: str | None) -> None:
         """Count a connection; while too many wait to prove themselves, one from the busiest address goes."""
         if len(self._connections) >= self.config.connections:
-            self.note("refused", GatewayFull("the gateway has no room for a connection").as_record())
+            self.note(
+                "refused",
+                Unavailable(
+                    "UNAVAILABLE-GATEWAY-FULL", "the gateway has no room for a connection"
+                ).as_record(),
+            )
             connection.drop()
             return
         self._connections.add(connection)

@@ -19,18 +19,6 @@ class AccountQuota(Unavailable):
     code = "UNAVAILABLE-QUOTA-ACCOUNT"
 
 
-class SessionsFull(Unavailable):
-    """The gateway keeps as many MQTT sessions as it may keep."""
-
-    code = "UNAVAILABLE-GATEWAY-SESSIONS"
-
-
-class SlowReader(Unavailable):
-    """A reader of a gateway reads more slowly than events for it arrive, and too many bytes wait."""
-
-    code = "UNAVAILABLE-QUOTA-UNREAD"
-
-
 @dataclass(slots=True)
 class Unread:
     """How many bytes of events wait for one reader, and with `beside` for all readers of its account."""
@@ -45,12 +33,16 @@ class Unread:
         if self.beside is not None:
             self.beside.add(size)
 
-    def problem(self, *, share: int = 1) -> SlowReader | None:
+    def problem(self, *, share: int = 1) -> Unavailable | None:
         """Return what is wrong if too many wait; of what one reader may have, this part counts."""
         if self.bytes > self.most // share:
-            return SlowReader(f"{self.bytes} bytes wait for a client that does not read them")
+            return Unavailable(
+                "UNAVAILABLE-QUOTA-UNREAD", f"{self.bytes} bytes wait for a client that does not read them"
+            )
         if self.beside is not None and self.beside.bytes > self.beside.most:
-            return SlowReader(f"{self.beside.bytes} bytes wait for clients of this account")
+            return Unavailable(
+                "UNAVAILABLE-QUOTA-UNREAD", f"{self.beside.bytes} bytes wait for clients of this account"
+            )
         return None
 
 
@@ -98,7 +90,7 @@ class Shares:
                 raise AccountQuota(f"the account has {len(held)} sessions, as many as it may have")
             del held[makes_room]
         if sum(map(len, self._sessions.values())) >= self.sessions:
-            raise SessionsFull("the gateway has no room for a session")
+            raise Unavailable("UNAVAILABLE-GATEWAY-SESSIONS", "the gateway has no room for a session")
         held[client_id] = None
         return makes_room
 

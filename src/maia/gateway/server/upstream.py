@@ -28,11 +28,11 @@ from maia.client.batch import OutgoingFrame
 from maia.client.errors import ClientClosed
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, Subscribed
 from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
-from maia.gateway.server.shares import SlowReader, Unread
+from maia.gateway.server.shares import Unread
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import NEVER, Predicate
 from maia.types import SignedDefinition
@@ -468,7 +468,9 @@ class Upstream:
         if problem is None and served.progress is None:
             problem = receiver.unread.problem(share=1 if served.subscribed.granted else _SKIPPED_FROM)
             if problem is None and is_full(served.subscription):
-                problem = SlowReader(f"{served.subscription.waiting} events wait for a client")
+                problem = Unavailable(
+                    "UNAVAILABLE-QUOTA-UNREAD", f"{served.subscription.waiting} events wait for a client"
+                )
         if problem is None and not served.is_over:
             return
         while (skipped := next_frame(served.subscription)) is not None:

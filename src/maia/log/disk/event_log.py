@@ -26,6 +26,7 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.clock import system_now
+from maia.errors import BadInput
 from maia.events import Instant
 from maia.log.disk.files import Disk, FolderDisk
 from maia.log.disk.journals import Cut, JournalFile, Journals
@@ -47,7 +48,6 @@ from maia.log.disk.rollover import (
     remove_left_overs,
     write_piece,
 )
-from maia.log.format.errors import NotAFrame
 from maia.log.format.manifest import Change, Segment, in_order
 from maia.log.format.records import LogRecord, checked_frame
 from maia.log.format.retention import Retention, pieces, to_forget, to_join
@@ -100,7 +100,7 @@ class EventLog:
     ) -> EventLog:
         """Take `folder` for this process alone, and recover what is in it.
 
-        Raises `LogInUse` if another process has it, and `LogDamaged`, with file and
+        Raises `LOG-IN-USE` if another process has it, and `LogDamaged`, with file and
         offset, if something in it is not as it was written. Look at `cuts` afterwards.
         """
         disk = disk or FolderDisk(folder)
@@ -121,11 +121,14 @@ class EventLog:
     def append(self, messages: Sequence[bytes], *, recorded_at: Instant) -> range:
         """Keep the bytes of `Carried` and `Sealed` messages; return their positions when they are on disk.
 
-        All of them are kept or none. Raises `NotAFrame`, `LogDiskFull` (try again when there
+        All of them are kept or none. Raises `LOG-NOT-A-FRAME`, `LogDiskFull` (try again when there
         is room) and `LogBroken` (the log must be opened again).
         """
         if len(messages) > BATCH_MAX or sum(map(len, messages)) > self._limits.batch_bytes:
-            raise NotAFrame(f"a batch has at most {BATCH_MAX} frames and {self._limits.batch_bytes} bytes")
+            raise BadInput(
+                "LOG-NOT-A-FRAME",
+                f"a batch has at most {BATCH_MAX} frames and {self._limits.batch_bytes} bytes",
+            )
         checked = [checked_frame(message) for message in messages]
         with self._writing:
             if not checked:

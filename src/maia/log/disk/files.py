@@ -15,7 +15,8 @@ import stat
 from pathlib import Path
 from typing import Final, Protocol
 
-from maia.log.format.errors import LogBroken, LogDiskFull, LogInUse
+from maia.errors import Unavailable
+from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.journal import Source
 from maia.private_files import exposure, make_private_folder, sync_folder
 
@@ -55,7 +56,7 @@ class Disk(Protocol):
     """A folder of files, by paths inside it."""
 
     def lock(self) -> None:
-        """Take the folder for this process alone; raises `LogInUse`."""
+        """Take the folder for this process alone; raises `LOG-IN-USE`."""
         ...
 
     def names(self, folder: str = "") -> list[str]:
@@ -134,7 +135,9 @@ class FolderDisk:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise LogInUse(f"another process writes to the event log in `{self._root}`") from None
+            raise Unavailable(
+                "LOG-IN-USE", f"another process writes to the event log in `{self._root}`"
+            ) from None
         self._lock = descriptor
 
     def names(self, folder: str = "") -> list[str]:

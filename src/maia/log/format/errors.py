@@ -6,7 +6,7 @@ who has a copy acts. They are always named with their file and offset.
 
 from __future__ import annotations
 
-from maia.errors import BadInput, Unavailable
+from maia.errors import Unavailable
 
 
 class LogDamaged(Unavailable):
@@ -34,21 +34,3 @@ class LogDiskFull(Unavailable):
     """There is no room for what was to be kept; none of it was acknowledged."""
 
     code = "LOG-DISK-FULL"
-
-
-class LogInUse(Unavailable):
-    """Another process writes to this log."""
-
-    code = "LOG-IN-USE"
-
-
-class BadLogName(BadInput):
-    """A name in a log's folder or in its manifest is none that a log gives."""
-
-    code = "LOG-NAME"
-
-
-class NotAFrame(BadInput):
-    """Bytes that were to be recorded are no frame on its way, or too many."""
-
-    code = "LOG-NOT-A-FRAME"

@@ -108,9 +108,9 @@ class Manifest:
         paths = [one.path for one in change.added]
         gone = [one.segment.path for one in change.removed]
         if change.rolled_upto < self.rolled_upto or any(path in self.segments for path in paths):
-            raise BadChange("a change of the manifest repeats what was changed before")
+            raise BadInput("LOG-MANIFEST", "a change of the manifest repeats what was changed before")
         if any(one.last > change.rolled_upto for one in change.added):
-            raise BadChange("a change of the manifest adds what was not rolled yet")
+            raise BadInput("LOG-MANIFEST", "a change of the manifest adds what was not rolled yet")
         self.rolled_upto, self.check = change.rolled_upto, change.check
         for path, removed in zip(gone, change.removed, strict=True):
             self.segments.pop(path, None)
@@ -134,12 +134,6 @@ class Manifest:
         """Forget files that are deleted."""
         for path in paths:
             self.waiting.pop(path, None)
-
-
-class BadChange(BadInput):
-    """A record of the manifest is no change, or contradicts those before it."""
-
-    code = "LOG-MANIFEST"
 
 
 def in_order(segments: Iterable[Segment]) -> list[Segment]:
@@ -177,4 +171,4 @@ def _change(entry: JournalEntry) -> Change:
     try:
         return _DECODER.decode(entry.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-        raise BadChange("it is no change of a manifest") from problem
+        raise BadInput("LOG-MANIFEST", "it is no change of a manifest") from problem

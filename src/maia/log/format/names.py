@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from maia.errors import BadInput
 from maia.events import Instant
-from maia.log.format.errors import BadLogName
 
 TYPE_ID_BYTES: Final = 32
 DIGEST_BYTES: Final = 16
@@ -81,11 +81,11 @@ class SegmentName:
     def __post_init__(self) -> None:
         """Refuse what is no name of a segment."""
         if len(self.type_id) != TYPE_ID_BYTES or len(self.digest) != DIGEST_BYTES:
-            raise BadLogName("the type id or the digest of a segment has another length")
+            raise BadInput("LOG-NAME", "the type id or the digest of a segment has another length")
         if not 1 <= self.first <= self.last < 1 << 63:
-            raise BadLogName("the positions of a segment are none")
+            raise BadInput("LOG-NAME", "the positions of a segment are none")
         if not _is_day(self.day):
-            raise BadLogName(f"`{ascii(self.day[:32])[1:-1]}` is not a day such as `2026-11-15`")
+            raise BadInput("LOG-NAME", f"`{ascii(self.day[:32])[1:-1]}` is not a day such as `2026-11-15`")
 
     @property
     def folder(self) -> str:

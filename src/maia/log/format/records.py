@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
+from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
-from maia.log.format.errors import NotAFrame
 from maia.log.format.names import TYPE_ID_BYTES
 from maia.wire.framing import MESSAGE_BYTES_MAX
 from maia.wire.messages import Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, Unblinded
@@ -149,7 +149,10 @@ def type_id_of(message: bytes) -> bytes | None:
 def checked_frame(message: bytes) -> bytes:
     """Return bytes that begin as a frame does; refuse what a log does not record."""
     if len(message) > MESSAGE_BYTES_MAX:
-        raise NotAFrame(f"a frame of {len(message)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed")
+        raise BadInput(
+            "LOG-NOT-A-FRAME",
+            f"a frame of {len(message)} bytes is longer than the {MESSAGE_BYTES_MAX} allowed",
+        )
     if type_id_of(message) is None:
-        raise NotAFrame("what was to be recorded is neither a carried nor a sealed frame")
+        raise BadInput("LOG-NOT-A-FRAME", "what was to be recorded is neither a carried nor a sealed frame")
     return message

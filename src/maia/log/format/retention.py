@@ -23,12 +23,6 @@ _ROW_BYTES: Final = 256
 """About what a row takes beside its message."""
 
 
-class BadRetention(BadInput):
-    """A retention keeps a negative time or size."""
-
-    code = "LOG-RETENTION"
-
-
 @dataclass(frozen=True, slots=True)
 class Keep:
     """How long, and how many bytes of segments, to keep; None for without limit."""
@@ -41,7 +35,9 @@ class Keep:
         if (self.age_s is not None and not self.age_s >= 0) or (
             self.bytes_max is not None and self.bytes_max < 0
         ):
-            raise BadRetention("a log keeps segments for a time of at least 0, and bytes of at least 0")
+            raise BadInput(
+                "LOG-RETENTION", "a log keeps segments for a time of at least 0, and bytes of at least 0"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,6 @@ _WHOLE: Final = 0
 _PARTS: Final = 1
 
 
-class BadRow(ProtocolViolation):
-    """A row does not hold what a frame needs to be put together."""
-
-    code = "LOG-ROW"
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """One recorded frame, as it lies in a table; `parts` by the name of their column."""
@@ -187,14 +181,16 @@ def message_of(header: bytes, parts: Mapping[str, bytes | None]) -> bytes:
         KeyError,
         RecursionError,
     ) as problem:
-        raise BadRow("the header of a row is none") from problem
-    raise BadRow("the header of a row has an unknown form")
+        raise ProtocolViolation("LOG-ROW", "the header of a row is none") from problem
+    raise ProtocolViolation("LOG-ROW", "the header of a row has an unknown form")
 
 
 def _part(parts: Mapping[str, bytes | None], uid: str) -> bytes:
     part = parts.get(column_name(uid))
     if part is None:
-        raise BadRow(f"the bytes of attribute `{ascii(uid[:64])[1:-1]}` are missing from a row")
+        raise ProtocolViolation(
+            "LOG-ROW", f"the bytes of attribute `{ascii(uid[:64])[1:-1]}` are missing from a row"
+        )
     return part
 
 

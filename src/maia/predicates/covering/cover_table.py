@@ -37,24 +37,6 @@ _FOUND_ONE_BY_ONE: Final = 8
 """An orphan asks who covers it. A filter that was the answer this often is asked what else it covers."""
 
 
-class FilterIdTaken(BadInput):
-    """A filter was inserted under an id that is in use."""
-
-    code = "INPUT-FILTER-ID-TAKEN"
-
-
-class UnknownFilterId(BadInput):
-    """There is no filter with this id in the table."""
-
-    code = "INPUT-UNKNOWN-FILTER-ID"
-
-
-class CoverTableFull(Unavailable):
-    """The table holds as many filters as it may."""
-
-    code = "UNAVAILABLE-COVER-TABLE-FULL"
-
-
 @dataclass(frozen=True, slots=True)
 class Inserted(Generic[Id]):
     """What an insertion changed."""
@@ -125,9 +107,13 @@ class CoverTable(Generic[Id]):
         """Add a filter, which is found again as this very entry."""
         box = self._boxes.of(entry.filter)
         if entry.id in self:
-            raise FilterIdTaken(f"there is a filter `{_shown(entry.id)}` in the table already")
+            raise BadInput(
+                "INPUT-FILTER-ID-TAKEN", f"there is a filter `{_shown(entry.id)}` in the table already"
+            )
         if len(self._entries) >= self._filters_max:
-            raise CoverTableFull(f"the table holds its {self._filters_max} filters")
+            raise Unavailable(
+                "UNAVAILABLE-COVER-TABLE-FULL", f"the table holds its {self._filters_max} filters"
+            )
         entry.is_empty = box.is_empty
         emptiest = self._maximal_empty()
         if isinstance(entry.id, int) and entry.id >= self._next_number:
@@ -161,7 +147,7 @@ class CoverTable(Generic[Id]):
         """Return the entry of the filter with this id."""
         found = self._find(id)
         if found is None:
-            raise UnknownFilterId(f"there is no filter `{_shown(id)}` in the table")
+            raise BadInput("INPUT-UNKNOWN-FILTER-ID", f"there is no filter `{_shown(id)}` in the table")
         return found
 
     def entries(self) -> Iterable[CoverEntry[Id]]:

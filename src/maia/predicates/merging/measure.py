@@ -24,12 +24,6 @@ CHOICES_MAX: Final = 100_000
 _NUMBERS: Final = (Kind.INT, Kind.TIMESTAMP, Kind.FLOAT)
 
 
-class BadDomain(BadInput):
-    """A domain has no values, or a kind that cannot be spanned."""
-
-    code = "INPUT-DOMAIN"
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """All numbers or instants from `low` to `high`: ints and instants counted, floats by length."""
@@ -46,13 +40,13 @@ class Span:
     def __post_init__(self) -> None:
         """Refuse two ends of different kinds, in the wrong order, or without a length."""
         if kind_of(self.low) is not kind_of(self.high) or kind_of(self.low) not in _NUMBERS:
-            raise BadDomain("a span runs between two ints, two floats or two timestamps")
+            raise BadInput("INPUT-DOMAIN", "a span runs between two ints, two floats or two timestamps")
         object.__setattr__(self, "kind", kind_of(self.low))
         object.__setattr__(self, "first", code_of(self.low))
         object.__setattr__(self, "last", code_of(self.high))
         object.__setattr__(self, "size", self.length(self.first, self.last))
         if not self.size > 0:
-            raise BadDomain("a span needs its low end first, and some length")
+            raise BadInput("INPUT-DOMAIN", "a span needs its low end first, and some length")
 
     def length(self, low: int, high: int) -> float:
         """Return how much of the span lies between two codes of its kind, both included."""
@@ -78,9 +72,9 @@ class Choices:
     def __post_init__(self) -> None:
         """Refuse an empty list, one beyond the limit, and one that repeats itself."""
         if not 0 < len(self.values) <= CHOICES_MAX:
-            raise BadDomain(f"a list of choices has 1 to {CHOICES_MAX} values")
+            raise BadInput("INPUT-DOMAIN", f"a list of choices has 1 to {CHOICES_MAX} values")
         if len({(type(value), value) for value in self.values}) < len(self.values):
-            raise BadDomain("a list of choices names every value once")
+            raise BadInput("INPUT-DOMAIN", "a list of choices names every value once")
 
 
 Domain: TypeAlias = Span | Choices

@@ -97,12 +97,6 @@ _NO_DOMAINS: Final[Domains] = {}
 _Filter: TypeAlias = Mapping[AttributeUid, Asked]
 
 
-class BadMerge(BadInput):
-    """There is no way to merge this many filters into this few."""
-
-    code = "INPUT-MERGE"
-
-
 @dataclass(frozen=True, slots=True)
 class Merged:
     """Filters that together admit everything that the originals admit."""
@@ -135,7 +129,10 @@ class Merging:
     def __init__(self, filters: Sequence[Predicate], *, domains: Domains = _NO_DOMAINS) -> None:
         """Read the filters; each of them is a collection of constraints."""
         if len(filters) > MERGED_FROM_MAX:
-            raise BadMerge(f"at most {MERGED_FROM_MAX} filters can be merged, and {len(filters)} were given")
+            raise BadInput(
+                "INPUT-MERGE",
+                f"at most {MERGED_FROM_MAX} filters can be merged, and {len(filters)} were given",
+            )
         self._filters = tuple(filters)
         self._originals = [asked_of(constraints_of(one)) for one in filters]
         self._geometry = Geometry(self._originals, derived_domains(self._originals, domains))
@@ -144,7 +141,7 @@ class Merging:
     def groups(self, size_max: int) -> list[list[int]]:
         """Return which of the filters to merge with which, so that at most `size_max` are left."""
         if size_max < 1:
-            raise BadMerge(f"filters cannot be merged into {size_max}: one is the least")
+            raise BadInput("INPUT-MERGE", f"filters cannot be merged into {size_max}: one is the least")
         return grouped(self._boxes, size_max=size_max)
 
     def joins(self, sorts: Sequence[int]) -> Iterator[tuple[int, int, Predicate]]:

@@ -13,52 +13,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
+from maia.errors import MaiaError
 from maia.routing.table.hops import Hop
 
 _PARTS: Final = b"maia/1/aggregate-parts\x00"
-
-
-class AggregateForged(BrokenCredential):
-    """An aggregated subscription is not signed by its origin, or contradicts what its origin signed."""
-
-    code = "CREDENTIAL-AGGREGATE"
-
-
-class AggregateFromFuture(Refusal):
-    """An aggregated subscription is dated further ahead than clocks may differ."""
-
-    code = "AGGREGATE-FROM-FUTURE"
-
-
-class AggregateOutdated(Refusal):
-    """An aggregated subscription is dated longer ago than it may last."""
-
-    code = "AGGREGATE-OUTDATED"
-
-
-class AggregateRepeated(Refusal):
-    """A neighbour announced an aggregated subscription again, or an earlier one after a later one."""
-
-    code = "AGGREGATE-REPEATED"
-
-
-class AggregateAltered(BrokenCredential):
-    """The parts that a neighbour sent are not those that the origin of the aggregate signed."""
-
-    code = "CREDENTIAL-AGGREGATE-ALTERED"
-
-
-class AggregateTooLarge(Refusal):
-    """An aggregated subscription has more parts or bytes than one router may have."""
-
-    code = "AGGREGATE-TOO-LARGE"
-
-
-class TooManyOrigins(Unavailable):
-    """A mesh has more routers than this one keeps routes to."""
-
-    code = "UNAVAILABLE-MESH-FULL"
 
 
 @dataclass(frozen=True, slots=True)

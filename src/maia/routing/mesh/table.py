@@ -23,16 +23,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from maia.errors import MaiaError
+from maia.errors import BrokenCredential, MaiaError, Refusal, Unavailable
 from maia.events import Instant
 from maia.routing.dials import Dials
 from maia.routing.mesh.aggregates import (
-    AggregateAltered,
-    AggregateForged,
-    AggregateFromFuture,
-    AggregateOutdated,
-    AggregateRepeated,
-    AggregateTooLarge,
     Announce,
     Ask,
     Content,
@@ -44,7 +38,6 @@ from maia.routing.mesh.aggregates import (
     Renewed,
     Routed,
     Step,
-    TooManyOrigins,
     Withdraw,
     digest_of_part,
     digest_of_parts,
@@ -256,12 +249,16 @@ class MeshTable:
         try:
             self._check_date(head, now)
             if head.number <= known.heard.get(hop, -1):
-                raise AggregateRepeated("a neighbour announced the same aggregate again, or an earlier one")
+                raise Refusal(
+                    "AGGREGATE-REPEATED", "a neighbour announced the same aggregate again, or an earlier one"
+                )
             if head.number > known.number:
                 if head not in known.pending.values():
                     self._check(hop, known, head)
             elif head.number == known.number and head != known.head:
-                raise AggregateForged("two aggregates of one origin have the same number")
+                raise BrokenCredential(
+                    "CREDENTIAL-AGGREGATE", "two aggregates of one origin have the same number"
+                )
         except MaiaError as problem:
             return [Refused(hop, head.origin, problem)]
         known.heard[hop] = head.number
@@ -277,8 +274,9 @@ class MeshTable:
 
     def _check(self, hop: Hop, known: Origin, head: Head) -> None:
         if head.parts > self._limits.parts_max:
-            raise AggregateTooLarge(
-                f"an aggregate has {head.parts} parts, and may have {self._limits.parts_max}"
+            raise Refusal(
+                "AGGREGATE-TOO-LARGE",
+                f"an aggregate has {head.parts} parts, and may have {self._limits.parts_max}",
             )
         self._verify(head)
         if known.key in self._origins:
@@ -287,13 +285,17 @@ class MeshTable:
         unproved = sum(one.head is None and hop in one.pending for one in self._origins.values())
         most = self._limits.origins_max
         if len(self._origins) >= most or unproved >= max(1, most // 2):
-            raise TooManyOrigins(f"this router keeps routes to {most} others and no more")
+            raise Unavailable(
+                "UNAVAILABLE-MESH-FULL", f"this router keeps routes to {most} others and no more"
+            )
 
     def _check_date(self, head: Head, now: int) -> None:
         if head.dated > now + self._limits.skew_us:
-            raise AggregateFromFuture("an aggregate is dated further ahead than clocks may differ")
+            raise Refusal(
+                "AGGREGATE-FROM-FUTURE", "an aggregate is dated further ahead than clocks may differ"
+            )
         if self._outdated_at(head) < now:
-            raise AggregateOutdated("an aggregate is dated longer ago than it may last")
+            raise Refusal("AGGREGATE-OUTDATED", "an aggregate is dated longer ago than it may last")
 
     def _receive_own(self, hop: Hop, head: Head, now: int) -> list[Step]:
         """Number the own aggregates higher than one of an earlier life that is still on its way."""
@@ -363,7 +365,9 @@ class MeshTable:
         asked.bytes += sum(map(len, content.add)) + 32 * len(content.remove)
         queries = (one.asked for one in self._origins.values() if one.asked is not None)
         if sum(one.bytes for one in queries if one.hop == hop) > self._limits.bytes_max:
-            many = AggregateTooLarge(f"an aggregate has more than {self._limits.bytes_max} bytes")
+            many = Refusal(
+                "AGGREGATE-TOO-LARGE", f"an aggregate has more than {self._limits.bytes_max} bytes"
+            )
             return self._give_up(known, hop, many, now)
         if content.more:
             asked.until = now + self._limits.answer_us
@@ -374,9 +378,14 @@ class MeshTable:
         parts.update((digest_of_part(part), part) for part in asked.add)
         try:
             if len(parts) != head.parts or digest_of_parts(parts) != head.digest:
-                raise AggregateAltered("the parts of an aggregate are not those that its origin signed")
+                raise BrokenCredential(
+                    "CREDENTIAL-AGGREGATE-ALTERED",
+                    "the parts of an aggregate are not those that its origin signed",
+                )
             if sum(map(len, parts.values())) > self._limits.bytes_max:
-                raise AggregateTooLarge(f"an aggregate has more than {self._limits.bytes_max} bytes")
+                raise Refusal(
+                    "AGGREGATE-TOO-LARGE", f"an aggregate has more than {self._limits.bytes_max} bytes"
+                )
             self._admit(known.key, parts, now)
         except MaiaError as problem:
             return self._give_up(known, hop, problem, now)

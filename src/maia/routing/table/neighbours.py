@@ -13,24 +13,11 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Generic, TypeVar
 
-from maia.errors import BadInput, ProtocolViolation
 from maia.events import Instant
 from maia.routing.table.hops import Hop, Renewal
 from maia.routing.table.interests import Tally
 
 _Subject = TypeVar("_Subject", bound=Hashable)
-
-
-class UnknownHop(BadInput):
-    """A message came from a neighbour whose link is not up."""
-
-    code = "INPUT-UNKNOWN-HOP"
-
-
-class TooManyInterests(ProtocolViolation):
-    """A neighbour sent more entries than one neighbour may."""
-
-    code = "PROTOCOL-TOO-MUCH-TOLD"
 
 
 @dataclass(frozen=True, slots=True)

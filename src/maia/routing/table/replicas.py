@@ -37,12 +37,6 @@ _REPLICA_BYTES: Final = 512
 _ANYTHING: Final = RouteEntry(bytes(16), ALWAYS)
 
 
-class TooManyReplicas(ProtocolViolation):
-    """A neighbour sent more replicas than one may."""
-
-    code = "PROTOCOL-TOO-MANY-REPLICAS"
-
-
 @dataclass(frozen=True, slots=True)
 class Replica:
     """What one neighbour of the rendezvous node wants and offers of one type; empty if nothing any more."""
@@ -142,7 +136,9 @@ class ReplicaStore:
         if replica.is_empty:
             return
         if self._count[sender] >= self._per_sender_max:
-            raise TooManyReplicas(f"a neighbour sent more than {self._per_sender_max} replicas")
+            raise ProtocolViolation(
+                "PROTOCOL-TOO-MANY-REPLICAS", f"a neighbour sent more than {self._per_sender_max} replicas"
+            )
         self._count[sender] += 1
         self._bytes[sender] += replica.size
         self._kept[key] = replica

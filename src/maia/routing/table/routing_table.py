@@ -18,22 +18,18 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from maia.errors import BadInput, ProtocolViolation
 from maia.events import AttributeUid, Frame, Instant
 from maia.predicates import Predicate
 from maia.routing.table.hops import LOCAL, Hop, ResyncRequest, RouteEntry, RouteUpdate, TypeId, is_of_sealed
-from maia.routing.table.neighbours import (
-    BookLimits,
-    Leases,
-    Links,
-    NeighbourLink,
-    TooManyInterests,
-    UnknownHop,
-    is_within,
-)
+from maia.routing.table.neighbours import BookLimits, Leases, Links, NeighbourLink, is_within
 from maia.routing.table.targets import Targets
 from maia.routing.table.type_routes import TypeRoutes
 
-__all__ = ["BookLimits", "RoutingTable", "TooManyInterests", "UnknownHop"]
+__all__ = [
+    "BookLimits",
+    "RoutingTable",
+]
 
 _ADVERTISEMENT: Final = "offer"
 """A neighbour has one offer per type, under this key unless it is sent anew under another."""
@@ -141,7 +137,7 @@ class RoutingTable:
     def link(self, hop: Hop) -> NeighbourLink:
         """Return the tallies of the link to a neighbour, which is up; not to be changed by the caller."""
         if hop not in self._links:
-            raise UnknownHop("a message came from a neighbour whose link is not up")
+            raise BadInput("INPUT-UNKNOWN-HOP", "a message came from a neighbour whose link is not up")
         return self._links[hop]
 
     # ------------------------------------------------------------ this broker's clients
@@ -360,7 +356,10 @@ class RoutingTable:
         """Refuse what is more than one neighbour may say; what it says holds for a while from now on."""
         received, most = self.link(hop).received.count + more, self._limits.entries_per_neighbour
         if received > most:
-            raise TooManyInterests(f"a neighbour sent {received} interests and offers, and may send {most}")
+            raise ProtocolViolation(
+                "PROTOCOL-TOO-MUCH-TOLD",
+                f"a neighbour sent {received} interests and offers, and may send {most}",
+            )
         if hop not in self._leases:
             self._extend_lease(hop, now)
 

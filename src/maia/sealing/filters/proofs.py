@@ -17,12 +17,11 @@ from typing import ClassVar, Final, TypeAlias
 
 from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import same_secret
-from maia.errors import BadInput, Refusal
+from maia.errors import BadInput, ProtocolViolation, Refusal
 from maia.events import ATTRIBUTES_MAX, AttributeUid
 from maia.sealing.filters.sealed_filters import (
     MARK_BYTES,
     SEALED_OVERHEAD,
-    BadSealedFilter,
     SealedFilter,
     check_uids,
     framed,
@@ -39,18 +38,6 @@ _BLOCK: Final = 512
 SEALED_PROOF_BYTES_MAX: Final = _PROOF_BYTES_MAX + SEALED_OVERHEAD + _BLOCK
 _LIMITS: Final = Limits(size_max=_PROOF_BYTES_MAX, depth_max=3, atom_max=_PROOF_BYTES_MAX)
 _PROOF: Final = b"maia/1/sealed-proof"
-
-
-class NotMadeByAMember(Refusal):
-    """A sealed interest or offer was not made by a member of the type's key group, or was altered since."""
-
-    code = "SEALING-NOT-BY-A-MEMBER"
-
-
-class ProofDoesNotOpen(Refusal):
-    """The sealed proof of an interest or offer does not open with its keys."""
-
-    code = "SEALING-PROOF-DOES-NOT-OPEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +84,9 @@ class SealedProof:
         check_uids(self.uids, most=ATTRIBUTES_MAX, of="proof")
         sizes = range(SEALED_OVERHEAD, SEALED_PROOF_BYTES_MAX + 1)
         if len(self.tag) != MARK_BYTES or (self.box and len(self.box) not in sizes):
-            raise BadSealedFilter("a sealed proof has a tag and a box of another size")
+            raise ProtocolViolation(
+                "PROTOCOL-SEALED-FILTER", "a sealed proof has a tag and a box of another size"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +128,10 @@ def check_made_by_a_member(sealed: SealedThing, proof: SealedProof, keys: KeyRin
     if own is None:
         return False
     if not same_secret(keyed_mark(own, _bound_to(sealed, proof.uids), proof.box), proof.tag):
-        raise NotMadeByAMember("a sealed interest or offer was not made by a member of its type's group")
+        raise Refusal(
+            "SEALING-NOT-BY-A-MEMBER",
+            "a sealed interest or offer was not made by a member of its type's group",
+        )
     return True
 
 
@@ -150,11 +142,16 @@ def open_proof(sealed: SealedThing, proof: SealedProof, keys: KeyRing) -> Opened
         return None
     data = open_box(key, proof.box, bound_to=_bound_to(sealed, proof.uids), context=sealed.id)
     if data is None:
-        raise ProofDoesNotOpen("the sealed proof of an interest or offer does not open with its keys")
+        raise Refusal(
+            "SEALING-PROOF-DOES-NOT-OPEN",
+            "the sealed proof of an interest or offer does not open with its keys",
+        )
     try:
         return _read(read_canonical(data, _LIMITS))
     except BadInput as problem:
-        raise ProofDoesNotOpen("the sealed proof of an interest or offer holds no proof") from problem
+        raise Refusal(
+            "SEALING-PROOF-DOES-NOT-OPEN", "the sealed proof of an interest or offer holds no proof"
+        ) from problem
 
 
 def _bound_to(sealed: SealedThing, uids: tuple[AttributeUid, ...]) -> bytes:
@@ -171,4 +168,4 @@ def _read(expression: SExpression) -> OpenedProof:
             given = [one for one in certificates if isinstance(one, bytes)]
             if len(given) == len(certificates):
                 return OpenedProof(request, tuple(given))
-    raise ProofDoesNotOpen("the sealed proof of an interest or offer holds no proof")
+    raise Refusal("SEALING-PROOF-DOES-NOT-OPEN", "the sealed proof of an interest or offer holds no proof")

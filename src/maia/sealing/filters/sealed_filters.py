@@ -185,27 +185,17 @@ SEALED_PART_BYTES_MAX: Final = PART_BYTES_MAX + SEALED_OVERHEAD + _BLOCK
 _FILTER: Final = b"maia/1/sealed-filter"
 
 
-class BadSealedFilter(ProtocolViolation):
-    """A sealed filter is not written in its one form."""
-
-    code = "PROTOCOL-SEALED-FILTER"
-
-
-class FilterDoesNotOpen(Refusal):
-    """A part of a sealed filter does not open with its key: it was altered, moved or made up."""
-
-    code = "SEALING-FILTER-DOES-NOT-OPEN"
-
-
 def check_uids(uids: tuple[AttributeUid, ...], *, most: int, of: str) -> None:
     """Refuse attributes that are too many, not uids, or not in the one order in which they are written."""
     if len(uids) > most or any(b <= a for a, b in pairwise(uids)):
-        raise BadSealedFilter(f"the attributes of a sealed {of} are few, different and in their order")
+        raise ProtocolViolation(
+            "PROTOCOL-SEALED-FILTER", f"the attributes of a sealed {of} are few, different and in their order"
+        )
     try:
         for uid in uids:
             attribute_uid(uid)
     except BadAttribute as problem:
-        raise BadSealedFilter(problem.message) from problem
+        raise ProtocolViolation("PROTOCOL-SEALED-FILTER", problem.message) from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +210,9 @@ class SealedPart:
         """Refuse uids out of order, and sizes that no sealer makes."""
         check_uids(self.uids, most=UIDS_PER_PART_MAX, of="part")
         if len(self.mark) != MARK_BYTES or not SEALED_OVERHEAD <= len(self.box) <= SEALED_PART_BYTES_MAX:
-            raise BadSealedFilter("a sealed part has a mark and a box of another size")
+            raise ProtocolViolation(
+                "PROTOCOL-SEALED-FILTER", "a sealed part has a mark and a box of another size"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +230,13 @@ class SealedFilter:
     def __post_init__(self) -> None:
         """Refuse parts out of order, or two about the same attributes."""
         if len(self.type_id) != TYPE_ID_BYTES or len(self.id) != FILTER_ID_BYTES or self.epoch < 0:
-            raise BadSealedFilter("a sealed filter names a type, an epoch and itself")
+            raise ProtocolViolation(
+                "PROTOCOL-SEALED-FILTER", "a sealed filter names a type, an epoch and itself"
+            )
         if len(self.parts) > PARTS_MAX or any(b.uids <= a.uids for a, b in pairwise(self.parts)):
-            raise BadSealedFilter("the parts of a sealed filter are few, different and in their order")
+            raise ProtocolViolation(
+                "PROTOCOL-SEALED-FILTER", "the parts of a sealed filter are few, different and in their order"
+            )
 
     @property
     def digest(self) -> bytes:
@@ -321,20 +317,26 @@ def _together(opened: list[Predicate]) -> Predicate:
     try:
         return checked_size(joined(opened)) if opened else ALWAYS
     except BadInput as problem:
-        raise FilterDoesNotOpen("the parts of a sealed filter are too much for one filter") from problem
+        raise Refusal(
+            "SEALING-FILTER-DOES-NOT-OPEN", "the parts of a sealed filter are too much for one filter"
+        ) from problem
 
 
 def _opened(part: SealedPart, key: Secret, bound_to: bytes, context: bytes) -> Predicate:
     data = open_box(key, part.box, bound_to=bound_to, context=context)
     if data is None or not same_secret(keyed_mark(key, data), part.mark):
-        raise FilterDoesNotOpen("a part of a sealed filter does not open with its key")
+        raise Refusal("SEALING-FILTER-DOES-NOT-OPEN", "a part of a sealed filter does not open with its key")
     try:
         predicate = part_from_bytes(data)
     except BadInput as problem:
-        raise FilterDoesNotOpen("a part of a sealed filter holds no filter") from problem
+        raise Refusal(
+            "SEALING-FILTER-DOES-NOT-OPEN", "a part of a sealed filter holds no filter"
+        ) from problem
     # At event level a part names no attributes and may use all.
     if part.uids and attributes_of(predicate) != frozenset(part.uids):
-        raise FilterDoesNotOpen("a part of a sealed filter uses other attributes than it names")
+        raise Refusal(
+            "SEALING-FILTER-DOES-NOT-OPEN", "a part of a sealed filter uses other attributes than it names"
+        )
     return predicate
 
 

@@ -43,12 +43,6 @@ _ROW: Final = Struct(">I")
 _NAMED: Final = Struct(">HB")
 
 
-class BadAuthorship(BrokenCredential):
-    """Events are not what their publisher signed, or not signed by it."""
-
-    code = "CREDENTIAL-AUTHORSHIP"
-
-
 class Publishing(msgspec.Struct, frozen=True):
     """Which frame is signed: its type, label and moment, and what subscribers have to meet.
 
@@ -92,7 +86,9 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
         try:
             proof = _DECODER.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
-            raise BadAuthorship("the signature of the publisher cannot be read") from problem
+            raise BrokenCredential(
+                "CREDENTIAL-AUTHORSHIP", "the signature of the publisher cannot be read"
+            ) from problem
         proof._check_shape(len(data) == len(_ENCODER.encode(proof)))
         return proof
 
@@ -107,7 +103,9 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
         )
         is_whole = is_in_one_form and is_ordered and has_hashes and len(uids) == len(self.columns)
         if not is_whole or len(self.salts) != count * _SALT_BYTES:
-            raise BadAuthorship("the signature of the publisher contradicts itself")
+            raise BrokenCredential(
+                "CREDENTIAL-AUTHORSHIP", "the signature of the publisher contradicts itself"
+            )
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -143,16 +141,22 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
         """Raise unless the publisher has signed every value of this frame as one of these rows."""
         shown = {one.uid: one for one in self.columns if one.seed}
         if set(frame.columns) != set(shown) or frame.rows != len(self.numbers):
-            raise BadAuthorship("the publisher has signed other columns or rows than these")
+            raise BrokenCredential(
+                "CREDENTIAL-AUTHORSHIP", "the publisher has signed other columns or rows than these"
+            )
         for uid, column in frame.columns.items():
             if kind_to_number(column.kind) != shown[uid].kind:
-                raise BadAuthorship(f"the publisher has signed column `{uid}` as another kind")
+                raise BrokenCredential(
+                    "CREDENTIAL-AUTHORSHIP", f"the publisher has signed column `{uid}` as another kind"
+                )
         try:
             verify_signature(
                 publisher, SignedKind.AUTHORSHIP, self._signed(about, frame.columns), self.signature
             )
         except BadSignature as problem:
-            raise BadAuthorship("the publisher has not signed these events") from problem
+            raise BrokenCredential(
+                "CREDENTIAL-AUTHORSHIP", "the publisher has not signed these events"
+            ) from problem
 
     def _signed(self, about: Publishing, columns: Mapping[AttributeUid, Column]) -> bytes:
         """Return what the publisher has signed, if it has signed these columns."""
@@ -176,7 +180,9 @@ class AuthorProof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
             if one.seed:
                 column = columns.get(AttributeUid(one.uid))
                 if column is None or len(column.values) != len(numbers):
-                    raise BadAuthorship(f"column `{one.uid}` was signed, and is not here")
+                    raise BrokenCredential(
+                        "CREDENTIAL-AUTHORSHIP", f"column `{one.uid}` was signed, and is not here"
+                    )
                 found[one.uid] = _cells(one.seed, column, numbers)
             else:
                 ends = range(_HASH_BYTES, len(one.hashes) + 1, _HASH_BYTES)
@@ -260,7 +266,10 @@ def _known_tree(leaves: Mapping[int, bytes], *, count: int, path: bytes = b"") -
         levels[-1], level, count = level, above, -(-count // _FAN)
         levels.append(above)
     if at != len(path):
-        raise BadAuthorship("what leads from rows to the publisher's signature is too long or too short")
+        raise BrokenCredential(
+            "CREDENTIAL-AUTHORSHIP",
+            "what leads from rows to the publisher's signature is too long or too short",
+        )
     return levels
 
 

@@ -31,12 +31,6 @@ _SALT: Final = b"maia/1/commitment-salt"
 _KEY_NAME: Final = b"maia/1/key-name\x00"
 
 
-class BadEpochKeys(BadInput):
-    """Keys are asked for something that is no type or no epoch."""
-
-    code = "SEALING-EPOCH-KEYS"
-
-
 class Cipher:
     """What one process seals one attribute with, in one epoch; and the salt of what it says about it.
 
@@ -92,7 +86,7 @@ class EpochKeys:
     ) -> None:
         """Begin without derived keys."""
         if len(type_id) != TYPE_ID_BYTES or epoch < 0:
-            raise BadEpochKeys("keys belong to the id of a type and the number of an epoch")
+            raise BadInput("SEALING-EPOCH-KEYS", "keys belong to the id of a type and the number of an epoch")
         self.type_id = type_id
         self.epoch = epoch
         self._lookup = lookup

@@ -38,12 +38,6 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
 
 
-class BadContent(BrokenCredential):
-    """What was sealed is no column: a holder of the key sealed something else."""
-
-    code = "SEALING-CONTENT"
-
-
 def event_content(columns: Sequence[Column]) -> bytes:
     """Return the content of columns that are sealed as a whole."""
     return _ENCODER.encode([(one.uid, _KIND_BYTES[one.kind] + one.data) for one in columns])
@@ -86,9 +80,9 @@ def read_columns(uids: Iterable[str], plaintexts: Iterable[bytes], rows: int) ->
             size, start, end = len(plaintext), plaintext[: _LENGTH_BYTES + stop], _end_of_content(plaintext)
             padding, kind = plaintext[end:], kinds.get(start[_LENGTH_BYTES:], 0)
             if not kind:
-                raise BadContent("what was sealed is no column of its frame")
+                raise BrokenCredential("SEALING-CONTENT", "what was sealed is no column of its frame")
         elif not plaintext.endswith(padding):  # many begin, and end, as the one before
-            raise BadContent("what was sealed is not padded in its one form")
+            raise BrokenCredential("SEALING-CONTENT", "what was sealed is not padded in its one form")
         read.append(Column(uid, kind, plaintext[_LENGTH_BYTES + 1 : end]))
     return read
 
@@ -100,12 +94,14 @@ def read_event(plaintext: bytes, rows: int) -> list[Column]:
         found = _DECODER.decode(content)
         columns = [Column(uid, kinds[one[:stop]], one[1:]) for uid, one in found]
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as problem:
-        raise BadContent("what was sealed is no list of columns of its frame") from problem
+        raise BrokenCredential(
+            "SEALING-CONTENT", "what was sealed is no list of columns of its frame"
+        ) from problem
     uids = [uid for uid, _ in found]
     if _ENCODER.encode(found) != content or len(set(uids)) != len(uids):
-        raise BadContent("sealed columns are not written in their one form")
+        raise BrokenCredential("SEALING-CONTENT", "sealed columns are not written in their one form")
     if not all(map(is_uid, uids)):
-        raise BadContent("a sealed column belongs to no attribute")
+        raise BrokenCredential("SEALING-CONTENT", "a sealed column belongs to no attribute")
     return columns
 
 
@@ -133,7 +129,7 @@ def _end_of_content(plaintext: bytes) -> int:
         end = _LENGTH_BYTES + length
         if end <= len(plaintext) and plaintext[end:] == _padding(length):
             return end
-    raise BadContent("what was sealed is not padded in its one form")
+    raise BrokenCredential("SEALING-CONTENT", "what was sealed is not padded in its one form")
 
 
 def _padding(length: int) -> bytes:

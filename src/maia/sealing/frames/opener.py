@@ -24,7 +24,7 @@ from maia.credentials.proof import Proof
 from maia.errors import BrokenCredential, ProtocolViolation
 from maia.sealing.frames.ciphers import Cipher, EpochKeys, description, nonce
 from maia.sealing.frames.content import LEVEL_NUMBERS, commitment, is_uid, read_columns, read_event
-from maia.sealing.frames.proof import BadFrameProof, SignatureChecks, roots_of
+from maia.sealing.frames.proof import SignatureChecks, roots_of
 from maia.types import SealingLevel
 from maia.wire.messages import Column, Sealed
 
@@ -32,18 +32,6 @@ _SEAL: Final = object()
 _EVENT: Final = LEVEL_NUMBERS[SealingLevel.EVENT]
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _alike: Final = attrgetter("type_id", "epoch", "signer", "level", "rows", "is_committed", "mark.instance")
-
-
-class BrokenSeal(BrokenCredential):
-    """A sealed column does not open: it was altered, moved, or sealed under another key."""
-
-    code = "SEALING-BROKEN"
-
-
-class BadSealedFrame(ProtocolViolation):
-    """The fields of a sealed frame do not fit together."""
-
-    code = "PROTOCOL-SEALED-FRAME"
 
 
 class SealedRun(msgspec.Struct, frozen=True):
@@ -101,19 +89,26 @@ def read_run(frames: Sequence[Sealed]) -> SealedRun:
     first = frames[0]
     uids, alike = tuple([column.uid for column in first.columns]), _alike(first)
     if first.rows > 1 and not first.is_committed:
-        raise BadSealedFrame("what is in a frame of several events is committed to")
+        raise ProtocolViolation(
+            "PROTOCOL-SEALED-FRAME", "what is in a frame of several events is committed to"
+        )
     if not _has_columns(first.level, uids):
-        raise BadSealedFrame("the columns of a sealed frame do not fit its level, or belong to no attribute")
+        raise ProtocolViolation(
+            "PROTOCOL-SEALED-FRAME",
+            "the columns of a sealed frame do not fit its level, or belong to no attribute",
+        )
     for frame in frames:
         kept = frame.kept
         if kept and (len(kept) != frame.rows or any(b <= a for a, b in pairwise(kept))):
-            raise BadSealedFrame("the rows that were kept are not numbered in their order")
+            raise ProtocolViolation(
+                "PROTOCOL-SEALED-FRAME", "the rows that were kept are not numbered in their order"
+            )
         if _alike(frame) != alike or len(frame.columns) != len(uids):
-            raise BadSealedFrame("a frame is of another run")
+            raise ProtocolViolation("PROTOCOL-SEALED-FRAME", "a frame is of another run")
     for uid, same in zip(uids, zip(*[frame.columns for frame in frames], strict=True), strict=True):
         for column in same:  # one by one is fastest
             if column.uid != uid:
-                raise BadSealedFrame("a frame is of another run")
+                raise ProtocolViolation("PROTOCOL-SEALED-FRAME", "a frame is of another run")
     return SealedRun(frames, uids, list(map(description, frames)))
 
 
@@ -153,7 +148,9 @@ def open_run(
     """
     run, first = verified.run, verified.frame
     if keys.type_id != first.type_id or keys.epoch != first.epoch:
-        raise BrokenSeal("frames cannot be opened with the keys of another type or epoch")
+        raise BrokenCredential(
+            "SEALING-BROKEN", "frames cannot be opened with the keys of another type or epoch"
+        )
     ciphers = keys.ciphers(run.uids, first.mark.instance)
     held = [
         (at, uid, cipher)
@@ -206,7 +203,9 @@ def _decrypted(run: SealedRun, held: Sequence[_Held]) -> list[bytes]:
     try:
         found.extend(map(call, decrypt, numbers, ciphertexts, bound))
     except InvalidTag:
-        raise BrokenSeal(f"the seal of attribute `{sealed[len(found)].uid or '*'}` is broken") from None
+        raise BrokenCredential(
+            "SEALING-BROKEN", f"the seal of attribute `{sealed[len(found)].uid or '*'}` is broken"
+        ) from None
     said = [cipher.name for cipher in ciphers]
     if frames[0].is_committed:
         counters = [frame.mark.counter for frame in frames] * len(held)
@@ -215,5 +214,5 @@ def _decrypted(run: SealedRun, held: Sequence[_Held]) -> list[bytes]:
             for cipher, counter, column, one in zip(ciphers, counters, sealed, found, strict=True)
         ]
     if said != [column.commitment for column in sealed]:
-        raise BadFrameProof("an attribute is not what the frame's signer published")
+        raise BrokenCredential("SEALING-PROOF", "an attribute is not what the frame's signer published")
     return found

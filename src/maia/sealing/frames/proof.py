@@ -38,12 +38,6 @@ _NODE: Final = b"maia/1/frames\x00"
 _NOBODY: Final = bytes(HASH_BYTES)
 
 
-class BadFrameProof(BrokenCredential):
-    """A frame is not what its signer signed, or not signed by it."""
-
-    code = "SEALING-PROOF"
-
-
 def roots_of(
     uids: tuple[str, ...],
     described: Sequence[bytes],
@@ -159,7 +153,9 @@ class SignatureChecks:
             place >>= 1
         else:
             if place:
-                raise BadFrameProof("a frame's place does not fit the path to what was signed")
+                raise BrokenCredential(
+                    "SEALING-PROOF", "a frame's place does not fit the path to what was signed"
+                )
             self._check_top(signer, frame.signature, node)
         self._remember(passed)
 
@@ -181,9 +177,9 @@ class SignatureChecks:
     def _verify(self, signer: Principal, signed: bytes, signature: bytes) -> None:
         *refused, reason = self._refused
         if [signer.key, signed, signature] == refused:
-            raise BadFrameProof(reason)
+            raise BrokenCredential("SEALING-PROOF", reason)
         try:
             verify_signature(signer, SignedKind.FRAME, signed, signature)
         except BadSignature as problem:
             self._refused = (signer.key, signed, signature, problem.message)
-            raise BadFrameProof(problem.message) from problem
+            raise BrokenCredential("SEALING-PROOF", problem.message) from problem

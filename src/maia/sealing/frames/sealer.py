@@ -35,24 +35,6 @@ _NOT_SIGNED: Final = bytes(64)
 _uid: Final = attrgetter("uid")
 
 
-class KeyMissing(Unavailable):
-    """A frame cannot be sealed: the key of one of its attributes is not held in this epoch."""
-
-    code = "SEALING-KEY-MISSING"
-
-
-class BadBatch(BadInput):
-    """Frames that were to be sealed or signed together are none, too many, or have other columns."""
-
-    code = "SEALING-BATCH"
-
-
-class SealerWornOut(Unavailable):
-    """A process has sealed as much as its keys bear; the next one begins with other keys."""
-
-    code = "SEALING-WORN-OUT"
-
-
 class Publication(msgspec.Struct, frozen=True):
     """What is said in the clear about a frame that is to be sealed.
 
@@ -120,7 +102,7 @@ class Sealer:
             self._begin()
         first = self._counter + 1
         if self._counter + count > COUNTER_MAX:
-            raise SealerWornOut("this process has sealed as much as its keys bear")
+            raise Unavailable("SEALING-WORN-OUT", "this process has sealed as much as its keys bear")
         self._counter += count
         return [SealMark(self._instance, number) for number in range(first, first + count)]
 
@@ -136,7 +118,7 @@ class Sealer:
         uids = tuple(map(_uid, columns[0]))
         for own in columns:
             if len(columns) > 1 and tuple([one.uid for one in own]) != uids:
-                raise BadBatch("frames that are sealed together have the same columns")
+                raise BadInput("SEALING-BATCH", "frames that are sealed together have the same columns")
         if level is SealingLevel.EVENT:
             uids = ("",)
         count = len(about)
@@ -144,7 +126,9 @@ class Sealer:
         held = keys.looked_up(uids, marks[0].instance)
         if held.missing:
             lacking = held.missing[0] or "*"
-            raise KeyMissing(f"the key of attribute `{lacking}` is not held in epoch `{keys.epoch}`")
+            raise Unavailable(
+                "SEALING-KEY-MISSING", f"the key of attribute `{lacking}` is not held in epoch `{keys.epoch}`"
+            )
         frames = self._skeletons(about, keys, level, marks)
         described = list(map(description, frames))
         # By column, and of each column frame after frame, one step for all and then the next: code that has
@@ -193,7 +177,9 @@ class Sealer:
     def sign(self, drafts: Sequence[Draft]) -> list[Sealed]:
         """Return drafts with one signature over all of them; each one alone is provable."""
         if not 1 <= len(drafts) <= BATCH_MAX:
-            raise BadBatch(f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given")
+            raise BadInput(
+                "SEALING-BATCH", f"one signature covers 1 to {BATCH_MAX} frames, and {len(drafts)} were given"
+            )
         root, paths = batch_of([draft.root for draft in drafts])
         signature = self._key.sign(SignedKind.FRAME, root)
         return [

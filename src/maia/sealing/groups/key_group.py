@@ -29,12 +29,6 @@ from maia.sealing.tree.key_tree import KeyTree, Rekeyed
 TYPE_ID_BYTES: Final = 32
 
 
-class BadGroup(BadInput):
-    """A key group is named by something that is not the id of a type."""
-
-    code = "SEALING-GROUP"
-
-
 @dataclass(frozen=True, slots=True)
 class GroupId:
     """The readers of one attribute of a type; with `uid` None, all who publish or subscribe to it at all."""
@@ -44,7 +38,7 @@ class GroupId:
 
     def __post_init__(self) -> None:
         if len(self.type_id) != TYPE_ID_BYTES:
-            raise BadGroup(f"the id of a type has {TYPE_ID_BYTES} bytes")
+            raise BadInput("SEALING-GROUP", f"the id of a type has {TYPE_ID_BYTES} bytes")
 
     @property
     def order(self) -> tuple[bool, str]:

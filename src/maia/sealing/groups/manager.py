@@ -53,18 +53,6 @@ Past: TypeAlias = tuple[tuple[PastEpoch, ...], int | None]
 """Some epochs that are over, and where to go on."""
 
 
-class HistoryNotKept(Refusal):
-    """The keys of this type are destroyed when their time is over."""
-
-    code = "REFUSED-NO-HISTORY"
-
-
-class MembersFull(Unavailable):
-    """The key groups of the type have as many members as they may."""
-
-    code = "UNAVAILABLE-GROUP-MEMBERS"
-
-
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """Everything that one member may hold, for its eyes alone, and the signed epochs it needs."""
@@ -238,7 +226,7 @@ class GroupManager:
         if not history.now.groups:
             raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
         if claim.principal not in self._members and len(self._members) >= _MEMBERS_MAX:
-            raise MembersFull(f"a type has at most {_MEMBERS_MAX} members")
+            raise Unavailable("UNAVAILABLE-GROUP-MEMBERS", f"a type has at most {_MEMBERS_MAX} members")
         member = self._members.setdefault(claim.principal, GroupMember(claim))
         member.claim, member.is_here = claim, True
         return self._settled([(member, history)], {}, now, asking=claim.principal, head=head)
@@ -304,7 +292,7 @@ class GroupManager:
         first after number `after`; and the number to go on with, or None.
         """
         if not self._groups.keeps_history:
-            raise HistoryNotKept("the keys of this type are not kept when their time is over")
+            raise Refusal("REFUSED-NO-HISTORY", "the keys of this type are not kept when their time is over")
         principal, distrusted = claim.principal, self._distrusted
         if principal in distrusted.evicted:
             raise NoGroupOpen("you were put out of the key groups of this type")

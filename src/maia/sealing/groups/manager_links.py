@@ -37,12 +37,6 @@ from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Sen
 from maia.wire.messages import Message, Show
 
 
-class NotTheManager(ProtocolViolation):
-    """Another server answers at the address of a type's manager, or it may not connect to this network."""
-
-    code = "PROTOCOL-NOT-THE-MANAGER"
-
-
 class ManagerSilent(Unavailable):
     """The manager of a type did not answer in time."""
 
@@ -166,9 +160,9 @@ class ManagerLinks(Endpoint[Session]):
         found = next((one for one in waiting if one.principal == opened.peer), None)
         if found is None:
             for one in waiting:
-                one.problem = NotTheManager.code
-            fields = {"address": opened.dialled, "peer": str(opened.peer), "code": NotTheManager.code}
-            return [Close(opened.link, NotTheManager.code), Note("refused", fields)], waiting
+                one.problem = "PROTOCOL-NOT-THE-MANAGER"
+            fields = {"address": opened.dialled, "peer": str(opened.peer), "code": "PROTOCOL-NOT-THE-MANAGER"}
+            return [Close(opened.link, "PROTOCOL-NOT-THE-MANAGER"), Note("refused", fields)], waiting
         found.is_dialling, stage = False, Stage.AWAITING_GREETING
         found.session = Session(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
         found.due = seconds_after(now, self.settings.handshake_s)
@@ -201,7 +195,9 @@ class ManagerLinks(Endpoint[Session]):
                 constitutions=self.settings.constitutions,
             )
         except PolicyRefusal as problem:
-            raise NotTheManager("the manager may not be part of this network") from problem
+            raise ProtocolViolation(
+                "PROTOCOL-NOT-THE-MANAGER", "the manager may not be part of this network"
+            ) from problem
         self._links[session.id].rests_on = right.certificates
         return []
 
@@ -211,7 +207,9 @@ class ManagerLinks(Endpoint[Session]):
             return
         for signed in manager.rests_on:
             if isinstance(self._standing.check(signed, now), CertificateRevoked):
-                raise NotTheManager("the manager's right to be part of this network was revoked")
+                raise ProtocolViolation(
+                    "PROTOCOL-NOT-THE-MANAGER", "the manager's right to be part of this network was revoked"
+                )
 
     def welcomed(self, manager: ManagerLink, now: Instant) -> None:
         """Begin a session, with an encryption key of its own."""

@@ -74,12 +74,6 @@ _ACTIONS: Final = (Action.PUBLISH, Action.SUBSCRIBE)
 _NOTHING_HEARD: Final = Monitor()
 
 
-class TooManyVersions(BadInput):
-    """A member requests more versions of a type at once than a manager checks."""
-
-    code = "INPUT-GROUP-VERSIONS"
-
-
 class NoGroupOpen(Refusal):
     """No certificate lets the principal publish or subscribe to anything of this type at this moment."""
 
@@ -99,7 +93,9 @@ class Claim:
     def __post_init__(self) -> None:
         """Refuse more than a manager checks."""
         if len(self.versions) > VERSIONS_MAX:
-            raise TooManyVersions(f"a member asks for at most {VERSIONS_MAX} versions of a type")
+            raise BadInput(
+                "INPUT-GROUP-VERSIONS", f"a member asks for at most {VERSIONS_MAX} versions of a type"
+            )
 
     def once(self, at: Instant) -> frozenset[Once]:
         """Return the one-time answers that count for the claim at a moment."""

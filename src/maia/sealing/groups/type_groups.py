@@ -47,12 +47,6 @@ class Refresh(Enum):
     ADOPTED = "adopted"
 
 
-class GroupsForked(Unavailable):
-    """A member holds an epoch that was signed with this manager's key, and not by this manager."""
-
-    code = "UNAVAILABLE-GROUPS-FORKED"
-
-
 @dataclass(frozen=True, slots=True)
 class NewEpoch:
     """A new epoch, for every member that is here; a delivery to one member takes its place."""
@@ -99,7 +93,10 @@ class EpochLedger(EpochChain):
         """Refuse to go on beside another manager with the same key."""
         known = self._epochs.get(head.statement.number)
         if known is not None and known.digest != head.digest:
-            raise GroupsForked("a member holds an epoch that another manager signed with this key")
+            raise Unavailable(
+                "UNAVAILABLE-GROUPS-FORKED",
+                "a member holds an epoch that another manager signed with this key",
+            )
 
     def adopt(self, head: SignedEpoch) -> None:
         """Go on from an epoch that this manager signed and has forgotten, as after an old backup."""

@@ -31,8 +31,9 @@ from struct import Struct
 from typing import Final
 
 from maia.credentials import Principal, principal_from_bytes
+from maia.errors import BrokenCredential
 from maia.events import Column, Instant, Kind
-from maia.sealing.frames.content import BadContent, event_content
+from maia.sealing.frames.content import event_content
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing, RingEpoch
 from maia.sealing.keys.secrets import Secret
@@ -169,13 +170,15 @@ def read_envelope(column: Column | None) -> Inside | None:
     """Read what an envelope says, None if it is that of a cover frame; refuse what no sealer writes."""
     said = None if column is None or column.kind is not Kind.BYTES or not column.values else column.values[0]
     if not isinstance(said, bytes) or len(said) < ENVELOPE_BYTES or any(said[ENVELOPE_BYTES:]):
-        raise BadContent("a blinded frame has no envelope")
+        raise BrokenCredential("SEALING-CONTENT", "a blinded frame has no envelope")
     kind, fields = said[:1], said[1:ENVELOPE_BYTES]
     if kind == _COVER and not any(fields):
         return None
     if kind != _EVENTS:
-        raise BadContent("the envelope of a blinded frame is neither a publication's nor cover")
+        raise BrokenCredential(
+            "SEALING-CONTENT", "the envelope of a blinded frame is neither a publication's nor cover"
+        )
     publisher, stream, sequence, moment = _FIELDS.unpack(fields)
     if sequence < 0:
-        raise BadContent("the envelope of a blinded frame has no number")
+        raise BrokenCredential("SEALING-CONTENT", "the envelope of a blinded frame has no number")
     return Inside(principal_from_bytes(publisher), stream, sequence, Instant(moment))

@@ -59,12 +59,6 @@ class EpochForked(ProtocolViolation):
     code = "PROTOCOL-EPOCH-FORKED"
 
 
-class SecretNotMeant(ProtocolViolation):
-    """A secret was handed over that is not the one which the manager has committed itself to."""
-
-    code = "PROTOCOL-SECRET-NOT-MEANT"
-
-
 @dataclass(frozen=True, slots=True)
 class EpochStatement:
     """Epoch `number` of a type begins at `since`, with new secrets for the groups in `refreshed`."""
@@ -103,7 +97,10 @@ def check_meant(secret: Secret, group: GroupId, statement: EpochStatement) -> No
     """Refuse a secret that is not the one to which the epoch commits its manager."""
     meant = statement.refreshed.get(group)
     if meant is None or not same_secret(meant, commitment(secret, group, statement.number)):
-        raise SecretNotMeant(f"what was handed over for `{group}` is not what epoch {statement.number} says")
+        raise ProtocolViolation(
+            "PROTOCOL-SECRET-NOT-MEANT",
+            f"what was handed over for `{group}` is not what epoch {statement.number} says",
+        )
 
 
 # ------------------------------------------------------------ signing, writing, reading

@@ -34,12 +34,6 @@ EPOCHS_MAX: Final = 4096
 _PURPOSE: Final = b"maia/1/content-key"
 
 
-class EpochOutOfOrder(ProtocolViolation):
-    """An epoch was to begin before the one that precedes it, or twice at different moments."""
-
-    code = "PROTOCOL-EPOCH-ORDER"
-
-
 @dataclass(frozen=True, slots=True)
 class KeyTerms:
     """How long keys are used and kept, in seconds; the manager of a type tells its members."""
@@ -192,10 +186,12 @@ class KeyRing:
         known = self._epochs.get(number)
         if known is not None:
             if known.since != since:
-                raise EpochOutOfOrder(f"epoch `{number}` began at another moment than was said before")
+                raise ProtocolViolation(
+                    "PROTOCOL-EPOCH-ORDER", f"epoch `{number}` began at another moment than was said before"
+                )
             return
         if any((one.since - since) * (other - number) < 0 for other, one in self._epochs.items()):
-            raise EpochOutOfOrder(f"epoch `{number}` begins out of turn")
+            raise ProtocolViolation("PROTOCOL-EPOCH-ORDER", f"epoch `{number}` begins out of turn")
         self.version += 1
         self._epochs[number] = RingEpoch(since)
         numbers = sorted(self._epochs)
@@ -207,10 +203,12 @@ class KeyRing:
     def hold(self, group: GroupId, epoch: int, secret: Secret) -> None:
         """Hold what a group shares in a known epoch."""
         if group.type_id != self.type_id:
-            raise EpochOutOfOrder("the key of another type does not belong on this ring")
+            raise ProtocolViolation(
+                "PROTOCOL-EPOCH-ORDER", "the key of another type does not belong on this ring"
+            )
         known = self._epochs.get(epoch)
         if known is None:
-            raise EpochOutOfOrder(f"epoch `{epoch}` was not announced")
+            raise ProtocolViolation("PROTOCOL-EPOCH-ORDER", f"epoch `{epoch}` was not announced")
         held = known.secrets.get(group)
         if held is not None and not held.wiped and same_secret(held.reveal(), secret.reveal()):
             return  # it is handed over again, as after a restart of the manager

@@ -48,18 +48,6 @@ _KEYS_MAX: Final = 1025
 _Record = TypeVar("_Record")
 
 
-class BadParcel(ProtocolViolation):
-    """What a manager sealed to this member cannot be read."""
-
-    code = "PROTOCOL-KEY-PARCEL"
-
-
-class BadPast(ProtocolViolation):
-    """What a manager sealed to a reader of the past cannot be read."""
-
-    code = "PROTOCOL-PAST-KEYS"
-
-
 # ------------------------------------------------------------ records
 
 
@@ -168,7 +156,9 @@ def unpack(data: bytes) -> GroupWelcome:
         _ = found.answers  # all of it can be read
     except (msgspec.MsgspecError, UnicodeDecodeError, MaiaError):
         # What was wrong is not said: the sentence would be about secrets.
-        raise BadParcel("what the manager sealed to this member cannot be read") from None
+        raise ProtocolViolation(
+            "PROTOCOL-KEY-PARCEL", "what the manager sealed to this member cannot be read"
+        ) from None
     return found
 
 
@@ -239,7 +229,9 @@ def unpack_past(data: bytes) -> PastAnswer:
         found = _read_past(data)
         _ = found.writers, found.answers  # all of it can be read
     except (msgspec.MsgspecError, UnicodeDecodeError, MaiaError):
-        raise BadPast("what the manager sealed to a reader of the past cannot be read") from None
+        raise ProtocolViolation(
+            "PROTOCOL-PAST-KEYS", "what the manager sealed to a reader of the past cannot be read"
+        ) from None
     return found
 
 

@@ -33,12 +33,6 @@ class BadSecret(BadInput):
     code = "SEALING-SECRET"
 
 
-class SecretForgotten(Unavailable):
-    """A secret was wiped, and is still used."""
-
-    code = "SEALING-SECRET-FORGOTTEN"
-
-
 class Secret:
     """Thirty-two secret bytes that keep quiet. Equality takes the same time wherever they differ."""
 
@@ -82,7 +76,7 @@ class Secret:
     def reveal(self) -> bytes:
         """Return the bytes. Only ciphers, key delivery and key stores have a reason to ask."""
         if self.wiped:
-            raise SecretForgotten("this key was forgotten when its time was over")
+            raise Unavailable("SEALING-SECRET-FORGOTTEN", "this key was forgotten when its time was over")
         return bytes(self._bytes)
 
     def wipe(self) -> None:
@@ -116,12 +110,6 @@ class Secret:
 _NONCE_BYTES: Final = 12
 
 
-class NotOurs(BrokenCredential):
-    """A kept secret was sealed under another key, or is damaged."""
-
-    code = "CREDENTIAL-KEPT-SECRET"
-
-
 class AtRest:
     """Seals what is kept, and opens it again."""
 
@@ -142,7 +130,9 @@ class AtRest:
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
         except (InvalidTag, ValueError):
-            raise NotOurs(f"what is kept under `{name}` was not sealed by this node") from None
+            raise BrokenCredential(
+                "CREDENTIAL-KEPT-SECRET", f"what is kept under `{name}` was not sealed by this node"
+            ) from None
 
     def __repr__(self) -> str:
         """Say nothing of the key."""

@@ -36,7 +36,7 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
 )
-from maia.errors import MaiaError, ProtocolViolation
+from maia.errors import MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_after
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent
@@ -53,10 +53,10 @@ from maia.sealing.keys.epochs import EpochForked, epoch_to_bytes
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.parcels import parcel_info, past_info, unpack, unpack_past
 from maia.sealing.keys.type_keys import KEPT_HEAD, KeysMissed, TypeKeys
-from maia.sealing.member.past import HistoryRefused, MemberPast, PastReading
+from maia.sealing.member.past import MemberPast, PastReading
 from maia.sealing.member.settings import KeysChanged, KeysRefused, MemberSettings, Notice, WriterReceived
 from maia.sessions.challenges import QuestionNotOurs
-from maia.sessions.session import Established, Session, Shutdown, goodbye
+from maia.sessions.session import Established, Session, goodbye
 from maia.types import VerifiedType, definition_to_bytes, strongest
 from maia.validity import Monitor, VouchedFor, named_testers
 from maia.wire.effects import (
@@ -197,7 +197,7 @@ class KeyMember(ManagerLinks):
 
     def leave(self) -> list[Effect]:
         """Say goodbye to every manager, as before the process ends; all keys are destroyed."""
-        problem = Shutdown("this member is being stopped")
+        problem = Unavailable("UNAVAILABLE-SHUTDOWN", "this member is being stopped")
         effects = [one for link in self._links for one in goodbye(link, problem)]
         for known in self._types.values():
             known.ring.wipe()
@@ -532,7 +532,9 @@ class KeyMember(ManagerLinks):
         why = manager.challenges.reason(message.id, message.code)
         if known.asked != message.id:
             if known.reading is not None and known.reading.number == message.id:
-                known.reading.problem = why or HistoryRefused(f"{message.message} [{message.code}]")
+                known.reading.problem = why or Refusal(
+                    "REFUSED-HISTORY-KEYS", f"{message.message} [{message.code}]"
+                )
                 self._end_reading(known, known.reading)
             return []
         known.asked, manager.failures = None, 0

@@ -14,7 +14,7 @@ from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, SignedCertificate
-from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
 from maia.predicates import Predicate
 from maia.sealing.frames.ciphers import EpochKeys
@@ -26,24 +26,6 @@ _EPOCHS_MAX: Final = 4096
 """Epochs, of all types, that are held at once; the oldest answers go first."""
 PAGES_MAX: Final = 4096
 """Answers that are taken from one manager."""
-
-
-class HistoryRefused(Refusal):
-    """The manager of a type does not hand out the keys that were asked for."""
-
-    code = "REFUSED-HISTORY-KEYS"
-
-
-class ManagerUnreachable(Unavailable):
-    """The manager of a type does not answer, or not properly."""
-
-    code = "UNAVAILABLE-HISTORY-KEYS"
-
-
-class NotSealed(BadInput):
-    """A type that is not sealed has no keys."""
-
-    code = "INPUT-NOT-SEALED"
 
 
 @dataclass(slots=True)

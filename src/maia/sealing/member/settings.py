@@ -11,12 +11,6 @@ from maia.policy import BoundRule
 from maia.sessions.challenges import Challenged
 
 
-class BadMemberSettings(BadInput):
-    """A member cannot run with these settings."""
-
-    code = "INPUT-MEMBER-SETTINGS"
-
-
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
     """One member of one network; each wait has an end."""
@@ -42,9 +36,9 @@ class MemberSettings:
     def __post_init__(self) -> None:
         """Refuse waits without an end."""
         if min(self.handshake_s, self.answer_s, self.check_s, self.again_s) < 1:
-            raise BadMemberSettings("a member waits at least one second for anything")
+            raise BadInput("INPUT-MEMBER-SETTINGS", "a member waits at least one second for anything")
         if self.again_max_s < self.again_s:
-            raise BadMemberSettings("the longest wait is not shorter than the first")
+            raise BadInput("INPUT-MEMBER-SETTINGS", "the longest wait is not shorter than the first")
 
 
 # Which notices does a key member give its broker?

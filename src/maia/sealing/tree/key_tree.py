@@ -35,7 +35,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NoReturn, Self
 
 from maia.credentials import same_secret
-from maia.errors import BadInput
+from maia.errors import BadInput, ProtocolViolation
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.tree import node_secrets
 from maia.sealing.tree.node_secrets import (
@@ -48,7 +48,6 @@ from maia.sealing.tree.node_secrets import (
 )
 from maia.sealing.tree.rekey import (
     LINEAGE_BYTES,
-    BadPath,
     MemberPath,
     PathNeeded,
     Rekey,
@@ -59,18 +58,6 @@ from maia.sealing.tree.rekey import (
 
 GROUP_BYTES_MAX: Final = 1024
 MEMBER_BYTES_MAX: Final = 255
-
-
-class BadMember(BadInput):
-    """A member joins a group it is in, leaves one it is not in, or has a name that cannot be kept."""
-
-    code = "SEALING-MEMBER"
-
-
-class GroupFull(BadInput):
-    """A group would have more members than a key tree holds."""
-
-    code = "SEALING-GROUP-FULL"
 
 
 class Slots:
@@ -204,7 +191,7 @@ class KeyTree(_Side):
 
     def __init__(self, *, group: bytes, random: Callable[[int], bytes]) -> None:
         if len(group) > GROUP_BYTES_MAX:
-            raise BadMember(f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
+            raise BadInput("SEALING-MEMBER", f"the name of a group has at most {GROUP_BYTES_MAX} bytes")
         self._group, self._random = group, random
         self._slots = Slots()
         self._secrets = {}
@@ -235,7 +222,9 @@ class KeyTree(_Side):
         """Return what `member` holds of the tree now: for a joiner, or for one that missed a message."""
         slot = self._slots.members.get(member)
         if slot is None:
-            raise BadMember("the path of a key tree was requested for a principal outside the group")
+            raise BadInput(
+                "SEALING-MEMBER", "the path of a key tree was requested for a principal outside the group"
+            )
         return MemberPath(self._lineage, self.version, self.confirmation, slot, self._held_at(slot))
 
     def _renew(self, vacated: Iterable[int], placed: Iterable[int], message: RekeyWriter) -> bytes:
@@ -319,16 +308,18 @@ class KeyTree(_Side):
     def _check(self, joining: Sequence[bytes], leaving: Sequence[bytes]) -> None:
         seated, left = self._slots.members, set(leaving)
         if len(set(joining)) < len(joining) or len(left) < len(leaving):
-            raise BadMember("a member joins or leaves a group twice in one change")
+            raise BadInput("SEALING-MEMBER", "a member joins or leaves a group twice in one change")
         if not left <= seated.keys():
-            raise BadMember("a principal leaves a group without being in it")
+            raise BadInput("SEALING-MEMBER", "a principal leaves a group without being in it")
         for member in joining:
             if member in seated and member not in left:
-                raise BadMember("a member joins a group and is in it already")
+                raise BadInput("SEALING-MEMBER", "a member joins a group and is in it already")
             if not 0 < len(member) <= MEMBER_BYTES_MAX:
-                raise BadMember(f"a member of a group is named by 1 to {MEMBER_BYTES_MAX} bytes")
+                raise BadInput(
+                    "SEALING-MEMBER", f"a member of a group is named by 1 to {MEMBER_BYTES_MAX} bytes"
+                )
         if len(seated) - len(leaving) + len(joining) > MEMBERS_MAX:
-            raise GroupFull(f"a group has at most {MEMBERS_MAX} members")
+            raise BadInput("SEALING-GROUP-FULL", f"a group has at most {MEMBERS_MAX} members")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(members={len(self)}, version={self.version})"
@@ -340,14 +331,16 @@ class TreeMember(_Side):
     __slots__ = ("_slot",)
 
     def __init__(self, *, group: bytes, path: MemberPath) -> None:
-        """Take the place that `path` gives. Raises `BadPath` unless it fits the group."""
+        """Take the place that `path` gives. Raises `PROTOCOL-TREE-PATH` unless it fits the group."""
         self._group, self._slot = group, path.slot
         self._lineage, self.version, self.confirmation = path.lineage, path.version, path.confirmation
         self._secrets = dict(path.secrets)
         self._root = self._root_of(self._secrets)
         found = node_secrets.confirmation(self._root, group, path.version)
         if not same_secret(found, path.confirmation):
-            raise BadPath("a path of a key tree does not lead to the secret of this group")
+            raise ProtocolViolation(
+                "PROTOCOL-TREE-PATH", "a path of a key tree does not lead to the secret of this group"
+            )
 
     @classmethod
     def from_bytes(cls, data: bytes, *, group: bytes) -> Self:
@@ -364,7 +357,7 @@ class TreeMember(_Side):
 
         Raises `PathNeeded`, and stays as it is, when the change does not follow
         from what is held here: messages were lost or overtook each other, the
-        manager began anew, or this member was put out. Raises `BadRekey` on
+        manager began anew, or this member was put out. Raises `PROTOCOL-REKEY` on
         anything that is no rekey.
         """
         rekey = read_rekey(broadcast)
@@ -409,7 +402,7 @@ class TreeMember(_Side):
 
     def _root_of(self, secrets: dict[int, bytes]) -> bytes:
         if ROOT not in secrets:
-            raise BadPath("a path of a key tree does not reach the root")
+            raise ProtocolViolation("PROTOCOL-TREE-PATH", "a path of a key tree does not reach the root")
         return secrets[ROOT]
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ The manager writes both, members read both. A rekey is one message for all: a
 few wrapped secrets, each with the node it renews and the node whose members
 open it. A path is what one member holds of the tree; it is secret, and the
 caller seals it to that member. Both have one form: whatever else arrives ends
-in `BadRekey` or `BadPath`, and nothing is reserved because a count says so.
+in `PROTOCOL-REKEY` or `PROTOCOL-TREE-PATH`, and nothing is reserved because a count says so.
 
     rekey:  form lineage version previous confirmation nonce, gone nodes, entries
     path:   form lineage version confirmation slot, (node, secret) from the leaf up
@@ -35,18 +35,6 @@ _ENTRY: Final = struct.Struct(f"!II{WRAPPED_BYTES}s")
 _PATH_HEAD: Final = struct.Struct(f"!2s{LINEAGE_BYTES}sQ16sIB")
 _PATH_PART: Final = struct.Struct("!I32s")
 _BINDING: Final = b"maia/1/rekey" + FORM
-
-
-class BadRekey(ProtocolViolation):
-    """A rekey message is not written in the one form that Maia reads."""
-
-    code = "PROTOCOL-REKEY"
-
-
-class BadPath(ProtocolViolation):
-    """What a member was handed of a key tree is not written in the one form, or does not fit its group."""
-
-    code = "PROTOCOL-TREE-PATH"
 
 
 class PathNeeded(Unavailable):
@@ -133,48 +121,69 @@ class RekeyWriter:
 
 
 def read_rekey(data: bytes) -> Rekey:
-    """Read a rekey; raise `BadRekey` unless it is written in the one form."""
+    """Read a rekey; raise `PROTOCOL-REKEY` unless it is written in the one form."""
     if len(data) < _HEAD.size:
-        raise BadRekey("a rekey message ends within its head")
+        raise ProtocolViolation("PROTOCOL-REKEY", "a rekey message ends within its head")
     form, lineage, version, before, after, nonce, gone_count, count = _HEAD.unpack_from(data)
     if form != FORM or not 0 < version <= VERSION_MAX:
-        raise BadRekey("a rekey message is of a form that this program does not read")
+        raise ProtocolViolation(
+            "PROTOCOL-REKEY", "a rekey message is of a form that this program does not read"
+        )
     if gone_count > MEMBERS_MAX or count > ENTRIES_MAX:
-        raise BadRekey(f"a rekey message announces {gone_count} nodes and {count} entries, beyond the limit")
+        raise ProtocolViolation(
+            "PROTOCOL-REKEY",
+            f"a rekey message announces {gone_count} nodes and {count} entries, beyond the limit",
+        )
     entries_from = _HEAD.size + gone_count * _NODE.size
     if len(data) != entries_from + count * _ENTRY.size:
-        raise BadRekey("a rekey message has another length than it announces")
+        raise ProtocolViolation("PROTOCOL-REKEY", "a rekey message has another length than it announces")
     gone = tuple(node for (node,) in _NODE.iter_unpack(data[_HEAD.size : entries_from]))
     entries = tuple(map(RekeyEntry._make, _ENTRY.iter_unpack(data[entries_from:])))
     if any(one >= other for one, other in pairwise(gone)):
-        raise BadRekey("a rekey message names vanished nodes twice or out of order")
+        raise ProtocolViolation(
+            "PROTOCOL-REKEY", "a rekey message names vanished nodes twice or out of order"
+        )
     if not all(named(node) and node != ROOT and level_of(node) for node in gone):
-        raise BadRekey("a rekey message says that a node vanished which no tree has")
+        raise ProtocolViolation(
+            "PROTOCOL-REKEY", "a rekey message says that a node vanished which no tree has"
+        )
     if any(one[:2] >= other[:2] for one, other in pairwise(entries)):
-        raise BadRekey("a rekey message has entries twice or out of order")
+        raise ProtocolViolation("PROTOCOL-REKEY", "a rekey message has entries twice or out of order")
     for node, under, _ in entries:
         if not (named(node) and named(under) and under != ROOT and stands_above(node, under)):
-            raise BadRekey("a rekey message has an entry for nodes that are not above each other")
+            raise ProtocolViolation(
+                "PROTOCOL-REKEY", "a rekey message has an entry for nodes that are not above each other"
+            )
         if node == under:
-            raise BadRekey("a rekey message has an entry that its kind of tree does not know")
+            raise ProtocolViolation(
+                "PROTOCOL-REKEY", "a rekey message has an entry that its kind of tree does not know"
+            )
     return Rekey(lineage, version, before, after, nonce, gone, entries)
 
 
 def read_path(data: bytes) -> MemberPath:
-    """Read a path; raise `BadPath` unless it is written in the one form."""
+    """Read a path; raise `PROTOCOL-TREE-PATH` unless it is written in the one form."""
     if len(data) < _PATH_HEAD.size:
-        raise BadPath("a path of a key tree ends within its head")
+        raise ProtocolViolation("PROTOCOL-TREE-PATH", "a path of a key tree ends within its head")
     form, lineage, version, confirmation, slot, count = _PATH_HEAD.unpack_from(data)
     if form != FORM or version > VERSION_MAX or slot >= MEMBERS_MAX:
-        raise BadPath("a path of a key tree is of a form that this program does not read")
+        raise ProtocolViolation(
+            "PROTOCOL-TREE-PATH", "a path of a key tree is of a form that this program does not read"
+        )
     if len(data) != _PATH_HEAD.size + count * _PATH_PART.size:
-        raise BadPath("a path of a key tree has another length than it announces")
+        raise ProtocolViolation(
+            "PROTOCOL-TREE-PATH", "a path of a key tree has another length than it announces"
+        )
     secrets: tuple[tuple[int, bytes], ...] = tuple(_PATH_PART.iter_unpack(data[_PATH_HEAD.size :]))
     nodes = [node for node, _ in secrets]
     if not nodes or nodes[0] != slot:
-        raise BadPath("a path of a key tree does not begin at its member's leaf")
+        raise ProtocolViolation(
+            "PROTOCOL-TREE-PATH", "a path of a key tree does not begin at its member's leaf"
+        )
     if any(one >= other for one, other in pairwise(nodes)):
-        raise BadPath("a path of a key tree has nodes twice or out of order")
+        raise ProtocolViolation("PROTOCOL-TREE-PATH", "a path of a key tree has nodes twice or out of order")
     if not all(named(node) and stands_above(node, slot) for node in nodes):
-        raise BadPath("a path of a key tree has a node that is not above its member")
+        raise ProtocolViolation(
+            "PROTOCOL-TREE-PATH", "a path of a key tree has a node that is not above its member"
+        )
     return MemberPath(lineage, version, confirmation, slot, secrets)

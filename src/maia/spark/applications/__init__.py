@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from maia.spark.applications.application import Application, BadTerm, MissingColumn, StreamRun, start_stream
+from maia.spark.applications.application import Application, StreamRun, start_stream
 from maia.spark.applications.environment import ENVIRONMENT, EnvironmentTerms, city_environment
 from maia.spark.applications.numberplates import (
     BILLING,
@@ -33,8 +33,6 @@ __all__ = [
     "TICKER",
     "TRACKING",
     "Application",
-    "BadTerm",
-    "MissingColumn",
     "ChargingTerms",
     "EnvironmentTerms",
     "PrescriptionTerms",

@@ -33,18 +33,6 @@ _COLUMNS_SHOWN: Final = 20
 Terms = TypeVar("Terms", bound=Any)
 
 
-class MissingColumn(BadInput):
-    """A table lacks a column that the application works with."""
-
-    code = "INPUT-PIPELINE-COLUMN"
-
-
-class BadTerm(BadInput):
-    """A term of an application has a wrong name or a wrong value."""
-
-    code = "INPUT-PIPELINE-TERM"
-
-
 @dataclass(frozen=True, slots=True)
 class Application(Generic[Terms]):
     """A named pipeline: what it reads, what it never reads, and the key of its result."""
@@ -78,17 +66,20 @@ class Application(Generic[Terms]):
         for name, kind in self.reads.items():
             wanted = f"`{self.name}` needs the column `{name}` of type {_type(kind)}"
             if name not in found:
-                raise MissingColumn(f"{wanted}, and the table has {_listed(found)}")
+                raise BadInput("INPUT-PIPELINE-COLUMN", f"{wanted}, and the table has {_listed(found)}")
             other = found[name]
             if other is not None and other != _type(kind):
-                raise MissingColumn(f"{wanted}, and it is {other[:_SHOWN]}")
+                raise BadInput("INPUT-PIPELINE-COLUMN", f"{wanted}, and it is {other[:_SHOWN]}")
 
     def terms_with(self, changes: Mapping[str, str]) -> Terms:
         """Return the settings with some of them changed, from text."""
         known = {field.name: getattr(self.terms, field.name) for field in fields(self.terms)}
         for name, text in changes.items():
             if name not in known:
-                raise BadTerm(f"`{self.name}` has no term `{name[:_SHOWN]}`; it has {_listed(known)}")
+                raise BadInput(
+                    "INPUT-PIPELINE-TERM",
+                    f"`{self.name}` has no term `{name[:_SHOWN]}`; it has {_listed(known)}",
+                )
             known[name] = _read(name, text, known[name])
         changed: Terms = type(self.terms)(**known)
         return changed
@@ -116,7 +107,9 @@ def _read(name: str, text: str, before: object) -> object:
             case _:
                 return text
     except ValueError:
-        raise BadTerm(f"`{text[:_SHOWN]}` is no number, and the term `{name}` is one") from None
+        raise BadInput(
+            "INPUT-PIPELINE-TERM", f"`{text[:_SHOWN]}` is no number, and the term `{name}` is one"
+        ) from None
 
 
 # Which day is it, where the city is, and how late may an event of it be?
@@ -127,7 +120,9 @@ def check_zone(zone: str) -> None:
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadTerm(f"`{zone[:80]}` is no time zone such as `Europe/London`") from None
+        raise BadInput(
+            "INPUT-PIPELINE-TERM", f"`{zone[:80]}` is no time zone such as `Europe/London`"
+        ) from None
 
 
 def local_time(moment: Column, zone: str) -> Column:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
+from maia.errors import BadInput
 from maia.events import Kind
-from maia.spark.applications.application import Application, BadTerm, check_zone, local_time, with_day
+from maia.spark.applications.application import Application, check_zone, local_time, with_day
 from maia.spark.generators.sightings import CAMERAS
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class ChargingTerms:
         check_zone(self.zone)
         hours = (self.first_hour, self.last_hour, self.weekend_first_hour, self.weekend_last_hour)
         if not all(0 <= hour <= 24 for hour in hours) or self.late_days < 0 or self.charge_pence < 0:
-            raise BadTerm("hours go from 0 to 24, and neither a charge nor a delay is negative")
+            raise BadInput(
+                "INPUT-PIPELINE-TERM", "hours go from 0 to 24, and neither a charge nor a delay is negative"
+            )
 
 
 def congestion_charges(sightings: DataFrame, terms: ChargingTerms) -> DataFrame:
@@ -109,7 +112,10 @@ class StatisticsTerms:
     def __post_init__(self) -> None:
         """Refuse windows that do not fill a day."""
         if self.window_minutes < 1 or _DAY_MINUTES % self.window_minutes or self.late_minutes < 0:
-            raise BadTerm("windows of `window_minutes` fill a day exactly, and a delay is not negative")
+            raise BadInput(
+                "INPUT-PIPELINE-TERM",
+                "windows of `window_minutes` fill a day exactly, and a delay is not negative",
+            )
 
 
 def traffic_statistics(sightings: DataFrame, terms: StatisticsTerms) -> DataFrame:
@@ -172,13 +178,13 @@ class TrackingTerms:
         """Refuse what makes no sense."""
         check_zone(self.zone)
         if self.gap_minutes < 0 or self.late_days < 0:
-            raise BadTerm("neither a gap nor a delay is negative")
+            raise BadInput("INPUT-PIPELINE-TERM", "neither a gap nor a delay is negative")
 
 
 def vehicle_path(sightings: DataFrame, terms: TrackingTerms) -> DataFrame:
     """Return the vehicle's sightings, numbered through each day, with the leg that led to each."""
     if not terms.vehicle:
-        raise BadTerm("tracking follows one vehicle; name it with the term `vehicle`")
+        raise BadInput("INPUT-PIPELINE-TERM", "tracking follows one vehicle; name it with the term `vehicle`")
     followed = sightings.where(
         (F.col("numberplate") == terms.vehicle)
         & F.col("timestamp").isNotNull()

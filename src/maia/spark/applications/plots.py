@@ -32,18 +32,6 @@ _BARS_MAX: Final = 20
 _Rows = Sequence[Any]
 
 
-class PlotsUnavailable(Unavailable):
-    """Nothing can be drawn here."""
-
-    code = "UNAVAILABLE-PLOTS"
-
-
-class BadPlot(BadInput):
-    """A picture was asked for in a form that cannot be made."""
-
-    code = "INPUT-PLOT"
-
-
 @dataclass(frozen=True, slots=True)
 class _Picture:
     """How a result is made small, and how that is painted."""
@@ -55,7 +43,7 @@ class _Picture:
 def draw(name: str, result: DataFrame, *, form: str) -> bytes:
     """Return a picture of an application's result."""
     if form not in FORMS:
-        raise BadPlot(f"pictures are {', '.join(FORMS)}, and `{form[:20]}` is none of them")
+        raise BadInput("INPUT-PLOT", f"pictures are {', '.join(FORMS)}, and `{form[:20]}` is none of them")
     figure = _figure()
     picture = _PICTURES[name]
     axes = figure.add_subplot()
@@ -74,8 +62,9 @@ def _figure() -> Figure:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as missing:
-        raise PlotsUnavailable(
-            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'"
+        raise Unavailable(
+            "UNAVAILABLE-PLOTS",
+            "pictures need matplotlib, which comes with the extra `plots`: pip install 'maia-pubsub[plots]'",
         ) from missing
     mpl.rcParams["svg.hashsalt"] = "maia"  # the same results give the same file
     return Figure(figsize=(9, 5), layout="constrained")

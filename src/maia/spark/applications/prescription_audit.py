@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
+from maia.errors import BadInput
 from maia.events import Kind
-from maia.spark.applications.application import Application, BadTerm
+from maia.spark.applications.application import Application
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,9 +44,15 @@ class PrescriptionTerms:
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         if self.history_days < 1 or self.others_min < 1 or self.late_days < 0:
-            raise BadTerm("a history has a day and another dose at least, and a delay is not negative")
+            raise BadInput(
+                "INPUT-PIPELINE-TERM",
+                "a history has a day and another dose at least, and a delay is not negative",
+            )
         if not 0.0 < self.times <= _TIMES_MAX or not self.classes:
-            raise BadTerm("a class is named, and a dose is compared with some times the mean, 1000 at most")
+            raise BadInput(
+                "INPUT-PIPELINE-TERM",
+                "a class is named, and a dose is compared with some times the mean, 1000 at most",
+            )
 
 
 def prescription_audit(events: DataFrame, terms: PrescriptionTerms) -> DataFrame:

@@ -32,18 +32,6 @@ _CANCEL_AGAIN_S: Final = 0.5
 Answer = TypeVar("Answer")
 
 
-class BadSource(BadInput):
-    """What should be read is not there, or is no table."""
-
-    code = "INPUT-PIPELINE-SOURCE"
-
-
-class BadResultFolder(BadInput):
-    """A result cannot be written there."""
-
-    code = "INPUT-PIPELINE-RESULT"
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """Events, as a table and as a stream of what is there now, some at a time."""
@@ -76,7 +64,9 @@ def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1)
 
     def stream() -> DataFrame:
         if not path.is_dir():
-            raise BadSource(f"a stream reads a folder of Parquet files, and `{path}` is one file")
+            raise BadInput(
+                "INPUT-PIPELINE-SOURCE", f"a stream reads a folder of Parquet files, and `{path}` is one file"
+            )
         schema = spark.read.parquet(str(files[0])).schema
         return (
             spark.readStream.schema(schema)
@@ -147,14 +137,16 @@ def interruptible(spark: SparkSession, work: Callable[[], Answer]) -> Answer:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Hand out a folder of its owner's alone that becomes `folder` if the body ends well, or else is gone."""
     if folder.exists():
-        raise BadResultFolder(f"`{folder}` is already there; name a folder that is not")
+        raise BadInput("INPUT-PIPELINE-RESULT", f"`{folder}` is already there; name a folder that is not")
     if not folder.parent.is_dir():
-        raise BadResultFolder(f"`{folder.parent}` is no folder, so nothing can be made in it")
+        raise BadInput(
+            "INPUT-PIPELINE-RESULT", f"`{folder.parent}` is no folder, so nothing can be made in it"
+        )
     try:
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as problem:
-        raise BadResultFolder(
-            f"nothing can be written into `{folder.parent}`: {problem.strerror}"
+        raise BadInput(
+            "INPUT-PIPELINE-RESULT", f"nothing can be written into `{folder.parent}`: {problem.strerror}"
         ) from problem
     try:
         yield unfinished
@@ -180,12 +172,15 @@ def _stream(application: Application[Any], terms: object, source: Source, folder
 
 def _parquet_files(path: Path) -> list[Path]:
     if not path.exists():
-        raise BadSource(f"`{path}` is not there; `maia pipeline generate` makes events to begin with")
+        raise BadInput(
+            "INPUT-PIPELINE-SOURCE",
+            f"`{path}` is not there; `maia pipeline generate` makes events to begin with",
+        )
     if path.is_file():
         return [path]
     files = sorted(file for file in path.glob("*.parquet") if file.is_file())[:_FILES_MAX]
     if not files:
-        raise BadSource(f"`{path}` holds no Parquet files")
+        raise BadInput("INPUT-PIPELINE-SOURCE", f"`{path}` holds no Parquet files")
     return files
 
 
@@ -195,4 +190,4 @@ def _rows_of(file: Path) -> int:
     try:
         return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowInvalid, OSError) as problem:
-        raise BadSource(f"`{file}` is not a Parquet file") from problem
+        raise BadInput("INPUT-PIPELINE-SOURCE", f"`{file}` is not a Parquet file") from problem

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
+from maia.errors import BadInput
 from maia.events import Kind
-from maia.spark.applications.application import Application, BadTerm
+from maia.spark.applications.application import Application
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +36,7 @@ class TickerTerms:
     def __post_init__(self) -> None:
         """Refuse a negative delay."""
         if self.late_minutes < 0:
-            raise BadTerm("a delay is not negative")
+            raise BadInput("INPUT-PIPELINE-TERM", "a delay is not negative")
 
 
 def prices_per_minute(trades: DataFrame, terms: TickerTerms) -> DataFrame:

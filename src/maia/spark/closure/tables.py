@@ -103,12 +103,6 @@ _PARTITIONS_PER_CORE: Final = 4
 _BATCH_ROWS: Final = 50_000
 
 
-class BadClosure(BadInput):
-    """A folder holds no closure, or one that cannot be made there."""
-
-    code = "INPUT-CLOSURE"
-
-
 Lineage: TypeAlias = tuple[bytes, ...]
 """A type of a closure: its newest version, after those that it was made from."""
 
@@ -156,9 +150,11 @@ def open_closure(folder: Path) -> Closure:
         with (folder / _NOTE).open("rb") as file:
             note = msgspec.json.decode(file.read(_NOTE_BYTES_MAX), type=_Note)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
-        raise BadClosure(f"`{folder}` is no closure; `maia pipeline closure build` makes one") from problem
+        raise BadInput(
+            "INPUT-CLOSURE", f"`{folder}` is no closure; `maia pipeline closure build` makes one"
+        ) from problem
     if note.version != _VERSION:
-        raise BadClosure(f"`{folder}` is a closure of another version")
+        raise BadInput("INPUT-CLOSURE", f"`{folder}` is a closure of another version")
     return Closure(
         folder, Instant(note.at), tuple(note.types), tuple(note.names), tuple(note.quorums), note.certificates
     )
@@ -184,7 +180,7 @@ class _World:
             signed = definition_from_bytes(data)
             found = verify_definition(signed, at=self.at, previous=found, constitutions=self.constitutions)
         if found is None:
-            raise BadClosure("a type of the closure has no version")
+            raise BadInput("INPUT-CLOSURE", "a type of the closure has no version")
         return found
 
 
@@ -270,7 +266,7 @@ def build(  # noqa: PLR0913 - each is named at the call
     last moment at which they counted, in `ends`.
     """
     if folder.exists():
-        raise BadClosure(f"`{folder}` is already there")
+        raise BadInput("INPUT-CLOSURE", f"`{folder}` is already there")
     closed = tuple(tuple(definition_to_bytes(one.signed) for one in versions) for versions in types)
     shown = tuple(map(evidence_to_bytes, quorums))
     folder.mkdir(mode=0o700, parents=True)
@@ -380,7 +376,7 @@ def update(
     It is computed here and not in Spark: less depends on a few certificates than a job costs.
     """
     if folder.exists():
-        raise BadClosure(f"`{folder}` is already there")
+        raise BadInput("INPUT-CLOSURE", f"`{folder}` is already there")
     now = old.at if at is None else at
     filing = _Filing(_World(old.types, old.quorums, now))
     more, less = (filing.filed(dict.fromkeys(some)) for some in (added, removed))

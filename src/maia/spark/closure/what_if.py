@@ -47,12 +47,6 @@ PRINCIPALS_MAX: Final = 1000
 _AT: Final = "_published_at"
 
 
-class BlindQuestion(Refusal):
-    """The asker may not read an attribute on which the rights in question depend."""
-
-    code = "PIPELINE-WHAT-IF-BLIND"
-
-
 class _Supposing(VerificationCache):
     """A cache that takes some certificates for signed, which their issuer would have to sign yet.
 
@@ -191,9 +185,10 @@ def check_sight(
     names = {one.uid: one.name for one in event_type.attributes}
     hidden = sorted(names.get(uid, uid) for uid in asked - readable)
     if hidden:
-        raise BlindQuestion(
+        raise Refusal(
+            "PIPELINE-WHAT-IF-BLIND",
             f"these rights depend on `{hidden[0]}`, which you may not read of all events: "
-            "ask a reader who may"
+            "ask a reader who may",
         )
 
 

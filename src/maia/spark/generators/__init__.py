@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from maia.spark.generators.generator import PER_DAY, ROWS_MAX, BadGeneration, Generator, Order, generated
+from maia.spark.generators.generator import PER_DAY, ROWS_MAX, Generator, Order, generated
 from maia.spark.generators.prescriptions import DRUGS, PRESCRIPTIONS
 from maia.spark.generators.sensors import DISTRICTS, SENSORS
 from maia.spark.generators.sightings import CAMERAS, SIGHTINGS, WATCHED_PLATE
@@ -19,7 +19,6 @@ __all__ = [
     "generated",
     "Generator",
     "Order",
-    "BadGeneration",
     "PER_DAY",
     "ROWS_MAX",
     "BROKERAGES",

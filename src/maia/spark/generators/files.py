@@ -17,7 +17,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maia.spark.generators import BadGeneration, Generator, Order
+from maia.errors import BadInput
+from maia.spark.generators import Generator, Order
 
 ROWS_PER_FILE: Final = 500_000
 
@@ -67,7 +68,7 @@ def write_generated(
 
 def _make_folders(folder: Path, unfinished: Path) -> None:
     if folder.exists():
-        raise BadGeneration(f"`{folder}` is already there; name a folder that is not")
+        raise BadInput("INPUT-GENERATION", f"`{folder}` is already there; name a folder that is not")
     try:
         unfinished.mkdir(parents=True)
     except FileExistsError:

@@ -117,12 +117,6 @@ PER_DAY: Final = 500_000
 _PER_DAY_MAX: Final = 1 << 34
 
 
-class BadGeneration(BadInput):
-    """Events were asked for that cannot be made."""
-
-    code = "INPUT-GENERATION"
-
-
 @dataclass(frozen=True, slots=True)
 class Generator:
     """A named source of made-up events of one type, and their columns by attribute name."""
@@ -142,9 +136,9 @@ class Generator:
     def rows(self, *, start: int = 0, rows: int, seed: int, per_day: int = PER_DAY) -> pa.RecordBatch:
         """Return `rows` rows from row `start` on."""
         if start < 0 or rows < 0 or start + rows > ROWS_MAX:
-            raise BadGeneration(f"rows are numbered from 0 to {ROWS_MAX:,}")
+            raise BadInput("INPUT-GENERATION", f"rows are numbered from 0 to {ROWS_MAX:,}")
         if not INT_MIN <= seed <= INT_MAX or not 1 <= per_day <= _PER_DAY_MAX:
-            raise BadGeneration("a seed fits into 64 bits, and a day has 1 to 2^34 rows")
+            raise BadInput("INPUT-GENERATION", "a seed fits into 64 bits, and a day has 1 to 2^34 rows")
         numbers = np.arange(start, start + rows, dtype=np.int64)
         return pa.RecordBatch.from_arrays(list(self.make(numbers, seed, per_day)), schema=self.schema)
 

@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from maia.errors import MaiaError, ProtocolViolation
+from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid, Kind
-from maia.log.format.segments import BadRow, column_name
+from maia.log.format.segments import column_name
 from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.sealing.keys.blinding import Inside, read_envelope
-from maia.spark.governed.reader import FrameRequirements, SignerNotEntitled, Signers
+from maia.spark.governed.reader import FrameRequirements, Signers
 from maia.spark.keys.content_keys import HeldEpoch, KeyPass
 from maia.types import TransitKindMismatch
 from maia.types.definition import ENVELOPE_UID
@@ -37,7 +37,6 @@ from maia.wire.codec import decode_recorded
 from maia.wire.columns import (
     VALUES_MAX,
     BadColumn,
-    TooManyValues,
     array_header,
     columns_to_frame,
     decode_column,
@@ -76,7 +75,7 @@ def frame_of_row(header: bytes, parts: Mapping[str, bytes | None]) -> Recorded:
         return _filled(found, parts)
     if isinstance(found, list) and len(found) == 2 and isinstance(found[1], bytes):
         return decode_recorded(found[1])
-    raise BadRow("the header of a row has an unknown form")
+    raise ProtocolViolation("LOG-ROW", "the header of a row has an unknown form")
 
 
 def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Recorded:
@@ -90,13 +89,13 @@ def _filled(found: Sequence[Any], parts: Mapping[str, bytes | None]) -> Recorded
             part = parts.get(name, _UNREAD if is_sealed else None)
             if part is None:
                 if name in parts:
-                    raise BadRow("the bytes of an attribute are missing from a row")
+                    raise ProtocolViolation("LOG-ROW", "the bytes of an attribute are missing from a row")
                 continue
             column[hole_at] = part
             read.append(column)
         skeleton[columns_at] = read
     except (IndexError, TypeError, KeyError) as problem:
-        raise BadRow("the header of a row is none") from problem
+        raise ProtocolViolation("LOG-ROW", "the header of a row is none") from problem
     # The number at the start distinguishes the union, which the type of `convert` cannot say.
     return cast("Recorded", msgspec.convert(skeleton, type=Recorded))
 
@@ -432,7 +431,7 @@ class _Task:
         (columns,) = opened.columns
         uids = {column.uid for column in columns}.union(opened.run.uids)
         if not self._plan.signers.may_write(opened.signer.key, uids, frame.published_at):
-            raise SignerNotEntitled("the signer of a frame had no right to publish its content")
+            raise Refusal("PIPELINE-SIGNER", "the signer of a frame had no right to publish its content")
         if isinstance(frame, Unblinded):
             inside = _inside(columns, frame.rows)
             if inside is None or not held.first <= inside.published_at <= held.last:
@@ -472,7 +471,9 @@ class _Task:
         found: dict[AttributeUid, Any] = {}
         wanted = [column for column in columns if column.uid in kinds]
         if rows * len(wanted) > VALUES_MAX:
-            raise TooManyValues(f"a frame has more than the {VALUES_MAX} values allowed")
+            raise ProtocolViolation(
+                "PROTOCOL-TOO-MANY-VALUES", f"a frame has more than the {VALUES_MAX} values allowed"
+            )
         for column in wanted:
             uid = AttributeUid(column.uid)  # it is one of `kinds`
             if kind_from_number(column.kind) is not kinds[uid] or uid in found:

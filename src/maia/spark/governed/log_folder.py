@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from maia.errors import BadInput, MaiaError
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid
 from maia.log.format.errors import LogDamaged
 from maia.log.format.journal import TailKind
@@ -28,7 +28,6 @@ from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, already_joined, manifest_number, segment_name
 from maia.log.format.segments import SEALED_COLUMN, column_name
 from maia.spark.governed.frame_reader import HEADER
-from maia.spark.governed.reader import FramesForgotten
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
 _LOOKS_MAX: Final = 5
@@ -270,8 +269,9 @@ class LogFrames:
         """Return where the frames of a range are, whose file is gone: joined with others, or forgotten."""
         found = self.found()
         if found.forgotten >= one.first and self._wanted.fails_on_loss:
-            raise FramesForgotten(
-                f"the log forgot frames up to position {found.forgotten} while they were read"
+            raise Unavailable(
+                "PIPELINE-FRAMES-FORGOTTEN",
+                f"the log forgot frames up to position {found.forgotten} while they were read",
             )
         moved = [cut(each, one.first, one.last) for each in found.between(one.first, one.last)]
         there = [each for each in moved if each.day == one.day and each.path != one.path]

@@ -25,18 +25,18 @@ from maia.credentials import (
     SigningKey,
     VerifiedConstitution,
 )
-from maia.errors import Unavailable
+from maia.errors import BadInput, Refusal, Unavailable
 from maia.net.node_runner import NodeRunner
 from maia.net.process import waited_for
 from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.policy.answers import Answers
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.past import ManagerUnreachable, NotSealed, PastReading
+from maia.sealing.member.past import PastReading
 from maia.sealing.member.settings import KeysRefused, MemberSettings
 from maia.sessions.challenges import Challenged
 from maia.spark.governed.plan import Keys
-from maia.spark.governed.reader import GrantEnded, Reader, ReaderIdentity, slices_of
+from maia.spark.governed.reader import Reader, ReaderIdentity, slices_of
 from maia.spark.governed.right_watch import Asking, RightWatch, read_statements, right_watch
 from maia.spark.keys.content_keys import HeldKeys, KeysBegin, KeySource, PastKeys, SeveralSources
 from maia.spark.keys.key_server import job_desk
@@ -48,12 +48,6 @@ if TYPE_CHECKING:
 
 
 _Result = TypeVar("_Result")
-
-
-class StatementsMissing(Unavailable):
-    """A certificate demands a validity statement, and no valid one is at hand."""
-
-    code = "UNAVAILABLE-STATEMENTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +177,9 @@ def _end_of_right(watch: RightWatch) -> Iterator[None]:
     except (PySparkException, Py4JError) as problem:
         if not watch.ended:
             raise
-        raise GrantEnded(
-            "the right behind this run was revoked, or has no valid statement any more; nothing is kept"
+        raise Refusal(
+            "PIPELINE-GRANT-ENDED",
+            "the right behind this run was revoked, or has no valid statement any more; nothing is kept",
         ) from problem
 
 
@@ -203,7 +198,7 @@ def _hinted(watch: RightWatch, hint: str, work: Callable[[], _Result]) -> _Resul
         # The tester's own refusal says more than that a statement is missing.
         raise next(iter(watch.unanswered.values()), problem) from problem
     except GrantStale as problem:
-        raise StatementsMissing(f"{problem.message}; {hint}") from problem
+        raise Unavailable("UNAVAILABLE-STATEMENTS", f"{problem.message}; {hint}") from problem
 
 
 def _signers(pool: Sequence[SignedCertificate]) -> Mapping[Principal, Sequence[SignedCertificate]]:
@@ -244,7 +239,7 @@ async def fetch_reading_keys(
     `standing` shows the manager that certificates still count which demand it.
     """
     if versions[-1].sealing is None:
-        raise NotSealed(f"`{versions[-1].name.name}` is not sealed, and has no keys")
+        raise BadInput("INPUT-NOT-SEALED", f"`{versions[-1].name.name}` is not sealed, and has no keys")
     ring, past = await _asked(key, settings, versions, standing=standing, timeout_s=timeout_s)
     before = PastKeys(past.epochs, past.terms)
     begins = [KeysBegin(one.since, frozenset(one.keys)) for one in past.epochs]
@@ -310,4 +305,6 @@ async def _waited(done: asyncio.Event, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             await done.wait()
     except TimeoutError:
-        raise ManagerUnreachable(f"the key manager did not answer in {timeout_s:g} seconds") from None
+        raise Unavailable(
+            "UNAVAILABLE-HISTORY-KEYS", f"the key manager did not answer in {timeout_s:g} seconds"
+        ) from None

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.errors import Unavailable
+from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.policy import Request
-from maia.policy.answers import ANSWER_PREFIX, Answers, RestrictionUnanswered, answered
+from maia.policy.answers import ANSWER_PREFIX, Answers, answered
 from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing import LEVEL_NUMBERS
@@ -26,19 +26,10 @@ from maia.spark.governed.log_folder import BadLogPlace, LogFolder
 from maia.spark.governed.reader import (
     PERIODS_MAX,
     FrameRequirements,
-    KeysBeginLater,
-    NameTaken,
-    NoKeys,
-    NoSuchColumn,
     Reader,
-    ReadingNotOnRecord,
     RowsWithheld,
-    ShownAsAnother,
     Signers,
     Slice,
-    SummaryOfFrames,
-    TooManyPeriods,
-    UnknownTerms,
     accepted_signers,
     frame_requirements,
     slices_of,
@@ -124,14 +115,19 @@ class GovernedRead:
     def with_frames(self) -> GovernedRead:
         """Return the same with the columns that say which row of which frame an event is."""
         if taken := [one.name for one in self.delivered if one.name.lower() in META]:
-            raise NameTaken(f"attribute `{taken[0]}` has the name of a column about the event itself")
+            raise BadInput(
+                "PIPELINE-NAME-TAKEN",
+                f"attribute `{taken[0]}` has the name of a column about the event itself",
+            )
         return replace(self, with_meta=True)
 
     def opener(self, plan: Plan) -> FrameOpener:
         """Return what opens the frames of one period."""
         sealing = strongest(version.sealing for version in self.versions)
         if sealing is not None and (self.keys is None or self.keys.source is None):
-            raise NoKeys("events of this type are sealed: say where their keys come from")
+            raise Unavailable(
+                "PIPELINE-NO-KEYS", "events of this type are sealed: say where their keys come from"
+            )
         one = plan.slice
         return FrameOpener(
             type_id=self.event_type.type_id,
@@ -180,13 +176,17 @@ class GovernedRead:
             needs = frozenset({None, *(plan.asks if by_attribute else ())})
             first = min((one.since for one in begins if needs <= one.uids), default=None)
             if any(uid is not None and not uid.startswith(ANSWER_PREFIX) for uid in needs - ever):
-                why: Unavailable = RestrictionUnanswered(
+                why: Unavailable = Unavailable(
+                    "UNAVAILABLE-RESTRICTION-UNANSWERED",
                     f"a part of your right to `{what}` shows no row: it is restricted by attributes that "
-                    "you may not read, and no broker answers for them; ask its issuer to show these too"
+                    "you may not read, and no broker answers for them; ask its issuer to show these too",
                 )
             elif first is None or _holds_any(log, self.event_type.type_id, plan.slice.since, first):
                 shown = "nothing is" if first is None else f"what was published before {first} is not"
-                why = KeysBeginLater(f"your right to `{what}` begins before your keys: {shown} shown")
+                why = Unavailable(
+                    "PIPELINE-KEYS-BEGIN-LATER",
+                    f"your right to `{what}` begins before your keys: {shown} shown",
+                )
             else:
                 continue
             warnings.warn(f"{why.message} [{why.code}]", RowsWithheld, stacklevel=3)
@@ -242,24 +242,32 @@ def check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stre
     """Refuse to read events whose owner demands a record, where none would be made."""
     is_demanded = any(one.definition.ledger for one in versions)
     if is_demanded and ledger is None:
-        raise ReadingNotOnRecord(
-            "what is read of this type has to be on record: say where your ledger is (`ledger`, --record)"
+        raise Refusal(
+            "PIPELINE-LEDGER-REQUIRED",
+            "what is read of this type has to be on record: say where your ledger is (`ledger`, --record)",
         )
     if is_stream and (is_demanded or ledger is not None):
-        raise ReadingNotOnRecord(
-            "a stream shows what is recorded later, which is on no record before: read it as a table"
+        raise Refusal(
+            "PIPELINE-LEDGER-REQUIRED",
+            "a stream shows what is recorded later, which is on no record before: read it as a table",
         )
 
 
-def summary_of_frames() -> SummaryOfFrames:
+def summary_of_frames() -> BadInput:
     """Return the refusal of a stream, or of frames, where a right shows summaries."""
-    return SummaryOfFrames("your right shows summaries: they are a table that does not grow, without frames")
+    return BadInput(
+        "INPUT-SUMMARY-OF-FRAMES",
+        "your right shows summaries: they are a table that does not grow, without frames",
+    )
 
 
 def steady_spans(one: Slice) -> Sequence[tuple[Instant, Instant]]:
     """Return the spans in which a summary's periods may lie; raise if they are too many."""
     if len(one.spans) > PERIODS_MAX:
-        raise TooManyPeriods(f"your right is interrupted more than {PERIODS_MAX} times in the time asked for")
+        raise BadInput(
+            "PIPELINE-PERIODS",
+            f"your right is interrupted more than {PERIODS_MAX} times in the time asked for",
+        )
     return one.spans or ((one.since, one.until),)
 
 
@@ -269,13 +277,15 @@ def _check_result(slices: Sequence[Slice], shown_as: VerifiedType | None) -> Non
     for result in becomes:
         if result != (None if shown_as is None else shown_as.name):
             named = "its own" if result is None else f"`{result.name}`"
-            raise ShownAsAnother(f"your right shows events of this type as {named}: name that one")
+            raise BadInput(
+                "INPUT-SHOWN-AS", f"your right shows events of this type as {named}: name that one"
+            )
 
 
 def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tuple[Attribute, ...]:
     if columns is not None and (unknown := [name for name in columns if name not in event_type.vocabulary]):
         shown = ascii(str(unknown[0])[:64])[1:-1]
-        raise NoSuchColumn(f"`{shown}` is no attribute of `{event_type.name.name}`")
+        raise BadInput("PIPELINE-COLUMN", f"`{shown}` is no attribute of `{event_type.name.name}`")
     return tuple(one for one in event_type.attributes if columns is None or one.name in columns)
 
 
@@ -325,7 +335,10 @@ def _kinds(uids: Collection[AttributeUid], versions: Sequence[VerifiedType]) -> 
     known |= {uid: Kind.BOOL for uid in uids if uid.startswith(ANSWER_PREFIX)}
     if not known.keys() >= set(uids):
         # Read as missing, it could make a restriction true that is not.
-        raise UnknownTerms("your right depends on an attribute of another version: hand that version over")
+        raise BadInput(
+            "PIPELINE-UNKNOWN-TERMS",
+            "your right depends on an attribute of another version: hand that version over",
+        )
     return {uid: known[uid] for uid in sorted(uids)}
 
 

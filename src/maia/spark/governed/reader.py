@@ -50,7 +50,7 @@ from maia.credentials.requirements import (
     requirement_from_bytes,
     requirement_to_bytes,
 )
-from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.errors import BadInput, MaiaError, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.policy import (
     CHAINS_COUNTED,
@@ -58,10 +58,6 @@ from maia.policy import (
     BoundRule,
     Denial,
     Facts,
-    GrantRevoked,
-    GrantsLeftOut,
-    GrantStale,
-    GrantTestedOnce,
     Permit,
     PolicyRefusal,
     Request,
@@ -188,96 +184,6 @@ class RowsWithheld(UserWarning):
     """The log has events within the reader's right that the table cannot show; the sentence says which."""
 
 
-class KeysBeginLater(Unavailable):
-    """A reader's keys begin later than its right, which does not open the epoch that it begins in."""
-
-    code = "PIPELINE-KEYS-BEGIN-LATER"
-
-
-class ReaderDistrusted(Refusal):
-    """The reader was put out by the domain, whatever its certificates say of the past."""
-
-    code = "PIPELINE-READER-DISTRUSTED"
-
-
-class GrantEnded(Refusal):
-    """The right behind a governed table was taken back; ask for the table again."""
-
-    code = "PIPELINE-GRANT-ENDED"
-
-
-class TooManyPeriods(BadInput):
-    """Certificates begin and end more often in the period than one table allows."""
-
-    code = "PIPELINE-PERIODS"
-
-
-class BadMoments(BadInput):
-    """The period asked for ends before it begins."""
-
-    code = "PIPELINE-MOMENTS"
-
-
-class NoSuchColumn(BadInput):
-    """A column was asked for that the reader's version of the type does not have."""
-
-    code = "PIPELINE-COLUMN"
-
-
-class NameTaken(BadInput):
-    """An attribute has the name of one of the columns about the event itself."""
-
-    code = "PIPELINE-NAME-TAKEN"
-
-
-class UnknownTerms(BadInput):
-    """A right depends on an attribute that no version at hand declares."""
-
-    code = "PIPELINE-UNKNOWN-TERMS"
-
-
-class ShownAsAnother(BadInput):
-    """A right converts events into another type than the one that the table was asked to show."""
-
-    code = "INPUT-SHOWN-AS"
-
-
-class SummaryOfFrames(BadInput):
-    """A right that shows summaries was to show a stream, or the frames that events came in."""
-
-    code = "INPUT-SUMMARY-OF-FRAMES"
-
-
-class NoKeys(Unavailable):
-    """The type is sealed, and nothing was handed over that opens it."""
-
-    code = "PIPELINE-NO-KEYS"
-
-
-class SignerNotEntitled(Refusal):
-    """A frame was signed by a principal without the right to publish it at that time."""
-
-    code = "PIPELINE-SIGNER"
-
-
-class FramesForgotten(Unavailable):
-    """The log has removed frames that a stream has not read."""
-
-    code = "PIPELINE-FRAMES-FORGOTTEN"
-
-
-class NotThisStream(BadInput):
-    """A checkpoint belongs to another stream, another type or another log."""
-
-    code = "PIPELINE-CHECKPOINT"
-
-
-class ReadingNotOnRecord(Refusal):
-    """The owner of a type demands that what is read of it is on record, and no ledger was named."""
-
-    code = "PIPELINE-LEDGER-REQUIRED"
-
-
 @dataclass(frozen=True, slots=True)
 class FactPeriod:
     """What was true at every moment of a period; at all other moments nothing is known."""
@@ -323,7 +229,10 @@ class Reader:
     def pool(self) -> tuple[SignedCertificate, ...]:
         """Return the certificates that still count; refuse a reader that was put out."""
         if self.principal in self.evicted:
-            raise ReaderDistrusted("you were put out of this domain, and read nothing of its past either")
+            raise Refusal(
+                "PIPELINE-READER-DISTRUSTED",
+                "you were put out of this domain, and read nothing of its past either",
+            )
         return tuple(signed for signed in self.credentials if signed.id not in self.revoked)
 
     def facts_at(self, moment: Instant) -> Facts:
@@ -345,7 +254,7 @@ PERIODS_MAX: Final = 256
 STEPS_MAX: Final = 8192
 """How often the kernel is asked for one table: for some years of working hours."""
 
-_NOT_VOUCHED_FOR: Final = (GrantStale, GrantRevoked, GrantTestedOnce)
+_NOT_VOUCHED_FOR: Final = frozenset({"POLICY-STALE", "POLICY-REVOKED", "POLICY-ONE-TIME"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,12 +284,12 @@ def slices_of(
     first = Instant(INSTANT_MIN) if since is None else since
     last = Instant(INSTANT_MAX) if until is None else until
     if last < first:
-        raise BadMoments("the period that was asked for ends before it begins")
+        raise BadInput("PIPELINE-MOMENTS", "the period that was asked for ends before it begins")
     found: list[_Growing] = []
     refusal: PolicyRefusal | None = None
     for piece in _decided(request, reader, first, last, VerificationCache() if cache is None else cache):
         if isinstance(piece, PolicyRefusal):
-            refusal = refusal if isinstance(refusal, _NOT_VOUCHED_FOR) else piece
+            refusal = refusal if refusal is not None and refusal.code in _NOT_VOUCHED_FOR else piece
         else:
             _add(found, piece)
     if not found and refusal is not None:
@@ -411,16 +320,17 @@ def _decided(
         match decision:
             case Permit(view=view, limit=limit):
                 if limit is not None:
-                    warnings.warn(f"{limit.line()} [{GrantsLeftOut.code}]", RightsCut, stacklevel=2)
+                    warnings.warn(f"{limit.line()} [{'POLICY-GRANTS-LEFT-OUT'}]", RightsCut, stacklevel=2)
                 yield Slice(moment, end, replace(view, until=None))
             case Denial():
                 yield decision.as_refusal()
         if end >= last:
             return
         moment = Instant(end + 1)
-    raise TooManyPeriods(
+    raise BadInput(
+        "PIPELINE-PERIODS",
         f"certificates begin and end, or count again, more than {STEPS_MAX} times in the period asked for: "
-        "say since when and until when you want to read"
+        "say since when and until when you want to read",
     )
 
 
@@ -442,7 +352,10 @@ def _add(found: list[_Growing], piece: Slice) -> None:
     same = next((one for one in found if one.view == piece.view), None)
     if same is None:
         if len(found) == PERIODS_MAX:
-            raise TooManyPeriods(f"your rights change more than {PERIODS_MAX} times in the period asked for")
+            raise BadInput(
+                "PIPELINE-PERIODS",
+                f"your rights change more than {PERIODS_MAX} times in the period asked for",
+            )
         found.append(_Growing(piece.view, [(piece.since, piece.until)]))
     elif same.spans[-1][1] + 1 == piece.since:
         same.spans[-1] = (same.spans[-1][0], piece.until)

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from maia.errors import BadInput, Unavailable
 from maia.events import AttributeUid, Instant
 from maia.log.format.names import already_joined
 from maia.spark.errors import told_to_spark
@@ -40,7 +41,6 @@ from maia.spark.governed.log_folder import (
     cut,
     is_address,
 )
-from maia.spark.governed.reader import FramesForgotten, NotThisStream
 
 FORMAT: Final = "maia-log"
 PARTITION_BYTES: Final = 8 << 20
@@ -155,19 +155,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 kind == self._wanted.type_id.hex() and position >= 0 and forgotten >= 0
             ):
                 return position, forgotten
-        raise NotThisStream("the checkpoint was not written by a stream of this type; begin a new one")
+        raise BadInput(
+            "PIPELINE-CHECKPOINT", "the checkpoint was not written by a stream of this type; begin a new one"
+        )
 
     def _checked(self, start: dict[str, Any], found: TypeInLog) -> tuple[int, int]:
         """Return where a batch begins, if everything behind it is still there."""
         position, forgotten = self._read(start)
         if position > max(found.newest, found.forgotten):
-            raise NotThisStream(
-                f"the checkpoint is at position {position}, and the log ends before: it is another log"
+            raise BadInput(
+                "PIPELINE-CHECKPOINT",
+                f"the checkpoint is at position {position}, and the log ends before: it is another log",
             )
         if found.forgotten > max(position, forgotten) and self._wanted.fails_on_loss:
-            raise FramesForgotten(
+            raise Unavailable(
+                "PIPELINE-FRAMES-FORGOTTEN",
                 f"the log has forgotten frames up to position {found.forgotten}, and this stream has read "
-                f"up to {position}; keep frames for longer, or let streams go on with `fails_on_loss=False`"
+                f"up to {position}; keep frames for longer, or let streams go on with `fails_on_loss=False`",
             )
         return position, forgotten
 

@@ -32,12 +32,6 @@ Wanted: TypeAlias = frozenset[AttributeUid | None]
 """Attributes whose keys are needed; None means the type's own group."""
 
 
-class BadHandout(ProtocolViolation):
-    """What came from the driver's desk cannot be read."""
-
-    code = "PROTOCOL-KEY-HANDOUT"
-
-
 @dataclass(frozen=True, slots=True)
 class HeldEpoch:
     """The content keys of one epoch, by attribute, and the moments at which they may have sealed anything."""
@@ -210,4 +204,6 @@ def read_handout(data: bytes) -> dict[int, HeldEpoch]:
         }
     except (msgspec.MsgspecError, UnicodeDecodeError, BadSecret):
         # What was wrong is not said: the sentence would be about keys.
-        raise BadHandout("what the driver's desk handed out cannot be read") from None
+        raise ProtocolViolation(
+            "PROTOCOL-KEY-HANDOUT", "what the driver's desk handed out cannot be read"
+        ) from None

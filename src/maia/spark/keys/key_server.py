@@ -33,9 +33,8 @@ import msgspec
 from msgspec import Meta
 
 from maia.credentials.keys import same_secret
-from maia.errors import MaiaError, ProtocolViolation, Unavailable
+from maia.errors import MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.sealing.keys.delivery import SessionKey, seal_to
-from maia.spark.governed.reader import GrantEnded
 from maia.spark.keys.content_keys import (
     EPOCHS_PER_REQUEST,
     HeldEpoch,
@@ -60,24 +59,6 @@ _MAC_BYTES: Final = 32
 _ASKED: Final = b"maia/1/desk-ask\x00"
 _TOLD: Final = b"maia/1/desk-tell\x00"
 _INFO: Final = b"maia/1/key-handout\x00"
-
-
-class DeskUnreachable(Unavailable):
-    """A worker cannot reach the driver that its job belongs to."""
-
-    code = "UNAVAILABLE-JOB-DESK"
-
-
-class DeskFull(Unavailable):
-    """A driver has laid out as many grants as it may."""
-
-    code = "UNAVAILABLE-JOB-DESK-FULL"
-
-
-class NotFromTheDesk(ProtocolViolation):
-    """A question or an answer was not made by the job or its driver."""
-
-    code = "PROTOCOL-JOB-DESK"
 
 
 class _Ask(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +93,7 @@ class DeskPass:
     token: bytes = field(repr=False)
 
     def keys_of(self, epochs: Collection[int]) -> dict[int, HeldEpoch]:
-        """Ask the driver; raise `GrantEnded` if it has taken the grant back."""
+        """Ask the driver; raise `PIPELINE-GRANT-ENDED` if it has taken the grant back."""
         return self._asked(epochs, {})
 
     def report(self, refused: Mapping[str, int]) -> None:
@@ -125,10 +106,14 @@ class DeskPass:
         told = self._answer(_mac(self.token, _ASKED, asked) + asked)
         mac, body = told[:_MAC_BYTES], told[_MAC_BYTES:]
         if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
-            raise NotFromTheDesk("the answer to a worker was not made by the driver of its job")
+            raise ProtocolViolation(
+                "PROTOCOL-JOB-DESK", "the answer to a worker was not made by the driver of its job"
+            )
         answer = _TELL.decode(body)
         if not answer.is_open:
-            raise GrantEnded("the right behind this table was taken back; ask for the table again")
+            raise Refusal(
+                "PIPELINE-GRANT-ENDED", "the right behind this table was taken back; ask for the table again"
+            )
         return read_handout(session.open(answer.sealed, _INFO + sha256(asked).digest()))
 
     def _answer(self, question: bytes) -> bytes:
@@ -141,8 +126,8 @@ class DeskPass:
                     return _receive(connection, _TELL_BYTES_MAX)
             except OSError as failed:
                 problem = failed
-        raise DeskUnreachable(
-            f"the driver of this job does not answer at `{self.host}:{self.port}`"
+        raise Unavailable(
+            "UNAVAILABLE-JOB-DESK", f"the driver of this job does not answer at `{self.host}:{self.port}`"
         ) from problem
 
 
@@ -187,7 +172,9 @@ class JobDesk:
         grant, token = os.urandom(16), os.urandom(32)
         with self._lock:
             if len(self._grants) >= GRANTS_MAX:
-                raise DeskFull(f"this driver has laid out {GRANTS_MAX} grants")
+                raise Unavailable(
+                    "UNAVAILABLE-JOB-DESK-FULL", f"this driver has laid out {GRANTS_MAX} grants"
+                )
             self._grants[grant] = _Grant(token, source, wanted)
         host, port = self._server.server_address[:2]
         return DeskPass(str(host), int(port), grant, token)
@@ -218,12 +205,14 @@ class JobDesk:
         try:
             ask = _ASK.decode(asked)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise NotFromTheDesk("a question to the desk cannot be read") from None
+            raise ProtocolViolation("PROTOCOL-JOB-DESK", "a question to the desk cannot be read") from None
         self.look()
         with self._lock:
             grant = self._grants.get(ask.grant)
         if grant is None or not same_secret(mac, _mac(grant.token, _ASKED, asked)):
-            raise NotFromTheDesk("a question to the desk was not asked by one of its jobs")
+            raise ProtocolViolation(
+                "PROTOCOL-JOB-DESK", "a question to the desk was not asked by one of its jobs"
+            )
         with self._lock:
             self.refused.update(ask.refused)
         body = _ENCODER.encode(_told(grant, ask, asked))
@@ -247,7 +236,9 @@ def job_desk(host: str = "127.0.0.1") -> Iterator[JobDesk]:
     try:
         desk = JobDesk(host)
     except OSError as problem:
-        raise DeskUnreachable(f"a desk cannot be opened at `{host}`: {problem.strerror}") from problem
+        raise Unavailable(
+            "UNAVAILABLE-JOB-DESK", f"a desk cannot be opened at `{host}`: {problem.strerror}"
+        ) from problem
     try:
         yield desk
     finally:

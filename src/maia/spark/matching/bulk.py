@@ -39,7 +39,7 @@ from maia.spark.matching.tables import (
     table_of_members,
     tables,
 )
-from maia.views.plan import StoredMismatch, checked_stored, spark_type
+from maia.views.plan import checked_stored, spark_type
 from maia.views.to_spark import to_spark_test, walled
 
 __all__ = [
@@ -48,8 +48,6 @@ __all__ = [
     "TYPE",
     "BulkMatcher",
     "Subscription",
-    "TooManyKeys",
-    "TooManyRequirements",
     "as_super_types",
 ]
 
@@ -73,18 +71,6 @@ KEY_ROWS_MAX: Final = 50_000_000
 
 _FAR: Final = 1 << 16
 """More than an attribute has buckets: two bucket numbers become one."""
-
-
-class TooManyKeys(BadInput):
-    """The filters of one job make more rows of keys than a job takes."""
-
-    code = "INPUT-BULK-KEYS"
-
-
-class TooManyRequirements(BadInput):
-    """The publishers of one job's events require more different things than a job takes."""
-
-    code = "INPUT-BULK-REQUIREMENTS"
 
 
 def as_super_types(
@@ -187,7 +173,10 @@ class BulkMatcher:
         if not found:
             return matched
         if len(found) > REQUIREMENTS_MAX:
-            raise TooManyRequirements(f"one job takes at most {REQUIREMENTS_MAX:,} different requirements")
+            raise BadInput(
+                "INPUT-BULK-REQUIREMENTS",
+                f"one job takes at most {REQUIREMENTS_MAX:,} different requirements",
+            )
         unmet = self._unmet([bytes(row[0]) for row in found])
         if not unmet:
             return matched
@@ -297,7 +286,9 @@ class BulkMatcher:
         first_0, last_0, first_1, last_1 = ends
         rows = int(((last_0 - first_0 + 1) * (last_1 - first_1 + 1)).sum())
         if rows > KEY_ROWS_MAX:
-            raise TooManyKeys(f"the filters make {rows:,} rows of keys, and a job takes {KEY_ROWS_MAX:,}")
+            raise BadInput(
+                "INPUT-BULK-KEYS", f"the filters make {rows:,} rows of keys, and a job takes {KEY_ROWS_MAX:,}"
+            )
         return F.broadcast(keys) if rows <= BROADCAST_ROWS_MAX else keys.hint("shuffle_hash")
 
     def _buckets(self) -> dict[str, Column]:
@@ -422,6 +413,8 @@ def _check_columns(events: DataFrame, stored: Kinds) -> None:
     expected = {uid: spark_type(kind) for uid, kind in stored.items()} | {TYPE: t.StringType()}
     for name, kind in expected.items():
         if found.get(name) != kind:
-            raise StoredMismatch(f"the events have no column `{name}` of type `{kind.simpleString()}`")
+            raise BadInput(
+                "INPUT-STORED-COLUMNS", f"the events have no column `{name}` of type `{kind.simpleString()}`"
+            )
     if EVENT not in found:
-        raise StoredMismatch(f"the events have no column `{EVENT}`, which tells them apart")
+        raise BadInput("INPUT-STORED-COLUMNS", f"the events have no column `{EVENT}`, which tells them apart")

@@ -55,12 +55,6 @@ OpenedBy: TypeAlias = Mapping[Predicate, frozenset[AttributeUid]]
 """Stored attributes that are shown where a predicate over whole events is true."""
 
 
-class TooManySubscriptions(BadInput):
-    """One job of bulk matching was given more subscriptions than it takes."""
-
-    code = "INPUT-BULK-SUBSCRIPTIONS"
-
-
 class TransformedInBulk(BadInput):
     """A View was to be matched in bulk that shows something else than was published."""
 
@@ -95,7 +89,9 @@ def rights_classes(subscriptions: Iterable[Subscription], stored: Kinds) -> list
     members: dict[tuple[object, ...], list[Subscription]] = {}
     for count, one in enumerate(subscriptions, start=1):
         if count > SUBSCRIPTIONS_MAX:
-            raise TooManySubscriptions(f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions")
+            raise BadInput(
+                "INPUT-BULK-SUBSCRIPTIONS", f"one job matches at most {SUBSCRIPTIONS_MAX:,} subscriptions"
+            )
         # Python takes 1 and True for equal, and a requirement does not.
         said = frozenset((uid, type(value), value) for uid, value in one.attributes.items())
         key = (one.event_type, one.view.windows, one.view.interest, one.requires, said)
@@ -211,12 +207,6 @@ WORD: Final = 63
 """Attributes to one number of Spark's, which has a sign."""
 
 
-class TooIrregular(BadInput):
-    """Too many filters ask nothing that a join could look for."""
-
-    code = "INPUT-BULK-IRREGULAR"
-
-
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """Boxes with their keys, a row each, and the shapes that their keys have."""
@@ -290,9 +280,10 @@ def tables(classes: Sequence[RightsClass], stored: Kinds) -> Filters:
         if not found.boxes[predicate].is_exact:
             doubtful[number] = predicate
     if len(residual) > RESIDUAL_MAX:
-        raise TooIrregular(
+        raise BadInput(
+            "INPUT-BULK-IRREGULAR",
             f"{len(residual):,} different filters ask for no value and no range of an attribute, and a job "
-            f"takes {RESIDUAL_MAX:,} of them: add one to each filter, or match them in several jobs"
+            f"takes {RESIDUAL_MAX:,} of them: add one to each filter, or match them in several jobs",
         )
     return Filters(
         plain=_conditions(plain, stored),

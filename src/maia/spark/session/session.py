@@ -28,7 +28,6 @@ from maia.errors import BadInput, Unavailable
 from maia.spark.session.java_home import (
     ClassArchive,
     JavaHome,
-    NoClassArchive,
     check_spark_version,
     find_class_archive,
     find_java_home,
@@ -53,12 +52,6 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)
 
 
-class BadCluster(BadInput):
-    """A cluster was named in a way that cannot be used."""
-
-    code = "INPUT-SPARK-CLUSTER"
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A standalone cluster, and how this driver meets it."""
@@ -74,11 +67,15 @@ class Cluster:
     def __post_init__(self) -> None:
         """Refuse an address that is none, and a secret that could be guessed."""
         if not _MASTER.fullmatch(self.master):
-            raise BadCluster(
-                f"`{ascii(self.master)[1:81]}` is not the address of a cluster: spark://HOST:PORT"
+            raise BadInput(
+                "INPUT-SPARK-CLUSTER",
+                f"`{ascii(self.master)[1:81]}` is not the address of a cluster: spark://HOST:PORT",
             )
         if not _SECRET_MIN <= len(self.secret) <= _SECRET_MAX:
-            raise BadCluster(f"the secret of a cluster has {_SECRET_MIN} to {_SECRET_MAX} characters")
+            raise BadInput(
+                "INPUT-SPARK-CLUSTER",
+                f"the secret of a cluster has {_SECRET_MIN} to {_SECRET_MAX} characters",
+            )
 
 
 def cluster_of(environment: Mapping[str, str] = os.environ) -> Cluster | None:
@@ -93,12 +90,13 @@ def cluster_of(environment: Mapping[str, str] = os.environ) -> Cluster | None:
         return None
     named = environment.get("MAIA_SPARK_SECRET_FILE")
     if not named:
-        raise BadCluster(
-            "a cluster needs a shared secret: set `MAIA_SPARK_SECRET_FILE` to the file that holds it"
+        raise BadInput(
+            "INPUT-SPARK-CLUSTER",
+            "a cluster needs a shared secret: set `MAIA_SPARK_SECRET_FILE` to the file that holds it",
         )
     memory = environment.get("MAIA_SPARK_EXECUTOR_MIB", "1024")
     if not memory.isascii() or not memory.isdigit() or not 512 <= int(memory[:8]) <= 1_048_576:
-        raise BadCluster("`MAIA_SPARK_EXECUTOR_MIB` is a number from 512 to 1048576")
+        raise BadInput("INPUT-SPARK-CLUSTER", "`MAIA_SPARK_EXECUTOR_MIB` is a number from 512 to 1048576")
     return Cluster(
         master,
         _secret(Path(named)),
@@ -111,11 +109,11 @@ def cluster_of(environment: Mapping[str, str] = os.environ) -> Cluster | None:
 def _secret(file: Path) -> str:
     try:
         if file.stat().st_mode & _OTHERS:
-            raise BadCluster(f"`{file}` can be read by others: run `chmod 600` on it")
+            raise BadInput("INPUT-SPARK-CLUSTER", f"`{file}` can be read by others: run `chmod 600` on it")
         with file.open(encoding="utf-8") as opened:
             return opened.read(_SECRET_MAX + 2).strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise BadCluster(f"the secret in `{file}` cannot be read") from problem
+        raise BadInput("INPUT-SPARK-CLUSTER", f"the secret in `{file}` cannot be read") from problem
 
 
 def cluster_settings(cluster: Cluster) -> tuple[dict[str, str], dict[str, str]]:
@@ -163,12 +161,6 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 _JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
 # A short session has many classes and little to do with each: compile lightly.
 _SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
-
-
-class SparkStartFailed(Unavailable):
-    """Spark did not start."""
-
-    code = "UNAVAILABLE-SPARK"
 
 
 @contextmanager
@@ -272,7 +264,7 @@ def _started(
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        raise SparkStartFailed("a Spark session is running in this process already")
+        raise Unavailable("UNAVAILABLE-SPARK", "a Spark session is running in this process already")
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     log = scratch / "java.log"
     with _environment(variables):
@@ -284,7 +276,7 @@ def _started(
             conf.setAll(list(secret.items()))
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError as problem:
-            raise SparkStartFailed(f"Spark did not start: {_end_of(log)}") from problem
+            raise Unavailable("UNAVAILABLE-SPARK", f"Spark did not start: {_end_of(log)}") from problem
         return SparkSession(context), gateway
 
 
@@ -367,9 +359,10 @@ def prepare_spark() -> tuple[ClassArchive, bool]:
     if (found := find_class_archive(java)) is not None:
         return found, False
     if java.version != _VERSION:
-        raise NoClassArchive(
+        raise Unavailable(
+            "UNAVAILABLE-CLASS-ARCHIVE",
             f"Java {java.version} takes no archive of Spark's classes, only Java {_VERSION} does; "
-            "sessions work without"
+            "sessions work without",
         )
     archive = new_class_archive(java)
     try:
@@ -379,7 +372,10 @@ def prepare_spark() -> tuple[ClassArchive, bool]:
         ):
             _a_little_of_everything(spark, Path(folder))
         if not archive.draft.exists():
-            raise NoClassArchive(f"the Java at `{java.path}` wrote no archive; sessions work without")
+            raise Unavailable(
+                "UNAVAILABLE-CLASS-ARCHIVE",
+                f"the Java at `{java.path}` wrote no archive; sessions work without",
+            )
         archive.draft.replace(archive.file)
     finally:
         archive.draft.unlink(missing_ok=True)

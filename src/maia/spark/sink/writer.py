@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from maia.client.entries import Numbering
 from maia.errors import BadInput
 from maia.spark.errors import told_to_spark
-from maia.spark.source.options import BadOption, JobOptions
+from maia.spark.source.options import JobOptions
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
 
@@ -44,12 +44,6 @@ _NUMBERS: Final = 20
 FRAMES_PER_BATCH_MAX: Final = 1 << _NUMBERS
 
 
-class BatchTooLarge(BadInput):
-    """A batch of derived events is larger than one batch may be."""
-
-    code = "INPUT-SPARK-BATCH-SIZE"
-
-
 def stream_of(query: str, type_id: bytes) -> bytes:
     """Return the stream of everything that one query, or one named job, publishes of one type."""
     return sha256(b"maia/1/spark\0" + query.encode() + b"\0" + type_id).digest()[:16]
@@ -58,7 +52,7 @@ def stream_of(query: str, type_id: bytes) -> bytes:
 def first_number(batch_id: int) -> int:
     """Return the number of a batch's first frame: room for a million of them lies before the next."""
     if not 0 <= batch_id < 1 << (62 - _NUMBERS):
-        raise BatchTooLarge(f"`{batch_id}` is no number of a batch")
+        raise BadInput("INPUT-SPARK-BATCH-SIZE", f"`{batch_id}` is no number of a batch")
     return batch_id << _NUMBERS
 
 
@@ -79,7 +73,9 @@ def frames_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
         for part in _halved(whole.slice(start, _FRAME_ROWS)):
             count += 1
             if count > FRAMES_PER_BATCH_MAX:
-                raise BatchTooLarge(f"a batch has more than {FRAMES_PER_BATCH_MAX} frames")
+                raise BadInput(
+                    "INPUT-SPARK-BATCH-SIZE", f"a batch has more than {FRAMES_PER_BATCH_MAX} frames"
+                )
             yield part.combine_chunks().to_batches()[0]
 
 
@@ -96,18 +92,6 @@ def _halved(rows: pa.Table) -> Iterator[pa.Table]:
 BATCH_BYTES_MAX: Final = 256 << 20
 """How much one task, and one batch, may hand to the driver."""
 _QUERY_ID: Final = "sql.streaming.queryId"
-
-
-class BadSinkColumn(BadInput):
-    """A column of the query is no attribute of the type, or is of another kind."""
-
-    code = "INPUT-SPARK-COLUMN"
-
-
-class QueryUnknown(BadInput):
-    """A streaming batch came without the id of its query, so it cannot be identified."""
-
-    code = "INPUT-SPARK-QUERY"
 
 
 @dataclass(frozen=True)
@@ -164,12 +148,14 @@ class _Sink:
 
 def _sink(options: JobOptions, schema: StructType, *, overwrite: bool) -> _Sink:
     if overwrite:
-        raise BadOption("what was published cannot be replaced; write in mode `append`")
+        raise BadInput("INPUT-SPARK-OPTION", "what was published cannot be replaced; write in mode `append`")
     event_type = options.event_type()
     _check_columns(schema, event_type)
     for name in options.order:
         if name not in schema.names:
-            raise BadOption(f"option `order` names `{name[:64]}`, which is no column of the query")
+            raise BadInput(
+                "INPUT-SPARK-OPTION", f"option `order` names `{name[:64]}`, which is no column of the query"
+            )
     options.predicate(event_type)
     return _Sink(options, tuple(schema.names))
 
@@ -198,7 +184,7 @@ class MaiaStreamWriter(_Writer, DataSourceStreamArrowWriter):
             queries = {one.query for one in staged}
             query = queries.pop() if len(queries) == 1 else None
             if staged and query is None:
-                raise QueryUnknown("Spark did not say which query a batch belongs to")
+                raise BadInput("INPUT-SPARK-QUERY", "Spark did not say which query a batch belongs to")
             self._sink.publish(staged, query=query or "", batch_id=batchId)
 
 
@@ -226,19 +212,21 @@ def _check_columns(schema: StructType, event_type: VerifiedType) -> None:
     for column in schema.fields:
         attribute = vocabulary.get(column.name)
         if attribute is None:
-            raise BadSinkColumn(f"the type has no attribute `{column.name[:64]}`")
+            raise BadInput("INPUT-SPARK-COLUMN", f"the type has no attribute `{column.name[:64]}`")
         wanted = spark_type(attribute.kind)
         if column.dataType != wanted:
-            raise BadSinkColumn(
+            raise BadInput(
+                "INPUT-SPARK-COLUMN",
                 f"column `{column.name[:64]}` is {column.dataType.simpleString()[:64]} and attribute "
-                f"`{attribute.name}` is {wanted.simpleString()}; cast it"
+                f"`{attribute.name}` is {wanted.simpleString()}; cast it",
             )
 
 
 def _check_size(size: int) -> None:
     if size > BATCH_BYTES_MAX:
-        raise BatchTooLarge(
-            f"a batch of derived events is larger than {BATCH_BYTES_MAX} bytes; read fewer rows per batch"
+        raise BadInput(
+            "INPUT-SPARK-BATCH-SIZE",
+            f"a batch of derived events is larger than {BATCH_BYTES_MAX} bytes; read fewer rows per batch",
         )
 
 

@@ -23,8 +23,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from maia.errors import BadInput
 from maia.spark.errors import told_to_spark
-from maia.spark.source.options import BadOption, JobOptions, job_options
+from maia.spark.source.options import JobOptions, job_options
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
 
@@ -101,4 +102,6 @@ def _schema_of(event_type: VerifiedType) -> StructType:
 
 def _check_read_schema(schema: StructType, options: JobOptions) -> None:
     if schema.simpleString() != _schema_of(options.event_type()).simpleString():
-        raise BadOption("the type says which columns there are; read without a schema of your own")
+        raise BadInput(
+            "INPUT-SPARK-OPTION", "the type says which columns there are; read without a schema of your own"
+        )

@@ -34,12 +34,6 @@ _LOOK_S: Final = 0.05
 """How often a full inbox checks whether its subscription is still registered."""
 
 
-class NotArrived(Unavailable):
-    """Events that a query has seen before did not arrive again in time."""
-
-    code = "UNAVAILABLE-SPARK-REPLAY"
-
-
 @dataclass(frozen=True, slots=True)
 class HeldFrame:
     """The rows of one frame, and where to go on behind it: in the log, or in the order of arrival."""
@@ -154,9 +148,10 @@ class Inbox:
     def _check_whole(self, last: str) -> None:
         """Refuse a batch whose last frame did not come again: the batch would not be what it was."""
         if self._fails_on_loss and not self._holds(last):
-            raise NotArrived(
+            raise Unavailable(
+                "UNAVAILABLE-SPARK-REPLAY",
                 "the last event that a batch had did not arrive again; it was acknowledged "
-                "elsewhere, or is not yours to see any more (option `failOnDataLoss`)"
+                "elsewhere, or is not yours to see any more (option `failOnDataLoss`)",
             )
 
     # -------------------------------------------------------- on the thread

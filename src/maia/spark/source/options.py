@@ -56,12 +56,6 @@ ROWS_PER_BATCH_MAX: Final = 1_000_000
 SECONDS_MAX: Final = 3600.0
 
 
-class BadOption(BadInput):
-    """An option of the `maia` format is missing, not known, or has no meaning."""
-
-    code = "INPUT-SPARK-OPTION"
-
-
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """The options of one source or sink, checked; files are read when they are needed."""
@@ -168,13 +162,18 @@ def job_options(given: Mapping[str, str]) -> JobOptions:
         path = next((value for name, value in given.items() if name.lower() == "path"), "")
         words = _of_profile(words, words.get("type") or path.strip()) | words
     elif words.get("type"):
-        raise BadOption("option `type` is a name among the types of a profile: give option `profile`, too")
+        raise BadInput(
+            "INPUT-SPARK-OPTION",
+            "option `type` is a name among the types of a profile: give option `profile`, too",
+        )
     for name in _NEEDED:
         if not words.get(name):
-            raise BadOption(f"option `{name}` is missing")
+            raise BadInput("INPUT-SPARK-OPTION", f"option `{name}` is missing")
     brokers, durable = _listed(words["broker"]), _durable(words.get("durable"))
     if durable is not None and len(brokers) != 1:
-        raise BadOption("a durable subscription lives at one broker; option `broker` names several")
+        raise BadInput(
+            "INPUT-SPARK-OPTION", "a durable subscription lives at one broker; option `broker` names several"
+        )
     return JobOptions(
         brokers=brokers,
         key=_file("key", words["key"]),
@@ -213,7 +212,9 @@ def _of_profile(words: Mapping[str, str], type_name: str) -> dict[str, str]:
     if words.get("definition"):
         return found
     if not type_name:
-        raise BadOption('name the type: `.load("LabResult")`, or option `type` or `definition`')
+        raise BadInput(
+            "INPUT-SPARK-OPTION", 'name the type: `.load("LabResult")`, or option `type` or `definition`'
+        )
     places = [
         file
         for place in settings.types
@@ -233,7 +234,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
         elif lower not in _OF_SPARK:
             near = get_close_matches(lower, _BY_LOWER_CASE, n=1)
             hint = f"; did you mean `{_BY_LOWER_CASE[near[0]]}`?" if near else ""
-            raise BadOption(f"there is no option `{_escaped(name)}`{hint}")
+            raise BadInput("INPUT-SPARK-OPTION", f"there is no option `{_escaped(name)}`{hint}")
     return words
 
 
@@ -245,7 +246,10 @@ def _file(name: str, word: str) -> Path:
         is_there = False
     if not is_there:
         # What was given is not repeated: it may be the key itself.
-        raise BadOption(f"option `{name}` does not name a file on this machine; keys are never options")
+        raise BadInput(
+            "INPUT-SPARK-OPTION",
+            f"option `{name}` does not name a file on this machine; keys are never options",
+        )
     return path
 
 
@@ -257,7 +261,9 @@ def _durable(name: str | None) -> str | None:
     if not name:
         return None
     if len(name) > 128 or not all("!" <= letter <= "~" for letter in name):
-        raise BadOption("option `durable` is a name of 1 to 128 visible ASCII characters")
+        raise BadInput(
+            "INPUT-SPARK-OPTION", "option `durable` is a name of 1 to 128 visible ASCII characters"
+        )
     return name
 
 
@@ -266,7 +272,10 @@ def _whole(name: str, words: Mapping[str, str], *, most: int) -> int | None:
     if word is None:
         return None
     if not (word.isascii() and word.isdigit() and len(word) <= 12 and 1 <= int(word) <= most):
-        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes a whole number from 1 to {most}")
+        raise BadInput(
+            "INPUT-SPARK-OPTION",
+            f"option `{name}` is `{_escaped(word)}`; it takes a whole number from 1 to {most}",
+        )
     return int(word)
 
 
@@ -279,14 +288,19 @@ def _seconds(name: str, words: Mapping[str, str]) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= SECONDS_MAX:
-        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes seconds, up to {SECONDS_MAX:g}")
+        raise BadInput(
+            "INPUT-SPARK-OPTION",
+            f"option `{name}` is `{_escaped(word)}`; it takes seconds, up to {SECONDS_MAX:g}",
+        )
     return seconds
 
 
 def _yes_or_no(name: str, words: Mapping[str, str]) -> bool:
     word = words.get(name, "true").lower()
     if word not in {"true", "false"}:
-        raise BadOption(f"option `{name}` is `{_escaped(word)}`; it takes `true` or `false`")
+        raise BadInput(
+            "INPUT-SPARK-OPTION", f"option `{name}` is `{_escaped(word)}`; it takes `true` or `false`"
+        )
     return word == "true"
 
 

@@ -32,7 +32,7 @@ from maia.events import Attribute, Instant, Kind, PresentValue, Vocabulary
 from maia.predicates import Comparison, Exists, Membership, Not, Operator, Predicate, TextMatch, TextTest
 from maia.spark.errors import told_to_spark
 from maia.spark.source.inbox import HeldFrame, Inbox
-from maia.spark.source.options import BadOption, JobOptions
+from maia.spark.source.options import JobOptions
 
 # Which part of Spark's filter can the network apply for it?
 #
@@ -151,18 +151,6 @@ _POSITION: Final = re.compile(r"(?:[0-9a-f]{2}){0,32}")
 _OTHER_LOG: Final = "REFUSED-DURABLE-OTHER-LOG"
 
 
-class BadOffset(BadInput):
-    """A checkpoint holds an offset that this source did not write."""
-
-    code = "INPUT-SPARK-OFFSET"
-
-
-class LogChanged(Unavailable):
-    """The checkpoint belongs to the log of another broker."""
-
-    code = "UNAVAILABLE-SPARK-LOG"
-
-
 class Rows(InputPartition):
     """Rows on their way to the task that hands them to Spark; never part of a plan or a checkpoint."""
 
@@ -271,7 +259,9 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except Refusal as problem:
                 if problem.code != _OTHER_LOG:
                     raise
-                raise LogChanged("the checkpoint belongs to another log; begin a new one") from problem
+                raise Unavailable(
+                    "UNAVAILABLE-SPARK-LOG", "the checkpoint belongs to another log; begin a new one"
+                ) from problem
         return self._inbox
 
     def _position(self, offset: dict[str, Any], inbox: Inbox) -> str:
@@ -281,7 +271,9 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return position
         if self._options.durable is None:
             return ""
-        raise LogChanged("the checkpoint belongs to the log of another broker; begin a new one")
+        raise Unavailable(
+            "UNAVAILABLE-SPARK-LOG", "the checkpoint belongs to the log of another broker; begin a new one"
+        )
 
     def _readable(self, frames: list[HeldFrame]) -> list[HeldFrame]:
         """Return the frames before the first that was published after the run began, if it is to end."""
@@ -295,7 +287,7 @@ def _read_offset(offset: dict[str, Any]) -> tuple[str, str]:
     match offset:
         case {"log": str(log), "position": str(position)} if _POSITION.fullmatch(position):
             return log, position
-    raise BadOffset("the checkpoint holds an offset that this source did not write")
+    raise BadInput("INPUT-SPARK-OFFSET", "the checkpoint holds an offset that this source did not write")
 
 
 def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = (), *, after: str = "") -> Inbox:
@@ -342,7 +334,9 @@ class MaiaReader(DataSourceReader):
     def __init__(self, options: JobOptions) -> None:
         """Refuse a read that would never end."""
         if options.rows is None and options.seconds is None and options.durable is None:
-            raise BadOption("a read that is no stream ends by option `rows`, `seconds` or `durable`")
+            raise BadInput(
+                "INPUT-SPARK-OPTION", "a read that is no stream ends by option `rows`, `seconds` or `durable`"
+            )
         self._options = options
         self._pushed: tuple[Predicate, ...] = ()
 

@@ -3,7 +3,7 @@
 from maia.testing.cast import BEGINNING
 from maia.testing.simulation.clients import SimulatedClient
 from maia.testing.simulation.hosts import Host, Node, Power
-from maia.testing.simulation.network import NotInTime, Simulation, TooManySteps, UnknownHost
+from maia.testing.simulation.network import Simulation
 from maia.testing.simulation.schedule import Step, Trace
 from maia.testing.simulation.trouble import Trouble, Troublemaker
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
@@ -15,15 +15,12 @@ __all__ = [
     "Chaos",
     "Host",
     "Node",
-    "NotInTime",
     "Power",
     "SimulatedClient",
     "Simulation",
     "Step",
-    "TooManySteps",
     "Trace",
     "Trouble",
     "Troublemaker",
-    "UnknownHost",
     "Weather",
 ]

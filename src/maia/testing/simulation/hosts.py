@@ -139,12 +139,6 @@ _DISK_S: Final = 0.02
 """How long a disk takes at most to make something safe, or to read it."""
 
 
-class MisplacedRecord(BadInput):
-    """A node was to record a frame at another position than the next."""
-
-    code = "SIMULATION-RECORD"
-
-
 class SimulatedLogs:
     """The event logs of all hosts of one simulated network."""
 
@@ -162,7 +156,9 @@ class SimulatedLogs:
         """Write a frame, which is safe after a while."""
         before = [*host.log[-1:], *host.unsafe[-1:]]
         if before and effect.position != before[-1].position + 1:
-            raise MisplacedRecord(f"frame {effect.position} was to be behind {before[-1].position}")
+            raise BadInput(
+                "SIMULATION-RECORD", f"frame {effect.position} was to be behind {before[-1].position}"
+            )
         # By the host's clock: it says itself when it recorded something.
         host.unsafe.append(Logged(effect.position, host.clock(self._now()), effect.data))
         if not host.is_synchronising:

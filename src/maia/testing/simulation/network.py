@@ -58,24 +58,6 @@ _NOTES_KEPT: Final = 4096
 _TAIL: Final = 40
 
 
-class NotInTime(Unavailable):
-    """A simulated network did not come to what was expected of it within the time it was given."""
-
-    code = "SIMULATION-NOT-IN-TIME"
-
-
-class TooManySteps(Unavailable):
-    """A simulated network takes more steps than it may: its nodes keep each other busy."""
-
-    code = "SIMULATION-STEPS"
-
-
-class UnknownHost(BadInput):
-    """A simulated network has no host of this name, or has one already."""
-
-    code = "SIMULATION-HOST"
-
-
 class Simulation:
     """Hosts, the connections between them, and the one clock that moves them all."""
 
@@ -139,7 +121,7 @@ class Simulation:
     def host(self, name: str) -> Host:
         """Return a host by its name."""
         if name not in self.hosts:
-            raise UnknownHost(f"there is no host `{name}`")
+            raise BadInput("SIMULATION-HOST", f"there is no host `{name}`")
         return self.hosts[name]
 
     def add_node(
@@ -153,7 +135,7 @@ class Simulation:
     ) -> Host:
         """Add a host and start its node at once; one without an address cannot be dialled."""
         if name in self.hosts or (address is not None and address in self._by_address):
-            raise UnknownHost(f"there is a host `{name}`, or one at `{address}`, already")
+            raise BadInput("SIMULATION-HOST", f"there is a host `{name}`, or one at `{address}`, already")
         host = self.hosts[name] = Host(
             name, principal, address, build, self.chance(f"host/{name}"), skew=round(skew_s * SECOND)
         )
@@ -166,7 +148,7 @@ class Simulation:
     def cast(self) -> Cast:
         """Return who takes part."""
         if self._cast is None:
-            raise UnknownHost("this simulation was given no cast")
+            raise BadInput("SIMULATION-HOST", "this simulation was given no cast")
         return self._cast
 
     def broker(
@@ -232,7 +214,7 @@ class Simulation:
         """Return the broker that runs at a host."""
         node = self.host(name).node
         if not isinstance(node, Broker):
-            raise UnknownHost(f"no broker runs at `{name}`")
+            raise BadInput("SIMULATION-HOST", f"no broker runs at `{name}`")
         return node
 
     def act(self, name: str, action: Callable[[Instant], Sequence[Effect]]) -> None:
@@ -256,14 +238,17 @@ class Simulation:
         self._schedule.now = until
 
     def run_until(self, condition: Callable[[], bool], *, at_most: float) -> None:
-        """Let time pass until something holds; raise `NotInTime` after `at_most` seconds without it."""
+        """Let time pass until something holds; `SIMULATION-NOT-IN-TIME` after `at_most` seconds."""
         until = self._schedule.now + round(at_most * SECOND)
         while not condition():
             if not self._step(until):
                 self._schedule.now = until
                 if condition():
                     return
-                raise NotInTime(f"it does not hold after {at_most} simulated seconds\n{self.story()}")
+                raise Unavailable(
+                    "SIMULATION-NOT-IN-TIME",
+                    f"it does not hold after {at_most} simulated seconds\n{self.story()}",
+                )
 
     def _step(self, until: int) -> bool:
         self._check_steps()
@@ -272,7 +257,9 @@ class Simulation:
 
     def _check_steps(self) -> None:
         if not self._steps_left:
-            raise TooManySteps(f"there were more steps than this network may take\n{self.story()}")
+            raise Unavailable(
+                "SIMULATION-STEPS", f"there were more steps than this network may take\n{self.story()}"
+            )
 
     def story(self) -> str:
         """Return the seed and the last steps, for the person who looks into a failure."""

@@ -21,7 +21,8 @@ from maia.credentials import (
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.syntax import Comparison, Operator
 from maia.spark.closure.reach import Reach
-from maia.spark.closure.tables import BadClosure, Closure, build, difference, open_closure, update, who_can
+from maia.spark.closure.tables import Closure, build, difference, open_closure, update, who_can
+from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.chains import (
     ALICE,
@@ -152,7 +153,7 @@ def test_after_a_change_the_difference_is_what_depends_on_it(spark, today, tmp_p
         ("more", PEOPLE[7].key, "a"),
         *(("less", one.key, "b") for one in (DAVE, CAROL, PEOPLE[6])),
     }
-    with pytest.raises(BadClosure):
+    with raises("INPUT-CLOSURE"):
         update(today, tmp_path / "after")
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from maia.credentials import Action
 from maia.policy import Request, see
-from maia.spark.closure.what_if import BlindQuestion, Pools, affected, compare, readable_by, supposed
+from maia.spark.closure.what_if import Pools, affected, compare, readable_by, supposed
 from maia.spark.governed.reader import slices_of
 from maia.spark.governed.table import governed
+from maia.testing.refusals import raises
 from support.governed import (
     NOON,
     OWNER,
@@ -104,5 +105,5 @@ def test_what_the_asker_may_not_read_is_neither_compared_nor_shown(spark, record
     for one in compare(table, log.event_type, changed, readable=readable):
         assert "numberplate" not in {*one.less, *one.more}
         assert "numberplate" not in repr(one.examples)
-    with pytest.raises(BlindQuestion):
+    with raises("PIPELINE-WHAT-IF-BLIND"):
         list(compare(table, log.event_type, changed, readable=frozenset({PLATE})))

@@ -24,7 +24,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from maia.api.http_calls import (
-    WrongMethod,
     http_interface,
     json_response,
     problem_response,
@@ -35,7 +34,7 @@ from maia.api.http_calls import (
 )
 from maia.api.openapi import Json, Schemas, content, document, header_parameter, query_parameters
 from maia.api.problems import SCHEME
-from maia.errors import MaiaError, Unavailable
+from maia.errors import BadInput, MaiaError, Unavailable
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.http.callers import Callers
 from maia.gateway.server.http.streams import EventData, EventStream
@@ -53,18 +52,6 @@ _CURLS_OWN: Final = "application/x-www-form-urlencoded"
 """What curl says of every body: nothing about it."""
 _Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 _Topic = Annotated[str, Meta(min_length=1, max_length=_TOPIC_MAX)]
-
-
-class NoAnswer(Unavailable):
-    """The broker has not said in time whether it takes an event on; it may still do so."""
-
-    code = "UNAVAILABLE-GATEWAY-NO-ANSWER"
-
-
-class Stopping(Unavailable):
-    """The gateway is stopping; a durable stream goes on where it was, with the last id."""
-
-    code = "UNAVAILABLE-GATEWAY-STOPPING"
 
 
 class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,8 +148,9 @@ class HttpDoor:
                     async with asyncio.timeout(_ANSWER_S):
                         problem = await answer
                 except TimeoutError:
-                    raise NoAnswer(
-                        "the broker has not answered in time; the event may be published"
+                    raise Unavailable(
+                        "UNAVAILABLE-GATEWAY-NO-ANSWER",
+                        "the broker has not answered in time; the event may be published",
                     ) from None
         if problem is not None:
             raise problem
@@ -234,7 +222,7 @@ class HttpDoor:
                 elif request.method == "OPTIONS":
                     response = Response(status_code=204)
                 else:
-                    raise WrongMethod("this page has no such method")
+                    raise BadInput("INPUT-API-METHOD", "this page has no such method")
             except MaiaError as problem:
                 response = problem_response(
                     problem, self._records, page=f"{request.method} {request.url.path}"
@@ -258,7 +246,9 @@ class HttpDoor:
 
     async def stop(self) -> None:
         """End every stream with a reason, and say goodbye to the broker."""
-        await self.callers.stop(Stopping("the gateway is stopping; come back with the last id"))
+        await self.callers.stop(
+            Unavailable("UNAVAILABLE-GATEWAY-STOPPING", "the gateway is stopping; come back with the last id")
+        )
 
 
 class _Streaming(StreamingResponse):

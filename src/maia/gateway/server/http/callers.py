@@ -24,19 +24,12 @@ from maia.api.http_calls import read_body, signed_request_in, single_headers, ta
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Refusal
-from maia.gateway.accounts import AccountRefused
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.upstream import Upstream
 from maia.net.http_listener import LEAF, let_in
 from maia.net.tls import principal_of_leaf
-from maia.wire.api_requests import (
-    INSTANCE_BYTES,
-    ApiCall,
-    RequestAltered,
-    api_request_from_bytes,
-    verify_api_request,
-)
+from maia.wire.api_requests import INSTANCE_BYTES, ApiCall, api_request_from_bytes, verify_api_request
 from maia.wire.replays import ReplayMemory
 
 _IDLE_S: Final = 30.0
@@ -45,24 +38,6 @@ _SIGNED_CALLS_MAX: Final = 1200
 """Signed calls of one principal within the window of clock skew."""
 _OURS: Final = frozenset({"authorization", "origin", "last-event-id"})
 _BASIC_MAX: Final = 512
-
-
-class OriginRefused(Refusal):
-    """A web page called whose origin the gateway's operator has not declared."""
-
-    code = "REFUSED-GATEWAY-ORIGIN"
-
-
-class TooManyStreams(Refusal):
-    """An account has as many streams of events as it may have at one time."""
-
-    code = "REFUSED-GATEWAY-STREAMS"
-
-
-class StreamTakenOver(Refusal):
-    """Another call goes on with the durable subscription of this name."""
-
-    code = "REFUSED-GATEWAY-TAKEN-OVER"
 
 
 class OpenStream(Protocol):
@@ -89,7 +64,7 @@ class Caller:
         """Read the body of the call; raise if it is not the one that was signed."""
         body = await read_body(request, most)
         if self.content is not None and sha256(body).digest() != self.content:
-            raise RequestAltered("the body differs from what was signed")
+            raise Refusal("REQUEST-ALTERED", "the body differs from what was signed")
         return body
 
 
@@ -127,7 +102,7 @@ class Callers:
         """
         origin = request.headers.get("origin")
         if origin is not None and origin not in self._config.http_origins:
-            raise OriginRefused("web pages of this origin may not call this gateway")
+            raise Refusal("REFUSED-GATEWAY-ORIGIN", "web pages of this origin may not call this gateway")
         return origin
 
     @contextmanager
@@ -156,7 +131,10 @@ class Callers:
             case "":
                 leaf = request.scope.get(LEAF)
                 if not isinstance(leaf, bytes):
-                    raise AccountRefused("the call has neither token, signature nor TLS key of an account")
+                    raise Refusal(
+                        "REFUSED-GATEWAY-ACCOUNT",
+                        "the call has neither token, signature nor TLS key of an account",
+                    )
                 return Caller(*self.accounts.by_key(principal_of_leaf(leaf)))
             case _:
                 return self._signed(request, header)
@@ -232,10 +210,17 @@ class Callers:
         """Count a stream; one of the same name goes, and lets its subscriptions go first."""
         for other in [one for one in held.streams if stream.name is not None and one.name == stream.name]:
             held.streams.remove(other)
-            other.end(StreamTakenOver("another call goes on with the subscription of this name"))
+            other.end(
+                Refusal(
+                    "REFUSED-GATEWAY-TAKEN-OVER", "another call goes on with the subscription of this name"
+                )
+            )
             await other.close()
         if len(held.streams) >= self._config.http_streams_per_account:
-            raise TooManyStreams(f"the account has {len(held.streams)} streams, as many as it may have")
+            raise Refusal(
+                "REFUSED-GATEWAY-STREAMS",
+                f"the account has {len(held.streams)} streams, as many as it may have",
+            )
         held.streams.append(stream)
 
     def ended(self, caller: Caller, held: AccountClient, stream: OpenStream) -> None:

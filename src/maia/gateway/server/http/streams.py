@@ -21,11 +21,11 @@ from typing import Final
 
 import msgspec
 
-from maia.api.problems import BadCall, problem_of
+from maia.api.problems import problem_of
 from maia.client.api.by_frame import call_on_arrival, call_on_waiting
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.errors import ClientClosed
-from maia.errors import MaiaError
+from maia.errors import BadInput, MaiaError
 from maia.gateway.server.shares import Unread
 from maia.gateway.server.upstream import Upstream
 from maia.gateway.topic_table import Interest, NotDeclared, Row, TopicTable, check_filter, matches
@@ -74,7 +74,7 @@ def positions_from_id(shown: str | None) -> dict[int, bytes]:
             if all(0 < len(one) <= _POSITION_BYTES_MAX for one in found.values()):
                 return found
     if shown:
-        raise BadCall("the `Last-Event-ID` is none that this gateway has sent")
+        raise BadInput("INPUT-API-CALL", "the `Last-Event-ID` is none that this gateway has sent")
     return found
 
 
