@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from maia.credentials import Action, Principal, SignedCertificate, TestKind, statement_to_bytes
-from maia.domain import DomainSettings, KeyServer
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.secrets import Secret
-from maia.testing import Issuer, NetBroker, random_from
-from maia.types import Sealing, SealingLevel, sign_definition
+from maia.testing import Issuer, NetBroker, address_of
 from maia.wire.messages import Sealed, SealedWithPlaintext, Show
 from support.numberplate import NUMBERPLATE, READ, WRITE, SealedNet, camera_and_reader, sighting
 
@@ -20,12 +15,8 @@ class RevokingNet(SealedNet):
     """Two brokers with keys from a key server, who hear what PITO states."""
 
     def __init__(self, *, is_vouched: bool = False) -> None:
-        super().__init__(SealingLevel.ATTRIBUTE)
-        key, _ = self.cast.identity(KEYS)
-        sealing = Sealing(SealingLevel.ATTRIBUTE, key.principal, ("key-server:7400",))
-        definition = replace(self.cast.definition.definition, sealing=sealing)
-        self.cast = replace(self.cast, definition=sign_definition(definition, self.cast.keys["PITO"]))
-        self._key_server()
+        super().__init__(manager=KEYS, keys_at=(address_of(KEYS),))
+        self.key_server()
         if is_vouched:
             self.rights = {name: (self._seeing(name),) for name in ("CCS broker", "Met broker")}
         else:
@@ -52,17 +43,6 @@ class RevokingNet(SealedNet):
         groups = self.brokers[KEYS].broker.groups_of(self.type_id)
         assert groups is not None
         return groups.number, groups.members(GroupId(self.type_id))
-
-    def _key_server(self) -> None:
-        key, _ = self.cast.identity(KEYS)
-        settings = DomainSettings(
-            self.cast.network, "key-server:7400", (self.cast.connect_right(key.principal),)
-        )
-        at_rest = Secret.fresh(random_from(b"at rest"))
-        node = KeyServer(key, settings, at_rest=at_rest, random=random_from(b"key server"))
-        running = self.brokers[KEYS] = NetBroker(KEYS, key, settings, node)
-        self._perform(running, node.start(self.now))
-        self.settle()
 
     def plaintext(self) -> int:
         return sum(isinstance(message, SealedWithPlaintext) for _, _, message in self.carried)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    OnlineTest,
     SignedCertificate,
     SigningKey,
     TestKind,
-    issue,
     statement_to_bytes,
 )
 from maia.events import SECOND, Instant
 from maia.predicates import Comparison, Operator
 from maia.sessions.statements import KEPT_STATEMENTS
-from maia.testing import Issuer, NetClient, Statements, shown
+from maia.testing import Issuer, NetClient, Statements, grant, shown
 from maia.testing.refusals import raises
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT, statement_to_event
@@ -355,18 +350,13 @@ def test_strangers_fill_nobodys_memory_with_statements(net: Net) -> None:
     before = running.broker.status(net.now)["statements"]
     for number in range(40):
         stranger = SigningKey.from_seed(bytes([number + 1]) * 32)
-        own = AuthorisationCertificate(
-            issuer=stranger.principal,
-            subject=subscriber.principal,
-            may_delegate=True,
-            authority=Authority(net.cast.definition, frozenset({Action.SUBSCRIBE})),
-            validity=UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, stranger.principal)),
-        )
+        terms = {"may_delegate": True, "test": TestKind.TIMED_CRL}
+        own = grant(stranger, subscriber.key, net.cast.definition, Action.SUBSCRIBE, **terms)
         says = Statements(stranger)
         lists = [statement_to_bytes(says.revoke(demanding(net, str(one)))) for one in range(2)]
-        subscriber.say(Show(800 + number, shown([issue(own, stranger)]), lists))
+        subscriber.say(Show(800 + number, shown([own]), lists))
         assert subscriber.was_accepted(800 + number)
-        subscriber.subscribe(credentials=(*net.cast.certificates, issue(own, stranger)))
+        subscriber.subscribe(credentials=(*net.cast.certificates, own))
     after = running.broker.status(net.now)["statements"]
     assert after["issuers"] == before["issuers"]
     assert after["streams"] == before["streams"]

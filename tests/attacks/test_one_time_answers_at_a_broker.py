@@ -14,13 +14,11 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import (
     Action,
-    Authority,
     OneTimeAnswer,
     OnlineTest,
     SignedKind,
     SigningKey,
     TestKind,
-    Validity,
     issue,
     sign_statement,
     statement_to_bytes,
@@ -342,9 +340,7 @@ def test_certificates_of_strangers_making_open_no_question(net: Net) -> None:
     made = []
     for number in range(40):
         key = SigningKey.from_seed(number.to_bytes(32, "big"))
-        validity = Validity(None, None).with_tests(OnlineTest(TestKind.ONE_TIME, key.principal))
-        authority = Authority(net.cast.definition, frozenset({Action.SUBSCRIBE}))
-        made.append(grant(key, to, authority, validity=validity))
+        made.append(grant(key, to, net.cast.definition, Action.SUBSCRIBE, test=TestKind.ONE_TIME))
     billing = net.client(BILLING, credentials=pool_with(net, *made))
     ref = billing.subscribe()
     assert billing.code_of(ref) == "POLICY-NO-CHAIN"

@@ -173,7 +173,13 @@ class Cast:
         key = self.keys[issuer] if isinstance(issuer, str) else issuer
         to = self.keys[subject] if isinstance(subject, str) else subject
         comment = f"{issuer} to {subject}" if isinstance(issuer, str) and isinstance(subject, str) else ""
-        return grant(key, to, on, *actions, **{"validity": self.validity, "comment": comment, **more})
+        return grant(
+            key,
+            to,
+            on,
+            *actions,
+            **{"comment": comment, **more, "validity": more.get("validity") or self.validity},
+        )
 
     def right(self, to: str | SigningKey | Subject, *actions: Action, **more: Any) -> SignedCertificate:
         """Let the owner grant a right to the type."""

@@ -198,7 +198,7 @@ async def test_whoever_leaves_acknowledges_what_was_taken(durable):
     subscription._take(recorded(7))
     subscription._take(recorded(8))
     await anext(subscription)
-    await subscription.withdraw(forget=True)
+    await subscription.unsubscribe(forget=True)
     assert (home.acknowledged, home.withdrawn) == ([7], [True])
 
 
