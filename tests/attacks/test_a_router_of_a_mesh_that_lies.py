@@ -18,6 +18,7 @@ from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
+from maia.testing import in_a_loop
 from maia.types import type_id
 from maia.wire.columns import columns_to_frame
 from maia.wire.mesh_messages import InterestPart, part_to_bytes, sign_head
@@ -36,7 +37,6 @@ from maia.wire.names import filter_to_bytes
 from support.city import LEASE_S, PLATES, City, mesh_city, says_also, wants_everything
 from support.live import STORY, broker, client, stranger
 from support.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
-from support.waiting import in_a_loop
 
 RING = [(0, 1), (1, 2), (2, 3), (0, 3)]
 

@@ -15,6 +15,7 @@ from maia.credentials.identity import SignedIdentity, pack_identity
 from maia.errors import MaiaError
 from maia.events import Frame, frame_of
 from maia.sealing.frames.authorship import Publishing, proof_of_author, sign_as_author
+from maia.testing import in_a_loop, soon, until
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_label, frame_to_columns
@@ -42,7 +43,6 @@ from support.two_message import (
     statement,
     whole_second,
 )
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, BILLING = "camera at Victoria", "billing office"
 HERE, CAMERA_KEY = STORY.keys[BROKER], STORY.keys[CAMERA]

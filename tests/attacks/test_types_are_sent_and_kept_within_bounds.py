@@ -12,14 +12,13 @@ from maia.client.api.client import fetch_definitions
 from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
 from maia.predicates import ALWAYS
-from maia.testing import NetClient
+from maia.testing import NetClient, in_a_loop, soon
 from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request
 from maia.wire.messages import Failed, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
 from support.live import STORY, broker, stranger
 from support.numberplate import NUMBERPLATE_ATTRIBUTES, Net
-from support.waiting import in_a_loop, soon
 
 OWNER = "PITO"
 """The owner of the network, which may do everything with types of its own."""

@@ -30,11 +30,10 @@ from maia.credentials import NetworkName
 from maia.errors import MaiaError
 from maia.keystore.key_files import load_signing_key
 from maia.keystore.wallet_folder import WalletFolder
+from maia.testing import free_ports, in_a_loop, soon, wait_until
 from support.met_process import Serving, client, issue, make_detective, make_met, serving
 from support.police_policy import police_policy
-from support.ports import free_ports
-from support.processes import maia, running_maia, until
-from support.waiting import in_a_loop, soon
+from support.processes import maia, running_maia
 
 REVOKED = "POLICY-REVOKED"
 POLICY = police_policy("may subscribe to Call(street)").replace(
@@ -98,7 +97,7 @@ def town(tmp_path: Path) -> Iterator[Town]:
         "--credentials", "../broker-certs", "--listen", f"127.0.0.1:{port}", "--data", "../broker-data",
     )  # fmt: skip
     with running_maia(*words, cwd=tmp_path / "broker-run"):
-        until(lambda: "listening on" in (tmp_path / "broker-run" / "out.log").read_text())
+        wait_until(lambda: "listening on" in (tmp_path / "broker-run" / "out.log").read_text())
         yield Town(tmp_path, f"127.0.0.1:{port}", AsyncExitStack())
 
 
@@ -181,7 +180,7 @@ async def story(town: Town) -> None:
             await soon(again.subscribe(call))
         assert refused.value.code == REVOKED
         await asyncio.to_thread(
-            until, lambda: all(one.revoked_at is not None for one in rights_of(town, met, "smith"))
+            wait_until, lambda: all(one.revoked_at is not None for one in rights_of(town, met, "smith"))
         )
         assert await asyncio.to_thread(newest_list, town, met) > said
         await hears(lens, "Bow Street", joneses)

@@ -8,9 +8,9 @@ from maia.broker import BrokerLimits
 from maia.credentials import Action, SignedCertificate
 from maia.policy import Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate
+from maia.testing import in_a_loop, soon, until
 from support.live import STORY, broker, client
 from support.numberplate import NUMBERPLATE
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, SMITH = "camera at Victoria", "Detective Smith"
 LEFT_OUT = "POLICY-GRANTS-LEFT-OUT"
@@ -54,7 +54,7 @@ async def test_she_is_told_when_not_all_of_them_are_counted(held):
     """By the broker that counts fewer than she shows, or by her own client that has no room to show more."""
     limits = BrokerLimits(chains_per_request=50 if held == 60 else 256)
     async with (
-        broker(broker_limits=limits) as running,
+        broker(limits=limits) as running,
         client(SMITH, running.address, credentials=(*CONNECT, *cases(held))) as smith,
     ):
         tracked = await smith.subscribe(STORY.definition)

@@ -43,7 +43,7 @@ from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
 from maia.sealing.member.settings import MemberSettings
 from maia.spark.governed.opened_log import fetch_reading_keys
-from maia.testing import grant
+from maia.testing import free_port, grant, in_a_loop, until
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -55,8 +55,6 @@ from maia.types import (
 from maia.validity import Monitor
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may
-from support.ports import free_port
-from support.waiting import in_a_loop, until
 
 KEYS, WEST, ADA, READER = (key_of(name) for name in ("keys", "west", "ada", "reader"))
 LEASE_S = 4

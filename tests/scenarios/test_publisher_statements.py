@@ -18,9 +18,9 @@ from maia.net.observer import QuietRecords
 from maia.net.statement_links import StatementLinks
 from maia.net.stores import FolderStore
 from maia.sealing.two_message import LinkIdentity
+from maia.testing import in_a_loop, soon, until
 from support.live import BROKER, STORY, client, settings
 from support.two_message import COMMUNITY, NORWAY, link_identity, live_statement
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, BILLING, SMITH = "camera at Victoria", "billing office", "Detective Smith"
 HERE, THERE = STORY.keys[BROKER], SigningKey.from_seed(b"\x78" * 32)

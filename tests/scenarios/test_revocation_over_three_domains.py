@@ -20,10 +20,9 @@ from maia.client.api.subscription import Subscription
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, SigningKey, TestKind
 from maia.errors import MaiaError
-from maia.testing import Statements
+from maia.testing import DEADLINE_S, Statements, in_a_loop, until
 from maia.types import validity_definition
 from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, add_brokers, tell_numberplate_story
-from support.waiting import DEADLINE_S, in_a_loop, until
 
 SEED = b"revocation over three domains"
 BROKERS = ("PITO broker", "CCS broker", "Met broker")

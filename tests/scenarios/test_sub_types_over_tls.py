@@ -14,12 +14,11 @@ from maia.credentials import SigningKey, TestKind, statement_to_bytes
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
-from maia.testing import Statements
+from maia.testing import Statements, in_a_loop, soon
 from maia.types import validity_definition
 from support.live import BROKER, client, settings
 from support.numberplate import tell_numberplate_story
 from support.sub_types import SECRET_FEE, rights_without, tell_of_sub_types
-from support.waiting import in_a_loop, soon
 
 STORY = tell_numberplate_story(b"sub-types over sockets", now=system_now())
 WORLD = tell_of_sub_types(STORY, test=TestKind.CRL)

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 
 import maia
-from support.ports import free_port
+from maia.testing import free_port, wait_until
 from support.processes import maia as command
-from support.processes import running_maia, until
+from support.processes import running_maia
 
 __all__ = ["Hospital", "hospital_with_console"]
 
@@ -95,7 +95,7 @@ def hospital_with_console(folder: Path, ward: str = SCRIPT) -> Iterator[Hospital
             output.mkdir()
             stack.enter_context(running_maia(*words, cwd=output))
             try:
-                until(lambda out=output / "out.log": "listening" in out.read_text(), seconds=60)
+                wait_until(lambda out=output / "out.log": "listening" in out.read_text(), within_s=60)
             except AssertionError:
                 raise AssertionError(hospital.logs()) from None
         yield hospital

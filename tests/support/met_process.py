@@ -13,7 +13,8 @@ from maia.api import responses as answers
 from maia.api.client import DomainClient
 from maia.config.input_files import read_certificates, read_principal
 from maia.keystore.key_files import load_signing_key
-from support.processes import maia, running_maia, until
+from maia.testing import wait_until
+from support.processes import maia, running_maia
 
 _CONFIG = """\
 key = "met.key"
@@ -65,7 +66,7 @@ def serving(home: Path) -> Iterator[Serving]:
     out = home / "out.log"
     before = len(_answering(out.read_text())) if out.exists() else 0
     with running_maia("domain", "serve", "-c", "met.toml", cwd=home) as process:
-        until(lambda: len(_answering(out.read_text())) > before or process.poll() is not None)
+        wait_until(lambda: len(_answering(out.read_text())) > before or process.poll() is not None)
         told = out.read_text()
         assert len(_answering(told)) > before, (home / "err.log").read_text()[-2000:]
         yield Serving(process.pid, re.findall(r"listening on (\S+) as", told)[-1], _answering(told)[-1])

@@ -24,11 +24,11 @@ import maia
 from maia.config.input_files import read_certificates, read_definition, read_principal
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key
+from maia.testing import free_ports, wait_until
 from support import postgres as server
 from support.network_process import NETWORK, config, issue, lets_connect, make_keys
 from support.nursery import Forked
-from support.ports import free_ports
-from support.processes import Answer, running_maia, until
+from support.processes import Answer, running_maia
 from support.processes import maia as command
 
 __all__ = ["Clinic", "KillableServer", "clinic", "killable_server"]
@@ -108,7 +108,7 @@ class Clinic:
     def _until_said(self, who: str, line: str) -> None:
         out = self.home / who / "out.log"
         try:
-            until(lambda: line in out.read_text().removeprefix(self.said_before[who]), seconds=60)
+            wait_until(lambda: line in out.read_text().removeprefix(self.said_before[who]), within_s=60)
         except AssertionError as problem:
             raise AssertionError((self.home / who / "err.log").read_text()[-3000:]) from problem
 
@@ -286,7 +286,7 @@ class KillableServer:
             with suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
         # Its memory is free when the last one has ended; before that, no server starts in this folder.
-        until(lambda: not any(_is_alive(child) for child in children))
+        wait_until(lambda: not any(_is_alive(child) for child in children))
 
 
 def _is_alive(process: str) -> bool:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from maia.client import ClientClosed, Delivered, GapDetected, RefusedByBroker
 from maia.client.api.subscription import BYTES_WAITING_MAX, ROWS_WAITING_MAX, Subscription
 from maia.events import Column, Frame, Kind
+from maia.testing import in_a_loop
 from support.client_session import NOW, STORY, Played
 from support.numberplate import NUMBERPLATE
-from support.waiting import in_a_loop
 
 CAMERA = STORY.principal("camera at Victoria")
 

@@ -21,9 +21,8 @@ from maia.credentials.statements import SignedStatement
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
-from maia.testing import grant
+from maia.testing import grant, in_a_loop, until
 from support.domain_server import key_of
-from support.waiting import in_a_loop, until
 
 MET, SMITH = key_of("met"), key_of("smith")
 NOW = Instant.parse("2026-11-15T12:00:00Z")

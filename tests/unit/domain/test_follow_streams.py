@@ -29,11 +29,10 @@ from maia.policy import GrantStale
 from maia.spark.governed.reader import Reader, slices_of
 from maia.spark.governed.right_watch import HeldRight, RightWatch, follow_streams, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
-from maia.testing import grant
+from maia.testing import free_port, grant
 from maia.types import verify_definition
 from support.domain_server import RecordedNotes, key_of
 from support.governed import asked
-from support.ports import free_port
 from support.tested_rights import NUMBERPLATE, POLICY
 
 MET, BROKER, CLARK = key_of("met"), key_of("broker"), key_of("clark")

@@ -45,7 +45,7 @@ def task(sink: MaiaStreamWriter | MaiaWriter, *plates: str, query: str | None = 
 
 
 def test_a_batch_that_runs_again_in_other_partitions_is_published_once(city: SparkCity) -> None:
-    with city.connected(BILLING) as client:
+    with city.client(BILLING, city.server) as client:
         received = client.subscribe(city.cast.definition)
         sink = writer(city)
         sink.commit([task(sink, "A3", "A1"), task(sink, "A2"), task(sink)], 5)
@@ -62,8 +62,9 @@ def test_a_broker_that_was_killed_still_knows_what_was_published(tmp_path: Path)
     with spark_city(tmp_path) as city:
         sink = writer(city)
         sink.commit([task(sink, "B1")], 0)
-        city.kill()
-        with city.running(), city.connected(BILLING) as client:
+        city.crash(city.server)
+        city.restart(city.server)
+        with city.client(BILLING, city.server) as client:
             received = client.subscribe(city.cast.definition)
             again = writer(city)
             again.commit([task(again, "B1")], 0)
@@ -117,7 +118,7 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
     """What the right refuses is not sent on, nor passed over in silence; what it admits comes once."""
     options = city.options("statistics office") | {"credentials": str(_right_to_publish(city, prefix="G"))}
     sink = MaiaStreamWriter(job_options(options), SCHEMA, overwrite=False)
-    with city.connected(BILLING) as client:
+    with city.client(BILLING, city.server) as client:
         received = client.subscribe(city.cast.definition)
         for _ in range(2):  # Spark runs a batch again, and it is refused again
             with pytest.raises(SparkProblem, match=r"\[REFUSED-ROWS\] 2 events"):
@@ -135,10 +136,8 @@ def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
     name, key = city.cast.type_name, city.cast.keys["PITO"]
     begins = TextMatch(NUMBERPLATE, TextTest.PREFIX, prefix)
     subject = city.cast.keys["statistics office"].principal
-    return city.add(
-        *city.cast.certificates,
-        grant(key, subject, name, Action.PUBLISH, restriction=begins),
-        folder="publishes",
+    return city.certificates(
+        "publishes", [*city.cast.certificates, grant(key, subject, name, Action.PUBLISH, restriction=begins)]
     )
 
 

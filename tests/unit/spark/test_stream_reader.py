@@ -23,8 +23,7 @@ from maia.events import Instant
 from maia.spark.errors import SparkProblem
 from maia.spark.source.options import job_options
 from maia.spark.source.stream import MaiaStreamReader, Rows
-from maia.testing import grant
-from support.processes import until
+from maia.testing import grant, wait_until
 from support.spark_city import CAMERA, SparkCity, spark_city
 
 BILLING, STATISTICS = "billing office", "statistics office"
@@ -65,7 +64,7 @@ class Query:
             found = self.reader.latestOffset(start, limit)
             return found != start
 
-        until(asked)
+        wait_until(asked)
         return found
 
     def plates(self, start: dict[str, object], end: dict[str, object]) -> list[str]:
@@ -116,7 +115,7 @@ def test_a_batch_ends_at_its_limit_and_with_a_whole_frame(city: SparkCity) -> No
         city.publish(*["C"] * rows)
     with Query(city, durable="c") as query:
         ends, start = [], BEGIN
-        until(lambda: len(query.reader._opened(BEGIN).after(0)) == 3)
+        wait_until(lambda: len(query.reader._opened(BEGIN).after(0)) == 3)
         for _ in range(3):
             end = query.news(start, ReadMaxRows(3))
             ends.append(len(query.plates(start, end)))
@@ -133,7 +132,7 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
         for number in range(8):
             city.publish(f"D{number}")
         inbox = query.reader._opened(BEGIN)
-        until(lambda: len(inbox.after(0)) == 4)
+        wait_until(lambda: len(inbox.after(0)) == 4)
         assert len(inbox.after("", wait_s=0.5)) == 4
         seen, start = [], BEGIN
         while len(seen) < 8:
@@ -145,7 +144,7 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
 
 def test_more_frames_than_a_broker_sends_unacknowledged_go_through(city: SparkCity) -> None:
     subscribed(city, "e")
-    with city.connected(CAMERA) as client:
+    with city.client(CAMERA, city.server) as client:
         publisher = client.advertise(city.cast.definition)
         for number in range(600):
             publisher.publish_many([{"numberplate": f"{number}", "location": "Victoria"}])
@@ -166,7 +165,7 @@ def test_a_run_that_is_to_end_reads_nothing_that_was_published_after_it_began(ci
         query.reader.prepareForTriggerAvailableNow()
         city.publish("F2")
         first = query.news(BEGIN)
-        until(lambda: len(query.reader._opened(BEGIN).after(0)) == 2)
+        wait_until(lambda: len(query.reader._opened(BEGIN).after(0)) == 2)
         assert query.plates(BEGIN, first) == ["F1"]
         assert query.reader.latestOffset(first, MANY) == first
     with Query(city, durable="f") as query:
@@ -229,7 +228,7 @@ def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_wil
     with Query(city, durable="m") as query:
         first = query.news(BEGIN)
         query.reader.commit(first)
-        until(lambda: query.reader.latestOffset(first, MANY) == first)
+        wait_until(lambda: query.reader.latestOffset(first, MANY) == first)
     city.publish("M2")
     with Query(city, durable="m") as query:
         monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)  # once the subscription stands
@@ -267,7 +266,7 @@ def short_lived(city: SparkCity, *, seconds: int) -> str:
     others = [one for one in story.certificates if one.certificate.subject != office]
     connect = granted(Authority(network, frozenset({Action.CONNECT})), Validity(None, None))
     subscribe = granted(Authority(pattern, frozenset({Action.SUBSCRIBE})), until_then)
-    return str(city.add(*others, connect, subscribe, folder="short"))
+    return str(city.certificates("short", [*others, connect, subscribe]))
 
 
 def test_a_reader_whose_right_ends_is_stopped_and_does_not_come_back(city: SparkCity) -> None:

@@ -37,10 +37,9 @@ from maia.credentials import (
 )
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.testing import grant
+from maia.testing import free_port, grant
 from support.domain_server import RecordedNotes, key_of
 from support.lying_location import Place, page_of, place
-from support.ports import free_port
 from support.tested_rights import NUMBERPLATE
 
 MET, BROKER, CLARK = key_of("met"), key_of("broker"), key_of("clark")
