@@ -177,7 +177,7 @@ async def test_without_any_word_a_subscription_fails_with_its_code() -> None:
 async def test_more_is_shown_within_a_connection() -> None:
     """Rights widen without a reconnection, and the client brings the statement that they need itself."""
     async with three_domains() as place:
-        narrow = place.right("office", kind=None)
+        narrow = place.right("office", test=None)
         client = await place.office("office", "Met broker", narrow)
         subscription = await client.subscribe("uk.gov.pito.Numberplate")
         camera = await (await place.member("camera at Victoria", "Met broker")).advertise(
@@ -207,7 +207,7 @@ async def test_a_client_without_a_right_to_connect_any_more_is_told_so() -> None
             key=key_of(name),
             network=place.cast.network,
             credentials=[connect, guest, place.cast.issued("PITO to CCS", Action.PUBLISH),
-                         place.right(name, kind=None)],
+                         place.right(name, test=None)],
             types=[place.cast.definition],
         ) as client:  # fmt: skip
             subscription = await client.subscribe("uk.gov.pito.Numberplate")
