@@ -51,7 +51,7 @@ from maia.credentials import (
 from maia.errors import MaiaError
 from maia.keystore.key_files import load_signing_key
 from maia.net.tls import dialling_context
-from maia.wire.api_requests import ApiCall, ApiRequest
+from maia.wire.api_requests import ApiCall
 from maia.wire.messages import Published
 
 HELD_MAX = 300
@@ -166,8 +166,8 @@ def _domain_deeds(where: dict[str, str]) -> Iterator[tuple[str, float, Callable[
     call = ApiCall.of("POST", "/v1/login", body=b"{}")
 
     def signed() -> None:
-        said = ApiRequest(domain, os.urandom(16), call, system_now(), os.urandom(16))
-        head = f"POST /v1/login HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization(said, key)}\r\n"
+        said = authorization(call, domain, os.urandom(16), system_now(), key)
+        head = f"POST /v1/login HTTP/1.1\r\nHost: x\r\nAuthorization: {said}\r\n"
         with closing(asking.dialled("127.0.0.10")) as link:
             link.sendall(f"{head}Content-Length: 2\r\n\r\n{{}}".encode())
             link.recv(1 << 16)

@@ -18,7 +18,7 @@ from typer.core import TyperGroup, TyperOption
 from maia.broker.server.config import BrokerConfig
 from maia.broker.settings import BrokerLimits
 from maia.cli.main import commands_for
-from maia.config.settings import ServerConfig
+from maia.config.settings import NOT_SETTINGS, ServerConfig
 from maia.domain import DomainLimits
 from maia.domain.server.access_config import AccessConfig, FactConfig, PushConfig
 from maia.domain.server.config import DomainConfig
@@ -27,7 +27,6 @@ from maia.net.telemetry import METRICS
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 GENERATED = "<!-- Written by `make docs` from the code. -->\n"
-NOT_SETTINGS = {"origins", "limits", "access", "facts", "push"}
 METRIC = re.compile(r'"(maia_[a-z_]+_total|maia_postgres_ready|maia_certificate[a-z_]*)"')
 
 
@@ -90,7 +89,7 @@ def _settings(kind: type[msgspec.Struct]) -> list[tuple[str, str, str]]:
     return [
         (one.encode_name, _default(one), _sentence(texts.get(one.name, "")))
         for one in msgspec.structs.fields(kind)
-        if one.name not in NOT_SETTINGS
+        if one.name not in NOT_SETTINGS | {"facts", "push"}
     ]
 
 
@@ -103,6 +102,7 @@ def _limits(kind: type[BrokerLimits | DomainLimits]) -> list[tuple[str, str, str
             _sentence(texts.get(one.name, "")),
         )
         for one in fields(kind)
+        if one.name in kind.SETTINGS
     ]
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["create_private", "exposure", "make_private_folder", "own_folder", "sync_folder"]
+__all__ = ["create_private", "exposure", "make_private_folder", "own_folder", "replace_file", "sync_folder"]
 
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -43,6 +44,22 @@ def create_private(path: Path, *, follow_links: bool = False) -> BinaryIO:
     """Open a file to write it anew; if it is a new one, only its owner can read it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a file for its owner alone in a place, at once: readers find the old one or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        beside.unlink(missing_ok=True)  # what is there could have another mode
+        with create_private(beside) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def own_folder() -> Path:

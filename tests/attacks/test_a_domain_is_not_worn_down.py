@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import ssl
@@ -42,7 +41,7 @@ from maia.net.tls import pinning_context
 from maia.testing import wait_until
 from maia.testing.refusals import raises
 from maia.types import definition_to_bytes
-from maia.wire.api_requests import ApiCall, ApiRequest
+from maia.wire.api_requests import ApiCall
 from support.access_control import Station
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy
@@ -287,10 +286,8 @@ def _announcing(met: DomainAtWork, run: bytes, how: str) -> bytes:
         return b"GET /v1/statements HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     if how == "reader":
         return b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 64
-    said = ApiRequest(
-        met.key.principal, run, ApiCall.of("POST", "/v1/login", body=b"{}"), system_now(), os.urandom(16)
-    )
-    signed = authorization(said, key_of("stranger"))
+    call = ApiCall.of("POST", "/v1/login", body=b"{}")
+    signed = authorization(call, met.key.principal, run, system_now(), key_of("stranger"))
     return (
         f"POST /v1/login HTTP/1.1\r\nHost: x\r\nAuthorization: {signed}\r\nContent-Length: 2\r\n\r\n"
     ).encode()
@@ -383,11 +380,13 @@ def test_a_history_of_long_lists_is_handed_out_as_it_lies_there(
     _with_long_lists(met, 12, 5_000)
     monkeypatch.setattr(validity_publisher, "statement_from_bytes", None)
     with met.client("stranger") as stranger:
-        assert stranger.public("/v1/statements", answer=answers.StatementPage).items
+        assert stranger.call("GET", "/v1/statements", answer=answers.StatementPage, is_public=True).items
         found, asked, after = list[bytes](), 0, None
         while after is not None or not asked:
             query = {"limit": 500, "after": after}
-            page = stranger.public("/v1/statements/history", answer=answers.StatementPage, query=query)
+            page = stranger.call(
+                "GET", "/v1/statements/history", answer=answers.StatementPage, query=query, is_public=True
+            )
             assert sum(len(one.statement) for one in page.items[:-1]) <= AccessLimits().page_bytes
             found += [one.statement for one in page.items]
             asked, after = asked + 1, page.next

@@ -7,8 +7,7 @@ from itertools import count
 from uuid import UUID
 
 from maia.broker import BrokerLimits
-from maia.client import ClientSettings
-from maia.client.api.client import fetch_definitions
+from maia.client.api.client import connect, fetch_definitions
 from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
 from maia.predicates import ALWAYS
@@ -84,9 +83,9 @@ async def test_a_principal_that_asks_over_a_socket_has_the_whole_lineage():
             request = request_to_bytes(sign_request(asked, key))
             owner.say(Subscribe(ref, request, [], [definition_to_bytes(one) for one in part]))
             assert isinstance(await soon(owner.hear()), Accepted)
-        settings = ClientSettings(STORY.network, (running.address,), STORY.certificates)
-        name = versions[-1].definition.name
-        found = await soon(fetch_definitions(STORY.keys["billing office"], settings, name, timeout_s=120))
+        billing, shown = STORY.keys["billing office"], STORY.certificates
+        async with connect(running.address, key=billing, network=STORY.network, credentials=shown) as client:
+            found = await soon(fetch_definitions(client, versions[-1].definition.name, timeout_s=120))
     assert list(found) == versions
 
 

@@ -18,8 +18,7 @@ import pytest
 import maia
 from maia.broker import BrokerSettings
 from maia.broker.server.server import RunningBroker, run_broker
-from maia.client import ClientSettings
-from maia.client.api.client import Client, fetch_definitions
+from maia.client.api.client import Client, connect, fetch_definitions
 from maia.client.api.subscription import Subscription
 from maia.clock import system_now
 from maia.credentials import (
@@ -168,9 +167,10 @@ async def test_a_right_is_confirmed_when_it_is_used_and_within_every_lease(tmp_p
         # Nothing is lost but while an answer is late: then the client asks for the right again.
         assert len(delivered) > 0.8 * published
         # A client that only asks for a definition is let in by the same right.
-        settings = ClientSettings(NETWORK, (here.broker.address,), tuple(wallet.chains))
-        name = WARRANTS.definition.name
-        assert await fetch_definitions(SMITH, settings, name, timeout_s=60) == (WARRANTS,)
+        shown = {"network": NETWORK, "credentials": tuple(wallet.chains)}
+        async with connect(here.broker.address, key=SMITH, **shown) as asking:
+            found = await fetch_definitions(asking, WARRANTS.definition.name, timeout_s=60)
+        assert found == (WARRANTS,)
 
 
 @in_a_loop

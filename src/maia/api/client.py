@@ -50,13 +50,15 @@ __all__ = [
     "DomainSaid",
     "authorization",
     "decoded_answer",
-    "is_about_the_key",
     "new_once",
     "problem_told",
     "run_of",
+    "unreachable",
 ]
 
 ANSWER_BYTES_MAX: Final = 64 << 20
+ANOTHER_RUN: Final = "REQUEST-ANOTHER-RUN"
+"""The code with which a server that was started anew refuses what was signed for its run before."""
 PAGES_MAX: Final = 10_000
 """Pages of one long answer that are fetched."""
 _DETAIL_MAX: Final = 8000
@@ -140,17 +142,14 @@ class DomainClient:
         The domain does once what counts once, however often it arrives: `once` is the call's idempotency
         key, a new one if none is given.
         """
-        target = endpoint.path.format(**path)
-        query = msgspec.to_builtins(asked) if endpoint.has_query else None
-        if endpoint.is_public:
-            return self.public(target, answer=endpoint.answer, query=query)
         return self.call(
             endpoint.method,
-            target,
+            endpoint.path.format(**path),
             asked if endpoint.has_body else None,
             answer=endpoint.answer,
-            query=query,
+            query=msgspec.to_builtins(asked) if endpoint.has_query else None,
             once=(new_once() if endpoint.is_once else "") if once is None else once,
+            is_public=endpoint.is_public,
         )
 
     # Any: a question is of whatever class the table says.
@@ -180,32 +179,21 @@ class DomainClient:
         answer: type[_Answer],
         query: Mapping[str, object] | None = None,
         once: str = "",
+        is_public: bool = False,
     ) -> _Answer:
-        """Make a signed call and return its answer; raise what the domain refuses."""
-        said = {} if query is None else {name: value for name, value in query.items() if value is not None}
+        """Make a call, signed unless it is public, and return its answer; raise what the domain refuses."""
+        said = {name: value for name, value in (query or {}).items() if value is not None}
         target = path + ("?" + urlencode(said) if said else "")
         content = b"" if body is None else msgspec.json.encode(body)
-        try:
-            return self._signed(method, target, content, answer, once)
-        except DomainSaid as problem:
-            if problem.code != "REQUEST-ANOTHER-RUN":
-                raise problem.as_ours() from None
-        self._instance = None  # the server was started anew: sign for its present run, once
-        try:
-            return self._signed(method, target, content, answer, once)
-        except DomainSaid as problem:
-            raise problem.as_ours() from None
-
-    def public(
-        self, path: str, *, answer: type[_Answer], query: Mapping[str, object] | None = None
-    ) -> _Answer:
-        """Ask for a public page, without a signature."""
-        said = {} if query is None else {name: value for name, value in query.items() if value is not None}
-        target = path + ("?" + urlencode(said) if said else "")
-        try:
-            return self._sent("GET", target, b"", {}, answer)
-        except DomainSaid as problem:
-            raise problem.as_ours() from None
+        for is_last in (False, True):
+            try:
+                headers = {} if is_public else self._headers(method, target, content, once)
+                return self._sent(method, target, content, headers, answer)
+            except DomainSaid as problem:
+                if is_last or problem.code != ANOTHER_RUN:
+                    raise problem.as_ours() from None
+                self._instance = None  # the server was started anew: sign for its present run, once
+        raise AssertionError("the second try returns or raises")
 
     def about(self) -> DomainAnswer:
         """Return which domain this is, and its present run."""
@@ -218,15 +206,11 @@ class DomainClient:
 
     # ------------------------------------------------------------ inside
 
-    def _signed(self, method: str, target: str, content: bytes, answer: type[_Answer], once: str) -> _Answer:
+    def _headers(self, method: str, target: str, content: bytes, once: str) -> dict[str, str]:
         call = ApiCall.of(method, target, body=content, credentials=self._shown.encode("latin-1"), once=once)
-        request = ApiRequest(self.domain, self._run(), call, self._clock(), os.urandom(NONCE_BYTES))
-        headers = {"Authorization": authorization(request, self._key)}
-        if self._shown:
-            headers[CREDENTIALS_HEADER] = self._shown
-        if once:
-            headers[ONCE_HEADER] = once
-        return self._sent(method, target, content, headers, answer)
+        headers = {"Authorization": authorization(call, self.domain, self._run(), self._clock(), self._key)}
+        shown = {CREDENTIALS_HEADER: self._shown, ONCE_HEADER: once}
+        return headers | {name: value for name, value in shown.items() if value}
 
     def _run(self) -> bytes:
         if self._instance is None:
@@ -240,19 +224,8 @@ class DomainClient:
         try:
             with self._http.stream(method, target, content=content, headers=dict(headers)) as response:
                 body = self._read(response, ends)
-        except httpx.ConnectError as problem:
-            if is_about_the_key(problem):
-                raise BrokenCredential(
-                    "CREDENTIAL-ANOTHER-DOMAIN", f"the server at `{self.address}` is not `{self.domain}`"
-                ) from problem
-            raise Unavailable(
-                "UNAVAILABLE-DOMAIN", f"no domain's server answers at `{self.address}`"
-            ) from problem
         except httpx.HTTPError as problem:
-            raise Unavailable(
-                "UNAVAILABLE-DOMAIN",
-                f"the domain's server at `{self.address}` does not answer: {type(problem).__name__}",
-            ) from problem
+            raise unreachable(problem, self.address, self.domain) from problem
         published = response.headers.get(PUBLISHED_HEADER)
         self.last = Answered(None if published is None else published == "yes")
         if response.is_success:
@@ -355,8 +328,9 @@ def new_once() -> str:
     return os.urandom(16).hex()
 
 
-def authorization(request: ApiRequest, key: SigningKey) -> str:
-    """Return what the `Authorization` header of a call says."""
+def authorization(call: ApiCall, audience: Principal, run: bytes, now: Instant, key: SigningKey) -> str:
+    """Return what the `Authorization` header of a call says, signed for a domain and its present run."""
+    request = ApiRequest(audience, run, call, now, os.urandom(NONCE_BYTES))
     signed = api_request_to_bytes(sign_api_request(request, key))
     return f"{SCHEME} {base64.b64encode(signed).decode()}"
 
@@ -393,9 +367,15 @@ def decoded_answer(body: bytes, kind: type[_Answer]) -> _Answer:
         ) from problem
 
 
-def is_about_the_key(problem: BaseException) -> bool:
-    """Say whether a connection failed because the server does not hold the key that was meant."""
+def unreachable(problem: Exception, address: str, domain: Principal) -> MaiaError:
+    """Return why the server at an address did not answer; it may not hold the key that was meant."""
     found: BaseException | None = problem
+    cause: BaseException = problem
     while found is not None:
-        problem, found = found, found.__cause__ or found.__context__
-    return isinstance(problem, ssl.SSLError)
+        cause, found = found, found.__cause__ or found.__context__
+    if isinstance(cause, ssl.SSLError):
+        return BrokenCredential("CREDENTIAL-ANOTHER-DOMAIN", f"the server at `{address}` is not `{domain}`")
+    said = f"the domain's server at `{address}` does not answer: {type(problem).__name__}"
+    if isinstance(problem, httpx.ConnectError):
+        said = f"no domain's server answers at `{address}`"
+    return Unavailable("UNAVAILABLE-DOMAIN", said)

@@ -11,11 +11,9 @@ has a size and a time that it must not pass.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import ssl
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -26,15 +24,22 @@ import httpx
 import msgspec
 
 from maia.api import endpoints
-from maia.api.client import DomainSaid, authorization, decoded_answer, is_about_the_key, problem_told, run_of
+from maia.api.client import (
+    ANOTHER_RUN,
+    DomainSaid,
+    authorization,
+    decoded_answer,
+    problem_told,
+    run_of,
+    unreachable,
+)
 from maia.api.endpoints import Asked, Endpoint
 from maia.clock import system_now
 from maia.credentials import Principal, SigningKey
-from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Unavailable
+from maia.errors import BadInput, ProtocolViolation, Unavailable
 from maia.net.addresses import BadAddress, host_and_port
 from maia.net.tls import pinning_context
-from maia.wire.api_requests import ApiCall, ApiRequest
-from maia.wire.replays import NONCE_BYTES
+from maia.wire.api_requests import ApiCall
 
 CALL_S: Final = 10.0
 """How long a question to one location may take, from the first packet to the last."""
@@ -44,7 +49,6 @@ STATEMENTS_PATH: Final = endpoints.STATEMENTS.path
 _LOCATION: Final = re.compile(r"https://([0-9A-Za-z.\-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?(/.*)")
 _CONNECT_SHARE: Final = 0.4
 _HTTPS: Final = 443
-_ANOTHER_RUN: Final = "REQUEST-ANOTHER-RUN"
 _ONE_CONNECTION: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
 _Answer = TypeVar("_Answer")
 
@@ -82,48 +86,21 @@ def location_from_text(text: str) -> Location:
 class _ClosingBackend(httpcore.AnyIOBackend):
     """Connections whose sockets are closed where a handshake is cancelled; httpcore leaves them to chance."""
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
-        return _ClosingStream(stream)
-
-
-class _ClosingStream(httpcore.AsyncNetworkStream):
-    """A connection before its handshake."""
-
-    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
-        self._inner = inner
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._inner.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._inner.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        """Shake hands; whatever ends that, a cancellation included, closes the socket."""
-        try:
-            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self._inner.aclose()
-            raise
-
-    def get_extra_info(self, info: str) -> Any:
-        """Say something about the connection."""
+    async def connect_tcp(self, *where: Any, **how: Any) -> httpcore.AsyncNetworkStream:
         # Any: as httpcore has it.
-        return self._inner.get_extra_info(info)
+        stream = await super().connect_tcp(*where, **how)
+        shake_hands = stream.start_tls
+
+        async def start_tls(*given: Any, **named: Any) -> httpcore.AsyncNetworkStream:
+            try:
+                return await shake_hands(*given, **named)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await stream.aclose()
+                raise
+
+        stream.start_tls = start_tls  # type: ignore[method-assign]  # of this connection only
+        return stream
 
 
 class TesterCalls:
@@ -160,16 +137,8 @@ class TesterCalls:
             raise Unavailable(
                 "UNAVAILABLE-DOMAIN", f"`{where}` has not answered within {self._call_s:g} seconds"
             ) from None
-        except httpx.ConnectError as problem:
-            if is_about_the_key(problem):
-                raise BrokenCredential(
-                    "CREDENTIAL-ANOTHER-DOMAIN", f"whoever answers at `{where}` is not `{self._tester}`"
-                ) from problem
-            raise Unavailable("UNAVAILABLE-DOMAIN", f"nobody answers at `{where}`") from problem
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
-            raise Unavailable(
-                "UNAVAILABLE-DOMAIN", f"`{where}` does not answer: {type(problem).__name__}"
-            ) from problem
+            raise unreachable(problem, where, self._tester) from problem
 
     async def _asked(self, call: _Call[_Answer]) -> _Answer:
         """Ask; if a connection from before turns out to be broken, or of an earlier run, ask once anew."""
@@ -179,7 +148,7 @@ class TesterCalls:
                 return await self._said(line, call)
         except (httpx.TransportError, DomainSaid) as problem:
             is_old = line is not None and not line.is_fresh
-            is_mended = not isinstance(problem, DomainSaid) or problem.code == _ANOTHER_RUN
+            is_mended = not isinstance(problem, DomainSaid) or problem.code == ANOTHER_RUN
             if not is_old or not is_mended:
                 raise
         async with self._line(fresh=True) as line:
@@ -219,8 +188,7 @@ class TesterCalls:
             line.run = run_of(await _sent(line.http, _Call(endpoints.DOMAIN), {}))
         asked = call.endpoint
         made = ApiCall.of(asked.method, asked.path, body=call.content, credentials=b"", once="")
-        request = ApiRequest(self._tester, line.run, made, system_now(), os.urandom(NONCE_BYTES))
-        return {"Authorization": authorization(request, key)}
+        return {"Authorization": authorization(made, self._tester, line.run, system_now(), key)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,19 +256,19 @@ class Line:
     """The run of the tester's server for which calls are signed, once it was asked."""
     is_fresh: bool = True
     """Whether it has served no question yet."""
-    waits_since: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+    """Closes it when it has waited for long enough."""
 
 
 class ConnectionPool:
     """The connections that wait for another question; they belong to one event loop."""
 
-    __slots__ = ("_closing", "_idle_s", "_is_closed", "_timer", "_waiting")
+    __slots__ = ("_closing", "_idle_s", "_is_closed", "_waiting")
 
     def __init__(self, *, idle_s: float = IDLE_S) -> None:
         self._idle_s, self._is_closed = idle_s, False
         self._waiting: OrderedDict[Line, _Whom] = OrderedDict()  # the one that has waited longest comes first
         self._closing: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -310,54 +278,35 @@ class ConnectionPool:
         self, tester: Principal, address: str, make: Callable[[], httpx.AsyncClient], *, fresh: bool = False
     ) -> AsyncIterator[Line]:
         """Lend a connection to the holder of the key `tester` at an address; a new one if none waits."""
-        line = (None if fresh else self._taken((tester, address))) or Line(make())
+        whom = tester, address
+        fitting = [] if fresh else [line for line, one in self._waiting.items() if one == whom]
+        line = fitting[-1] if fitting else Line(make())  # the one that was used last
+        self._taken(line)
         try:
             yield line
         except BaseException:
             await line.http.aclose()
             raise
-        line.is_fresh = False
-        await self._returned(line, (tester, address))
+        line.is_fresh, self._waiting[line] = False, whom
+        line.timer = asyncio.get_running_loop().call_later(self._idle_s, self._close, line)
+        while len(self._waiting) > (0 if self._is_closed else OPEN_MAX):
+            await self._taken(next(iter(self._waiting))).http.aclose()
 
-    def _taken(self, whom: _Whom) -> Line | None:
-        """Take the connection that was used last, of those to the same key at the same place."""
-        found = next((line for line in reversed(self._waiting) if self._waiting[line] == whom), None)
-        if found is not None:
-            del self._waiting[found]
-        return found
+    def _taken(self, line: Line) -> Line:
+        """Let a connection wait no longer."""
+        self._waiting.pop(line, None)
+        if line.timer is not None:
+            line.timer.cancel()
+        return line
 
-    async def _returned(self, line: Line, whom: _Whom) -> None:
-        if self._is_closed:
-            await line.http.aclose()
-            return
-        line.waits_since = asyncio.get_running_loop().time()
-        self._waiting[line] = whom
-        if len(self._waiting) > OPEN_MAX:
-            await self._waiting.popitem(last=False)[0].http.aclose()
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._timer is None and self._waiting:
-            ends = next(iter(self._waiting)).waits_since + self._idle_s
-            self._timer = asyncio.get_running_loop().call_at(ends, self._look)
-
-    def _look(self) -> None:
-        """Close what has waited for long enough."""
-        self._timer = None
-        oldest = asyncio.get_running_loop().time() - self._idle_s
-        for line in [one for one in self._waiting if one.waits_since <= oldest]:
-            del self._waiting[line]
-            task = asyncio.create_task(line.http.aclose())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-        self._set_timer()
+    def _close(self, line: Line) -> None:
+        task = asyncio.create_task(self._taken(line).http.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def aclose(self) -> None:
         """Close what waits; what is lent is closed when it comes back."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         while self._waiting:
-            await self._waiting.popitem(last=False)[0].http.aclose()
+            await self._taken(next(iter(self._waiting))).http.aclose()
         await asyncio.gather(*self._closing, return_exceptions=True)

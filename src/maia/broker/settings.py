@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.credentials.identity import IdentityTrust
@@ -22,6 +23,15 @@ from maia.routing.aggregation.budget import BudgetRange
 class BrokerLimits:
     """The largest numbers that a broker accepts; beyond them it refuses and says so."""
 
+    SETTINGS: ClassVar = frozenset({
+        "links", "links_before_welcome", "subscriptions_per_client", "summaries_per_client",
+        "advertisements_per_client", "requests_per_minute", "work_per_request", "work_per_minute_and_broker",
+        "types", "interests_per_peer", "bytes_per_peer", "wait_for_keys_s", "durable_names",
+        "durable_names_per_principal", "durable_frames_under_way", "chains_per_request", "catch_up_s",
+    })  # fmt: skip
+    """What an operator chooses, under `[limits]`. The others bound what one peer may cost: a smaller number
+    refuses good peers, a larger one helps strangers only (docs/decisions/limits-of-a-peer.md).
+    """
     links: int = 4096
     """Connections at one time, those that have not said hello included."""
     links_before_welcome: int = 512

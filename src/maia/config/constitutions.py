@@ -9,12 +9,11 @@ that an old file put in its place brings no former member back.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from maia.config.input_files import QUORUM_SUFFIX, BadFile, read_text
+from maia.config.input_files import QUORUM_SUFFIX, BadFile, files_in, read_text
 from maia.credentials import (
     QuorumEvidence,
     QuorumId,
@@ -25,8 +24,8 @@ from maia.credentials import (
     verify_constitution,
 )
 from maia.errors import MaiaError
+from maia.private_files import replace_file
 
-FILES_MAX: Final = 1024
 _FOLDER: Final = "quorums"
 
 Quorums = Mapping[QuorumId, tuple[QuorumEvidence, VerifiedConstitution]]
@@ -45,9 +44,7 @@ def constitutions_of(quorums: Quorums) -> tuple[VerifiedConstitution, ...]:
 
 def read_quorums(paths: Iterable[Path]) -> Quorums:
     """Read and verify every `*.quorum` file that is named, or lies in a folder that is."""
-    files = list(_files(paths))
-    if len(files) > FILES_MAX:
-        raise BadFile(f"{len(files)} constitutions are more than the {FILES_MAX} that are read at once")
+    files = files_in((one for one in paths if one.is_dir() or one.suffix == QUORUM_SUFFIX), QUORUM_SUFFIX)
     known: dict[QuorumId, tuple[QuorumEvidence, VerifiedConstitution]] = {}
     for file in files:
         try:
@@ -74,16 +71,9 @@ def keep_quorums(data: Path | None, quorums: Quorums) -> None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for quorum, (evidence, _) in quorums.items():
-            path = folder / f"{quorum.digest.hex()}{QUORUM_SUFFIX}"
-            text = evidence_to_text(evidence)
-            if path.is_file() and path.read_text(encoding="utf-8") == text:
-                continue
-            new = path.with_suffix(".new")
-            with new.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
+            path, text = folder / f"{quorum.digest.hex()}{QUORUM_SUFFIX}", evidence_to_text(evidence)
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                replace_file(path, text.encode())
     except OSError as problem:
         raise BadFile(f"constitutions cannot be kept in `{folder}`: {problem.strerror}") from problem
 
@@ -100,11 +90,3 @@ def _newer(
         newer[0], quorum=quorum, not_below_sequence=older[1].sequence, remembered_digest=older[1].digest
     )
     return newer
-
-
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(path.glob(f"*{QUORUM_SUFFIX}"))
-        elif path.suffix == QUORUM_SUFFIX:
-            yield path

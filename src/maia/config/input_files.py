@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadFile",
     "GRANT",
+    "files_in",
     "kind_of_file",
     "read_appointments",
     "read_certificates",
@@ -110,6 +111,14 @@ def read_owner(word: str) -> Owner:
     return QuorumId(digest)
 
 
+def files_in(paths: Iterable[Path], suffix: str) -> list[Path]:
+    """Return files, and those with a suffix in folders, in a stable order; refuse more than are read."""
+    found = [one for path in paths for one in (sorted(path.glob(f"*{suffix}")) if path.is_dir() else [path])]
+    if len(found) > FILES_MAX:
+        raise BadFile(f"{len(found)} `*{suffix}` are more than the {FILES_MAX} that are read at once")
+    return found
+
+
 def read_certificates(paths: Iterable[Path]) -> list[SignedCertificate]:
     """Read certificates from files, and from every `*.cert` in folders, in a stable order.
 
@@ -117,12 +126,7 @@ def read_certificates(paths: Iterable[Path]) -> list[SignedCertificate]:
     """
     from maia.credentials import certificate_from_text
 
-    files: list[Path] = []
-    for path in paths:
-        if path.suffix != QUORUM_SUFFIX:
-            files.extend(sorted(path.glob("*.cert")) if path.is_dir() else [path])
-    if len(files) > FILES_MAX:
-        raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
+    files = files_in((one for one in paths if one.suffix != QUORUM_SUFFIX), ".cert")
     return [_named(file, certificate_from_text, "a certificate") for file in files]
 
 
@@ -130,11 +134,7 @@ def read_appointments(paths: Iterable[Path]) -> list[SignedAppointment]:
     """Read appointment and role membership certificates from files, and from `*.appointment` in folders."""
     from maia.credentials.appointments import appointment_from_text
 
-    files: list[Path] = []
-    for path in paths:
-        files.extend(sorted(path.glob("*.appointment")) if path.is_dir() else [path])
-    if len(files) > FILES_MAX:
-        raise BadFile(f"{len(files)} certificates are more than the {FILES_MAX} that are read at once")
+    files = files_in(paths, ".appointment")
     return [_named(file, appointment_from_text, "an appointment certificate") for file in files]
 
 
@@ -154,12 +154,7 @@ def read_definition(path: Path) -> SignedDefinition:
 
 def read_definitions(paths: Iterable[Path]) -> list[SignedDefinition]:
     """Read type definitions from files, and from every `*.type` in folders; nothing is verified yet."""
-    files: list[Path] = []
-    for path in paths:
-        files.extend(sorted(path.glob("*.type")) if path.is_dir() else [path])
-    if len(files) > FILES_MAX:
-        raise BadFile(f"{len(files)} definitions are more than the {FILES_MAX} that are read at once")
-    return [read_definition(file) for file in files]
+    return [read_definition(file) for file in files_in(paths, ".type")]
 
 
 def _named(path: Path, read: Callable[[str], _Read], expected: str) -> _Read:

@@ -16,15 +16,20 @@ import os
 import socket
 import sqlite3
 import threading
+import time
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
 
+from msgspec import Meta, Struct
+
+from maia.config.settings import Mismatch, Positive, Secret, Text
 from maia.credentials import principal_from_text
 from maia.credentials.appointments import Argument, ParameterKind, checked_argument
 from maia.errors import MaiaError, Unavailable
@@ -50,16 +55,23 @@ Parameter = str | int | float | bool
 """A value that a query is asked with; it is bound by the driver, and never part of the text."""
 
 
-class FactSource(Protocol):
+class RowSource(ABC):
     """Something that says, whenever it is asked, all rows of one fact."""
 
+    __slots__ = ()
+    kinds: tuple[ParameterKind, ...]
+
+    @abstractmethod
+    def cells(self) -> list[Sequence[object]]:
+        """Return every row as the source has it; raise if any part of the answer is missing."""
+
     def read(self) -> list[Row]:
-        """Return every row; raise if any part of the answer is missing."""
-        ...
+        """Return every row as arguments of the declared kinds."""
+        return rows_of(self.cells(), self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteSource:
+class SqliteSource(RowSource):
     """The rows of a query in a SQLite file, which is opened for reading alone."""
 
     path: Path
@@ -69,10 +81,6 @@ class SqliteSource:
     parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)
     """What stands for `:name` in the query."""
     timeout_s: float = READ_S
-
-    def read(self) -> list[Row]:
-        """Run the query."""
-        return rows_of(self.cells(), self.kinds)
 
     def cells(self) -> list[Sequence[object]]:
         """Run the query; return its rows as the database gives them."""
@@ -98,7 +106,7 @@ class SqliteSource:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSource:
+class PostgresSource(RowSource):
     """The rows of a query in PostgreSQL, in a transaction that cannot write."""
 
     url: str = field(repr=False)
@@ -107,10 +115,6 @@ class PostgresSource:
     parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)
     """What stands for `%(name)s` in the query. With any, a `%` of the query is written `%%`."""
     timeout_s: float = READ_S
-
-    def read(self) -> list[Row]:
-        """Run the query."""
-        return rows_of(self.cells(), self.kinds)
 
     def cells(self) -> list[Sequence[object]]:
         """Run the query; return its rows as the database gives them."""
@@ -152,7 +156,7 @@ def _cut_off_after(connection: psycopg.Connection[Any], seconds: float) -> Itera
 
 
 @dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(RowSource):
     """The rows of a CSV file with a heading, or of a JSON file with a list of rows or of objects.
 
     A TOML file has one array of tables, as in `[[subject]]`.
@@ -164,12 +168,8 @@ class FileSource:
     optional: frozenset[str] = frozenset()
     """Columns that a row may lack; `cells` then has None in their place."""
 
-    def read(self) -> list[Row]:
-        """Read the file, unless it is written meanwhile."""
-        return rows_of(self.cells(), self.kinds)
-
     def cells(self) -> list[Sequence[object]]:
-        """Read the file; return its rows as they are there."""
+        """Read the file, unless it is written meanwhile; return its rows as they are there."""
         try:
             before = self.path.stat()
             if before.st_size > BYTES_MAX:
@@ -191,7 +191,7 @@ class FileSource:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpSource:
+class HttpSource(RowSource):
     """The rows of a page in JSON; over TLS, or from this machine."""
 
     url: str
@@ -199,7 +199,7 @@ class HttpSource:
     kinds: tuple[ParameterKind, ...]
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def read(self) -> list[Row]:
+    def cells(self) -> list[Sequence[object]]:
         """Fetch the page."""
         import httpx
 
@@ -218,7 +218,7 @@ class HttpSource:
             raise Unavailable(
                 "UNAVAILABLE-FACT-SOURCE", f"`{self.shown}` does not answer: {type(problem).__name__}"
             ) from None
-        return rows_of(_json_rows(data, self.columns, self.shown), self.kinds)
+        return _json_rows(data, self.columns, self.shown)
 
     @property
     def shown(self) -> str:
@@ -236,6 +236,66 @@ def _bounded(parts: object, where: str) -> bytes:
                 "UNAVAILABLE-FACT-SOURCE", f"`{where}` has more than the {BYTES_MAX} bytes that are read"
             )
     return bytes(data)
+
+
+_NEEDED: Final = {
+    "sqlite": ("path", "query"),
+    "postgresql": ("url", "query"),
+    "file": ("path", "columns"),
+    "http": ("url", "columns"),
+    "stream": ("path", "columns"),
+}
+
+
+class SourceConfig(Struct, frozen=True, kw_only=True):
+    """A table of a configuration that names where rows come from, as the operator wrote it."""
+
+    name: Text
+    """The fact, as the policy declares it."""
+    source: str
+    """Where it is read: `sqlite`, `postgresql`, `file`, `http` or `stream`."""
+    every_s: Positive
+    """How many seconds lie between two readings."""
+    stale_s: Positive
+    """For how many seconds the last good reading counts when its source fails."""
+    path: Path | None = None
+    """A file, a database of SQLite, or the .type file of a stream."""
+    url: Secret | None = None
+    """The address of a database or a page; it may hold a password."""
+    query: Text | None = None
+    """A query with one column for each argument."""
+    columns: tuple[Text, ...] = ()
+    """The columns, or attributes, that are the arguments."""
+    parameters: Annotated[
+        dict[str, str | int | float | bool], Meta(description="a table of values, such as { ward = 'A4' }")
+    ] = {}
+    """What the query is asked with: `%(ward)s` in PostgreSQL, `:ward` in SQLite."""
+    timeout_s: Positive = 15
+    """How long the query may take."""
+
+    def __post_init__(self) -> None:
+        """Refuse words that do not fit each other."""
+        missing = [word for word in _NEEDED[self.source] if not getattr(self, word)]
+        if missing:
+            raise Mismatch("", f"a source `{self.source}` needs `{missing[0]}`")
+        if self.stale_s < self.every_s:
+            raise Mismatch("every_s", "what is read every `every_s` is stale before, by `stale_s`")
+
+    def opened(
+        self, kinds: tuple[ParameterKind, ...] = (), clock: Callable[[], float] = time.monotonic
+    ) -> RowSource | None:
+        """Return the source; None for one that comes on a stream."""
+        path, url, query = self.path or Path(), self.url or "", self.query or ""
+        match self.source:
+            case "sqlite":
+                return SqliteSource(path, query, kinds, clock, self.parameters, self.timeout_s)
+            case "postgresql":
+                return PostgresSource(url, query, kinds, self.parameters, self.timeout_s)
+            case "file":
+                return FileSource(path, self.columns, kinds)
+            case "http":
+                return HttpSource(url, self.columns, kinds)
+        return None
 
 
 _NONE: Final[frozenset[str]] = frozenset()

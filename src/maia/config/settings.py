@@ -187,7 +187,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
-_NOT_SETTINGS: Final = frozenset({"origins", "read_from", "limits", "access"})
+NOT_SETTINGS: Final = frozenset({"origins", "read_from", "limits", "access"})
 """Fields of a configuration that are put together from settings of other structs."""
 
 
@@ -209,14 +209,13 @@ def settings_changed(
 
 def settings_of(kind: type[msgspec.Struct]) -> dict[str, object]:
     """Return what each setting of a struct may be, by the name that operators write."""
-    return {
-        one.encode_name: one.type for one in msgspec.structs.fields(kind) if one.name not in _NOT_SETTINGS
-    }
+    return {one.encode_name: one.type for one in msgspec.structs.fields(kind) if one.name not in NOT_SETTINGS}
 
 
 def limits_of(kind: type[DataclassInstance]) -> dict[str, object]:
-    """Return the settings in `[limits]`, which are the fields of a dataclass and positive numbers."""
-    return {f"limits.{one.name}": Positive for one in fields(kind)}
+    """Return the settings in `[limits]`: positive numbers, those of the dataclass's fields that it names."""
+    names = getattr(kind, "SETTINGS", [one.name for one in fields(kind)])
+    return {f"limits.{one.name}": Positive for one in fields(kind) if one.name in names}
 
 
 # ------------------------------------------------------------ where it was written

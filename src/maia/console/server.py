@@ -54,6 +54,7 @@ from maia.net.http_listener import let_in, listening
 from maia.net.observer import Records
 from maia.net.process import until_told_to_stop
 from maia.net.telemetry import Telemetry
+from maia.private_files import replace_file
 from maia.wire.api_requests import (
     INSTANCE_BYTES,
     ApiCall,
@@ -121,7 +122,7 @@ class Console:
         trusted = None if self.config.tls is None else str(self.config.tls[0].resolve())
         said = json.dumps({"address": url, "instance": self.instance.hex(), "tls_certificate": trusted})
         for door in doors:
-            _write_private(door, said)
+            replace_file(door, said.encode())
         try:
             yield url
         finally:
@@ -484,15 +485,6 @@ async def _form(request: Request) -> dict[str, str]:
         return dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=64))
     except ValueError:
         raise Refusal("CONSOLE-NOT-FROM-THIS-PAGE", "this is not a form of the console") from None
-
-
-def _write_private(path: Path, text: str) -> None:
-    from maia.private_files import create_private
-
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with create_private(beside) as file:
-        file.write(text.encode())
-    beside.replace(path)
 
 
 # How does a console run, and how is it asked for a link?

@@ -23,24 +23,20 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Final, Literal
-
-from msgspec import Meta, Struct
+from typing import Final, Literal
 
 from maia.canonical import SExpression, write_advanced
 from maia.config.input_files import read_principal
-from maia.config.row_sources import ROWS_MAX, FileSource, PostgresSource, SqliteSource, row_of
+from maia.config.row_sources import ROWS_MAX, SourceConfig, row_of
 from maia.config.settings import (
     BadConfig,
     Mismatch,
     Positive,
     PrincipalWord,
-    Secret,
-    Text,
     from_file,
     read_tables,
 )
@@ -53,38 +49,24 @@ from maia.keystore.key_files import read_guarded_expression, write_guarded_file
 from maia.net.observer import Records
 
 TABLES_MAX: Final = 64
-_NEEDED: Final = {"file": ("path", "columns"), "sqlite": ("path", "query"), "postgresql": ("url", "query")}
 _LOOK_S: Final = 1.0
 
 
-class LookupConfig(Struct, frozen=True):
+class LookupConfig(SourceConfig, frozen=True, kw_only=True):
     """One `[[lookups]]` table, as the operator wrote it."""
 
-    name: Text
+    source: Literal["file", "sqlite", "postgresql"]
+    every_s: Positive = 60
+    stale_s: Positive = 600
     issuer: PrincipalWord
     key: Kind
     value: Kind
-    source: Literal["file", "sqlite", "postgresql"]
-    path: Path | None = None
-    columns: tuple[Text, ...] = ()
-    url: Secret | None = None
-    query: Text | None = None
-    parameters: Annotated[
-        dict[str, str | int | float | bool], Meta(description="a table of values, such as { ward = 'A4' }")
-    ] = {}
-    timeout_s: Positive = 15
-    every_s: Positive = 60
-    stale_s: Positive = 600
 
     def __post_init__(self) -> None:
         """Refuse words that do not fit each other."""
-        missing = [word for word in _NEEDED[self.source] if not getattr(self, word)]
-        if missing:
-            raise Mismatch("", f"a source `{self.source}` needs `{missing[0]}`")
+        super().__post_init__()
         if self.columns and len(self.columns) != 2:
             raise Mismatch("columns", "names two columns: the key's and the value's")
-        if self.stale_s < self.every_s:
-            raise Mismatch("every_s", "what is read every `every_s` is stale before, by `stale_s`")
 
 
 class ReadTable:
@@ -93,7 +75,9 @@ class ReadTable:
     def __init__(self, config: LookupConfig, clock: Callable[[], float]) -> None:
         """Begin without rows."""
         self.name, self.every_s, self._stale_s = config.name, config.every_s, config.stale_s
-        self._config, self._clock = config, clock
+        self._config, self._clock, source = config, clock, config.opened(clock=clock)
+        assert source is not None  # noqa: S101 - a lookup has no stream
+        self._source = source
         self._table: LookupTable | None = None
         self._read_at = self._asked_at = float("-inf")
 
@@ -114,7 +98,7 @@ class ReadTable:
         self._asked_at = asked_at = self._clock()
         config = self._config
         rows: dict[PresentValue, PresentValue] = {}
-        for number, cells in enumerate(self._cells(), start=1):
+        for number, cells in enumerate(self._source.cells(), start=1):
             if number > ROWS_MAX or len(cells) != 2:
                 raise Unavailable(
                     "UNAVAILABLE-FACT-ROW",
@@ -126,18 +110,6 @@ class ReadTable:
                     "UNAVAILABLE-FACT-ROW", f"row {number}: the key has another value in a row before"
                 )
         self._table, self._read_at = LookupTable(config.key, config.value, rows), asked_at
-
-    def _cells(self) -> Sequence[Sequence[object]]:
-        config = self._config
-        path, query = config.path or Path(), config.query or ""
-        match config.source:
-            case "file":
-                return FileSource(path, config.columns, ()).cells()
-            case "sqlite":
-                return SqliteSource(path, query, (), self._clock, config.parameters, config.timeout_s).cells()
-            case "postgresql":
-                url = config.url or ""
-                return PostgresSource(url, query, (), config.parameters, config.timeout_s).cells()
 
 
 class _LazyTable:

@@ -41,7 +41,7 @@ from maia.credentials.appointments import (
 from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.errors import BadInput, BrokenCredential, MaiaError, Unavailable
 from maia.events import Instant
-from maia.private_files import make_private_folder
+from maia.private_files import make_private_folder, replace_file
 from maia.types import definition_from_bytes, definition_to_text
 
 NOTE: Final = "wallet.json"
@@ -127,7 +127,7 @@ class WalletFolder:
             named = {f"given-{one.id.hex()}.appointment": one for one in appointments}
             new = {name: one for name, one in named.items() if not (self.folder / name).exists()}
             for name, one in new.items():
-                self._write(name, appointment_to_text(one).encode())
+                replace_file(self.folder / name, appointment_to_text(one).encode())
         return len(new)
 
     def empty(self, *, domain: Principal) -> int:
@@ -137,7 +137,10 @@ class WalletFolder:
             if note is None or note.domain != str(domain):
                 return 0
             removed = self._remove(note.files)
-            self._write(NOTE, msgspec.json.encode(msgspec.structs.replace(note, files=[], renew_before=None)))
+            replace_file(
+                self.folder / NOTE,
+                msgspec.json.encode(msgspec.structs.replace(note, files=[], renew_before=None)),
+            )
         return removed
 
     # ------------------------------------------------------------ inside
@@ -153,8 +156,8 @@ class WalletFolder:
                     f"`{self.folder}` holds what `{before.domain[:80]}` gave; take another folder",
                 )
             for name, data in files.items():
-                self._write(name, data)
-            self._write(NOTE, msgspec.json.encode(note))
+                replace_file(self.folder / name, data)
+            replace_file(self.folder / NOTE, msgspec.json.encode(note))
             self._remove(set(before.files if before is not None else ()) - files.keys())
 
     def _remove(self, names: Iterable[str]) -> int:
@@ -230,23 +233,6 @@ class WalletFolder:
             raise Unavailable(
                 "UNAVAILABLE-WALLET", f"`{self.folder}` cannot be written: {problem.strerror}"
             ) from problem
-
-    def _write(self, name: str, data: bytes) -> None:
-        """Write a file that only its owner can read; it appears whole or not at all."""
-        unfinished = self.folder / f".{name}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-        try:
-            with os.fdopen(os.open(unfinished, flags, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self.folder / name)
-        except BaseException:
-            with suppress(OSError):
-                unfinished.unlink()
-            raise
 
 
 def to_show(kept: KeptWallet, *, domain: Principal) -> tuple[SignedAppointment, ...]:

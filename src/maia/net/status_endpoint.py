@@ -30,6 +30,7 @@ from maia.credentials.keys import same_secret
 from maia.errors import BadInput, Unavailable
 from maia.net.addresses import host_and_port
 from maia.net.observer import Records
+from maia.private_files import replace_file
 from maia.sessions.admission import Places
 
 DOOR_FILE: Final = "status.door"
@@ -227,15 +228,9 @@ async def _on_loopback(source: StatusSource, at: str, data: Path | None) -> Asyn
 
 def new_door(data: Path, address: str, token: str) -> Path:
     """Write where to ask and the token to a file that only the broker's user can read."""
-    path = data / DOOR_FILE
-    unfinished = path.with_name(f"{DOOR_FILE}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(FileNotFoundError):
-        unfinished.unlink()
-    with os.fdopen(os.open(unfinished, flags, 0o600), "w", encoding="ascii") as file:
-        file.write(json.dumps({"address": address, "token": token, "pid": os.getpid()}) + "\n")
-    unfinished.replace(path)
-    return path
+    said = json.dumps({"address": address, "token": token, "pid": os.getpid()}) + "\n"
+    replace_file(data / DOOR_FILE, said.encode("ascii"))
+    return data / DOOR_FILE
 
 
 def new_token() -> str:

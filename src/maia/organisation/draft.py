@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from maia.config.input_files import BadFile
-from maia.private_files import create_private, make_private_folder
+from maia.private_files import make_private_folder, replace_file
 
 _DRAFT: Final = ".draft"
 _FOLDERS: Final = ("", "types", "certs", "issued", "broker-certs", "server-certs", "introduced", "known")
@@ -92,14 +92,11 @@ class Draft:
 
 def write_file(path: Path, data: bytes | None) -> None:
     """Put a file in its place at once, or remove it: a server that runs reads the old one or the new one."""
-    beside = path.with_name(f".{path.name}.new")
     try:
         if data is None:
             path.unlink(missing_ok=True)
             return
         make_private_folder(path.parent)
-        with create_private(beside) as file:
-            file.write(data)
-        beside.replace(path)
+        replace_file(path, data)
     except OSError as problem:
         raise BadFile(f"`{path}` cannot be written: {problem.strerror}") from problem

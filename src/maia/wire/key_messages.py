@@ -5,7 +5,7 @@ Secrets travel sealed to a key of the member's session (`sealing/`).
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -89,6 +89,10 @@ class LeaveGroups(AnyMessage, tag=74, frozen=True):
     """I need the keys of this type no more."""
 
     type_id: Digest
+
+
+STATEMENT_AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
+"""The code of what a validity statement that is late has ended: it goes on when the statement comes."""
 
 
 class GroupsEnded(AnyMessage, tag=75, frozen=True):

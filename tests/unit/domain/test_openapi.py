@@ -23,6 +23,7 @@ from referencing.jsonschema import DRAFT202012
 
 from maia.api.client import DomainClient
 from maia.clock import system_now
+from maia.domain.http import authentication
 from maia.domain.http.openapi import openapi_document
 from maia.domain.server.access_config import AccessConfig
 from maia.net.tls import pinning_context
@@ -70,16 +71,19 @@ class Raw(DomainClient):
         return self._http.request(method, target, content=content, headers=dict(headers))
 
     def made(self, method: str, target: str, content: bytes = b"") -> httpx.Response:
-        return self._signed(method.upper(), target, content, object, "")  # type: ignore[return-value]
+        headers = self._headers(method.upper(), target, content, "")
+        return self._sent(method.upper(), target, content, headers, object)  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainAtWork]:
-    config = AccessConfig(api_listen="127.0.0.1:0", api_requests=1_000_000)
-    with domain_at_work(tmp_path_factory.mktemp("met"), config=config) as found:
-        with found.admin() as admin:
-            make_known(admin)
-        yield found
+    config = AccessConfig(api_listen="127.0.0.1:0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authentication, "REQUESTS_PER_PRINCIPAL_MAX", 1_000_000)
+        with domain_at_work(tmp_path_factory.mktemp("met"), config=config) as found:
+            with found.admin() as admin:
+                make_known(admin)
+            yield found
 
 
 @pytest.fixture(scope="module")

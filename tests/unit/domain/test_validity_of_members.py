@@ -19,7 +19,7 @@ from maia.credentials import (
 )
 from maia.sealing.groups.membership import Claim
 from maia.sealing.member.member import KeyMember
-from maia.sealing.member.settings import MemberSettings
+from maia.sealing.member.settings import KeysRefused, MemberSettings
 from maia.testing.refusals import raises
 from maia.validity import Monitor
 from maia.wire.codec import decode, encode
@@ -169,6 +169,39 @@ def test_a_member_is_put_out_a_moment_after_the_last_list_and_not_before():
     assert not net.server.groups_of(net.type_id).is_in(net.group(PLATE), member.principal)
     assert net.epoch() == before + 1
     assert net.holds(stays, PLATE)
+
+
+def test_a_list_that_is_late_suspends_a_member_and_the_next_one_gives_back_what_it_missed():
+    net = VouchedNet()
+    net.tell_server(listed(1))
+    member, stays = (
+        net.member("broker", reading("broker")),
+        net.member("stays", grant(key_of("stays"), [PLATE])),
+    )
+    before = net.epoch()
+    net.run_to(at(32))
+    assert net.epoch() == before + 1  # what is stale reads nothing more
+    assert net.holds(stays, PLATE)
+    assert not net.holds(member, PLATE)
+    assert member.node.is_suspended(net.type_id)
+    assert not any(isinstance(one, KeysRefused) for one in member.notices)
+    net.tell_server(listed(2, since=30))
+    assert net.holds(member, PLATE)  # at once, and without a question
+    assert net.holds(member, PLATE, before + 1)
+    assert net.epoch() == before + 1
+    assert not member.node.is_suspended(net.type_id)
+
+
+def test_a_suspended_member_that_is_revoked_meanwhile_gets_no_key_again():
+    net = VouchedNet()
+    net.tell_server(listed(1))
+    right = reading("broker")
+    member = net.member("broker", right)
+    net.run_to(at(32))
+    net.tell_server(listed(2, right, since=30, lasting=300))
+    net.run_to(at(120))
+    assert not net.holds(member, PLATE)
+    assert [one.code for one in member.notices if isinstance(one, KeysRefused)]
 
 
 def test_lists_that_follow_each_other_change_no_key_and_keep_nothing_new_of_members():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX
 from maia.testing.refusals import raises
 from maia.wire import (
@@ -147,10 +146,3 @@ def test_a_message_that_is_too_long_is_not_sent_and_not_read():
 def test_only_a_welcome_looks_like_one():
     assert is_welcome(encode(Welcome(60)))
     assert not any(map(is_welcome, (encode(Ping(3)), encode(Resync()), b"", b"\x92")))
-
-
-def test_every_failure_is_a_protocol_violation():
-    assert all(
-        issubclass(error, ProtocolViolation)
-        for error in ("PROTOCOL-MESSAGE", "PROTOCOL-MESSAGE-FORM", Unsendable)
-    )

@@ -297,12 +297,14 @@ class KeyRequests:
 
     def awaits_past(self, type_id: bytes, epoch: int) -> bool:
         """Say whether the manager may still hand out keys of an epoch that is over."""
-        past = self.member.past
-        return self.ring_of(type_id) is not None and not past.is_answered(type_id, epoch)
+        if self.member.is_suspended(type_id):
+            return True
+        return self.ring_of(type_id) is not None and not self.member.past.is_answered(type_id, epoch)
 
     def ask_for_past(self, type_id: bytes, epoch: int, turn: Turn) -> None:
-        """Ask the manager for the keys of an epoch that is over."""
-        turn.add(*without_alarms(self.member.ask_past(type_id, epoch, turn.now)))
+        """Ask the manager for the keys of an epoch that is over, unless it would refuse all keys now."""
+        if not self.member.is_suspended(type_id):
+            turn.add(*without_alarms(self.member.ask_past(type_id, epoch, turn.now)))
 
 
 def without_alarms(effects: Iterable[Effect]) -> list[Effect]:

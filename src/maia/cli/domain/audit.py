@@ -120,14 +120,12 @@ def receive(
 
 
 def _statements(paths: list[Path]) -> list[SignedStatement]:
+    from maia.config.input_files import files_in
     from maia.credentials.statements import statement_from_bytes
     from maia.errors import MaiaError
 
-    files: list[Path] = []
-    for path in paths:
-        files += sorted(path.glob("*.statement")) if path.is_dir() else [path]
     found: list[SignedStatement] = []
-    for file in files:
+    for file in files_in(paths, ".statement"):
         try:
             found.append(statement_from_bytes(file.read_bytes()))
         except OSError as problem:

@@ -24,7 +24,7 @@ from maia.cli.inputs import (
 )
 from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row, rows, several
-from maia.cli.participate.membership import WAIT_S, Membership, Participant
+from maia.cli.participate.membership import IDENTITY, PROVIDERS, WAIT_S, Membership, Participant
 from maia.cli.trust.key import FORCE, open_key
 from maia.errors import BadInput
 
@@ -360,6 +360,8 @@ def fetch(
     ),
     network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
     coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
+    identity: Path | None = IDENTITY,
+    provider: list[str] | None = PROVIDERS,
     wait_s: float = WAIT_S,
     force: bool = FORCE,
 ) -> Answer:
@@ -383,7 +385,7 @@ def fetch(
             raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
         asking = Participant(
             key=key, credentials=credentials or [], network=network, coordinator=coordinator,
-            broker=[source], wait_s=wait_s,
+            broker=[source], identity=identity, provider=provider, wait_s=wait_s,
         )  # fmt: skip
         lineage = _fetched(asking.membership(), whose, name, version)
     return _save_lineage(lineage, out, force=force)
@@ -397,7 +399,12 @@ def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -
     from maia.credentials import FIRST_VERSION, TypeName
 
     wanted = TypeName(owner, name, version or FIRST_VERSION)
-    found = asyncio.run(fetch_definitions(member.key, member.settings(), wanted, timeout_s=member.wait_s))
+
+    async def fetched() -> tuple[SignedDefinition, ...]:
+        async with member.connect() as client:
+            return await fetch_definitions(client, wanted, timeout_s=member.wait_s)
+
+    found = asyncio.run(fetched())
     return verified_lineage(
         found, owner=owner, name=name, version=wanted.version, at=moment(None),
         constitutions=member.constitutions,

@@ -28,7 +28,6 @@ from maia.clock import system_now
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
-    from maia.client import ClientSettings
     from maia.client.api.client import Client
     from maia.config.identity_file import IdentityFile
     from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
@@ -38,6 +37,10 @@ if TYPE_CHECKING:
 
 
 WAIT_S = opt("Seconds to wait for a broker and for answers.", "--wait", default=30.0, min=0.1, max=3600.0)
+
+
+IDENTITY = opt("Your identity statement; a file that is renewed is followed.", envvar="MAIA_IDENTITY")
+PROVIDERS = opt("A provider that is trusted: key or .pub file. Repeat.", envvar="MAIA_PROVIDERS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,6 @@ class Membership:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     by_statement: StatementLinks | None = field(default=None, repr=False)
     identity: IdentityFile | None = field(default=None, repr=False)
-
-    def settings(self) -> ClientSettings:
-        """Return the settings of a session of this member."""
-        from maia.client import ClientSettings
-
-        return ClientSettings(self.network, self.brokers, self.credentials, constitutions=self.constitutions)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Client]:
@@ -108,12 +105,8 @@ class Participant:
     wallet: Path | None = opt(
         "A wallet of `maia login`; what it renews is shown at once.", envvar="MAIA_WALLET"
     )
-    identity: Path | None = opt(
-        "Your identity statement; a file that is renewed is followed.", envvar="MAIA_IDENTITY"
-    )
-    provider: list[str] | None = opt(
-        "A provider that is trusted: key or .pub file. Repeat.", envvar="MAIA_PROVIDERS"
-    )
+    identity: Path | None = IDENTITY
+    provider: list[str] | None = PROVIDERS
     wait_s: float = WAIT_S
 
     def membership(self) -> Membership:

@@ -144,21 +144,11 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
 
 
 async def fetch_definitions(
-    key: SigningKey, settings: ClientSettings, name: TypeName, *, timeout_s: float
+    client: Client, name: TypeName, *, timeout_s: float
 ) -> tuple[SignedDefinition, ...]:
-    """Ask a broker for a version and those it was made from; nothing of the answer is verified.
+    """Ask a client's broker for a version and those it was made from; nothing of the answer is verified.
 
     The broker hands definitions out and vouches for none of them: the caller verifies what it receives
     (`type_folder.verified_lineage`).
     """
-    async with connect(
-        settings.addresses,
-        key=key,
-        network=settings.network,
-        credentials=settings.credentials,
-        statements=settings.statements,
-        brokers=settings.brokers,
-        constitutions=settings.constitutions,
-        timeout_s=timeout_s,
-    ) as client:
-        return await whole_lineage(name, partial(client._definitions_of, timeout_s=timeout_s))
+    return await whole_lineage(name, partial(client._definitions_of, timeout_s=timeout_s))

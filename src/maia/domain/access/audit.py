@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import Final
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
-from maia.credentials import Principal, principal_from_bytes
+from maia.canonical import Limits
+from maia.credentials import Principal
 from maia.credentials.statements import AuditHead, RevocationList, Statement
 from maia.domain.access.results import Page
+from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import WitnessRow
 from maia.errors import BadInput, BrokenCredential
@@ -36,6 +38,8 @@ LEDGER_HEAD: Final = "ledger.head"
 _DETAIL_MAX: Final = 400
 _DETAILS_MAX: Final = 32
 _LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
+_KIND: Final = b"audit-record"
+_Body = tuple[bytes, int, Instant, Principal, str, tuple[tuple[str, str], ...]]
 _HEADS_MAX: Final = 10_000
 """Heads of one domain that are kept; beyond, every second of the older ones is removed."""
 
@@ -67,37 +71,18 @@ def record_of(
         for name, text in list(details)[:_DETAILS_MAX]
     )
     number = head.length + 1
-    body = write_canonical(
-        (
-            b"audit-record",
-            b"%d" % number,
-            b"%d" % at,
-            actor.key,
-            act.encode(),
-            tuple((name.encode(), text.encode()) for name, text in kept),
-        )
-    )
+    body = to_cell(_Body, (_KIND, number, at, actor, act, kept))
     return AuditRecord(number, at, actor, act, kept, body, head.digest, _digest(head.digest, body))
 
 
 def record_from_bytes(body: bytes, previous: bytes) -> AuditRecord:
     """Read a record as it was written; its digest is worked out again, never read."""
-    try:
-        match read_canonical(body, _LIMITS):
-            case (b"audit-record", bytes(number), bytes(at), bytes(actor), bytes(act), tuple(details)):
-                return AuditRecord(
-                    int(number),
-                    Instant(int(at)),
-                    principal_from_bytes(actor),
-                    act.decode(),
-                    tuple(_detail(one) for one in details),
-                    body,
-                    previous,
-                    _digest(previous, body),
-                )
-    except (BadInput, BrokenCredential, ValueError) as problem:
-        raise BadInput("INPUT-AUDIT-RECORD", f"an audit record cannot be read: {problem}") from problem
-    raise BadInput("INPUT-AUDIT-RECORD", "these bytes are not an audit record")
+    kind, number, at, actor, act, details = from_cell(
+        _Body, body, "an audit record", wrong=partial(BadInput, "INPUT-AUDIT-RECORD"), limits=_LIMITS
+    )
+    if kind != _KIND:
+        raise BadInput("INPUT-AUDIT-RECORD", "these bytes are not an audit record")
+    return AuditRecord(number, at, actor, act, details, body, previous, _digest(previous, body))
 
 
 def check_linked(records: Iterable[AuditRecord], *, after: AuditHead = AUDIT_START) -> AuditHead:
@@ -144,13 +129,6 @@ def _heads(records: Iterable[AuditRecord], after: AuditHead) -> Iterator[AuditHe
 
 def _digest(previous: bytes, body: bytes) -> bytes:
     return sha256(b"maia/1/audit\x00" + previous + body).digest()
-
-
-def _detail(expression: SExpression) -> tuple[str, str]:
-    match expression:
-        case (bytes(name), bytes(text)):
-            return name.decode(), text.decode()
-    raise BadInput("INPUT-AUDIT-RECORD", "a detail of an audit record is a name and a text")
 
 
 def keep_audit_head(tables: Tables, said: Statement, now: Instant) -> BrokenCredential | None:

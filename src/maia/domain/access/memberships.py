@@ -16,8 +16,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final, cast
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
-from maia.credentials import Principal, SignedCertificate, SigningKey, Validity, principal_from_bytes
+from maia.canonical import write_canonical
+from maia.credentials import Principal, SignedCertificate, SigningKey, Validity
 from maia.credentials.appointments import (
     Appointment,
     AppointmentKind,
@@ -26,7 +26,6 @@ from maia.credentials.appointments import (
     VerifiedAppointment,
     appointment_from_bytes,
     appointment_to_bytes,
-    argument_from_expression,
     argument_to_expression,
     issue_appointment,
     verify_appointment,
@@ -38,6 +37,7 @@ from maia.domain.access.results import Activated
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.facts.store import matching_facts
+from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import (
     AppointmentRow,
@@ -47,7 +47,7 @@ from maia.domain.storage.tables import (
     TesterRow,
     active_memberships,
 )
-from maia.errors import BadInput, MaiaError, Unavailable
+from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
 from maia.validity import Monitor, Once
@@ -93,96 +93,13 @@ class DomainTester:
         return self.check(cast("SignedCertificate", signed), at)
 
 
-_LIMITS: Final = Limits(size_max=1 << 20, depth_max=8, atom_max=1 << 14)
-_NEVER: Final = b"never"
-
-
-def membership_to_bytes(membership: RoleMembership) -> bytes:
-    return write_canonical(
-        (
-            membership.id,
-            membership.principal.key,
-            membership.role.encode(),
-            tuple(map(argument_to_expression, membership.arguments)),
-            membership.rule.encode(),
-            tuple(map(_ground_to_expression, membership.depends_on)),
-            _moment(membership.since),
-            _moment(membership.until),
-        )
-    )
-
-
 def membership_from_bytes(data: bytes) -> RoleMembership:
-    try:
-        match read_canonical(data, _LIMITS):
-            case (
-                bytes(identifier),
-                bytes(principal),
-                bytes(role),
-                tuple(arguments),
-                bytes(rule),
-                tuple(grounds),
-                bytes(since),
-                bytes(until),
-            ):
-                return RoleMembership(
-                    identifier,
-                    principal_from_bytes(principal),
-                    role.decode(),
-                    tuple(map(argument_from_expression, arguments)),
-                    rule.decode(),
-                    tuple(map(_ground_from_expression, grounds)),
-                    Instant(int(since)),
-                    _moment_from(until),
-                )
-    except (MaiaError, ValueError) as problem:
-        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a membership in the store cannot be read") from problem
-    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a membership in the store cannot be read")
+    found: RoleMembership = from_cell(RoleMembership, data, "a membership in the store")
+    return found
 
 
 def support_key(support: Support) -> bytes:
     return support.kind.value.encode() + b" " + support.id
-
-
-def _ground_to_expression(ground: Ground) -> SExpression:
-    support = ground.support
-    return (
-        b"%d" % ground.premise,
-        (support.kind.value.encode(), support.id, support.shown.encode()),
-        b"1" if ground.is_watched else b"0",
-        _moment(ground.until),
-        b"" if ground.issuer is None else ground.issuer.key,
-        ground.name.encode(),
-    )
-
-
-def _ground_from_expression(expression: SExpression) -> Ground:
-    match expression:
-        case (
-            bytes(premise),
-            (bytes(kind), bytes(identifier), bytes(shown)),
-            bytes(watched),
-            bytes(until),
-            bytes(issuer),
-            bytes(name),
-        ):
-            return Ground(
-                int(premise),
-                Support(SupportKind(kind.decode()), identifier, shown.decode()),
-                watched == b"1",
-                _moment_from(until),
-                principal_from_bytes(issuer) if issuer else None,
-                name.decode(),
-            )
-    raise ValueError("a ground in the store cannot be read")
-
-
-def _moment(moment: Instant | None) -> bytes:
-    return _NEVER if moment is None else b"%d" % moment
-
-
-def _moment_from(moment: bytes) -> Instant | None:
-    return None if moment == _NEVER else Instant(int(moment))
 
 
 class StoreWorld:
@@ -316,7 +233,7 @@ class RoleActivation:
             rule=membership.rule,
             way=way,
             until=end_of(membership.until),
-            membership=membership_to_bytes(membership),
+            membership=to_cell(RoleMembership, membership),
             certificate=signed.id,
             activated_by=work.actor.key,
             activated_at=work.now,

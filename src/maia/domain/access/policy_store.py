@@ -22,7 +22,6 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import select
 
-from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import (
     Principal,
     TypeName,
@@ -41,6 +40,7 @@ from maia.domain.access.memberships import membership_from_bytes
 from maia.domain.access.results import EntryKind, LoadedPolicy, Revoked
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.access.unit_of_work import UnitOfWork, next_number
+from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import AT_ONCE, Tables
 from maia.domain.storage.tables import (
     AppointmentRow,
@@ -170,9 +170,10 @@ class TypeRegistry:
 
 _VERSIONS_MAX: Final = 1_000
 _NEWEST: Final = select(PolicyRow.sql).order_by(PolicyRow.c.version.desc()).limit(1)
-_LIMITS: Final = Limits(size_max=1 << 24, depth_max=6, atom_max=1 << 22)
 _CERTIFICATE: Final = SupportKind.CERTIFICATE.value.encode() + b" "
 
+_ReadWith: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, bytes], ...], Instant]
+"""The texts that a policy imports, the ids of the types that it names, and when it was read."""
 _Signed: TypeAlias = tuple[AppointmentKind, str, tuple[ParameterKind, ...], Principal]
 """What a certificate is, is called and has for parameters, and who signed it."""
 
@@ -209,7 +210,7 @@ class PolicyStore:
         row = newest(work.tables)
         if row is None or row.text != text or self.in_force(work.tables) is None:
             return None
-        known, ids, _ = _read_with_from_bytes(row.read_with)
+        known, ids, _ = _read_with(row)
         # A parent may import those before it, so their order matters.
         if list(known.items()) != list(parents.items()):
             return None
@@ -233,9 +234,8 @@ class PolicyStore:
         policy = read_policy(text, parents, types, self._domain)
         before = newest(work.tables)
         version = 1 if before is None else before.version + 1
-        texts: SExpression = tuple((origin.encode(), one.encode()) for origin, one in parents.items())
-        ids: SExpression = tuple((name.encode(), one.id) for name, one in types.items())
-        read_with = write_canonical((texts, ids, b"%d" % work.now))
+        ids = tuple((name, one.id) for name, one in types.items())
+        read_with = to_cell(_ReadWith, (tuple(parents.items()), ids, work.now))
         digest = sha256(b"maia/1/policy\x00" + text.encode() + b"\x00" + read_with).digest()
         row = PolicyRow(version, text, read_with, digest, work.actor.key, work.now)
         work.tables.put(row)
@@ -248,7 +248,7 @@ class PolicyStore:
 
     def _read_again(self, tables: Tables, row: PolicyRow) -> Policy | None:
         try:
-            parents, ids, at = _read_with_from_bytes(row.read_with)
+            parents, ids, at = _read_with(row)
             digest = sha256(b"maia/1/policy\x00" + row.text.encode() + b"\x00" + row.read_with).digest()
             if digest != row.digest:
                 return None
@@ -285,7 +285,7 @@ def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
 
 
 def _is_of(row: PolicyRow, text: str, parents: Mapping[str, str]) -> bool:
-    return row.text == text and _read_with_from_bytes(row.read_with)[0] == dict(parents)
+    return row.text == text and _read_with(row)[0] == dict(parents)
 
 
 def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:
@@ -299,22 +299,9 @@ def loaded_of(row: PolicyRow, revoked: Revoked | None = None) -> LoadedPolicy:
     )
 
 
-def _read_with_from_bytes(data: bytes) -> tuple[dict[str, str], dict[str, bytes], Instant]:
-    try:
-        match read_canonical(data, _LIMITS):
-            case (tuple(texts), tuple(ids), bytes(at)):
-                parents = {name.decode(): text.decode() for name, text in map(_pair, texts)}
-                return parents, {name.decode(): one for name, one in map(_pair, ids)}, Instant(int(at))
-    except ValueError as problem:
-        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a policy in the store cannot be read") from problem
-    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a policy in the store cannot be read")
-
-
-def _pair(expression: SExpression) -> tuple[bytes, bytes]:
-    match expression:
-        case (bytes(one), bytes(other)):
-            return one, other
-    raise ValueError("a pair of texts was expected")
+def _read_with(row: PolicyRow) -> tuple[dict[str, str], dict[str, bytes], Instant]:
+    parents, ids, at = from_cell(_ReadWith, row.read_with, "a policy in the store")
+    return dict(parents), dict(ids), at
 
 
 def revoke_ungranted(work: UnitOfWork, policy: Policy, *, before: Policy | None) -> None:

@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import SigningKey, Validity
 from maia.credentials.statements import (
     FactList,
@@ -36,6 +35,7 @@ from maia.domain.access.audit import AUDIT_START
 from maia.domain.access.settings import AccessSettings
 from maia.domain.access.unit_of_work import audit_head, next_number
 from maia.domain.facts.store import mark_published
+from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import AuditRow, MetaRow, RevokedRow, RightRow, StatementRow, valid_rights
 from maia.errors import MaiaError, Unavailable
@@ -49,10 +49,10 @@ _STATEMENTS: Final = "statements"
 _NUMBERING: Final[dict[type, str]] = {RevocationList: _LISTS, Revalidation: _REVALIDATIONS, FactList: _FACTS}
 _PERIODS_MAX: Final = 64
 """How many stretches of covered time are remembered one by one; the oldest are joined beyond."""
-_COVERED_LIMITS: Final = Limits(size_max=1 << 16, depth_max=4, atom_max=64)
 
 _Stretch = tuple[int, int]
 """The first and the last moment of an unbroken row of periods."""
+_Covered = tuple[_Stretch, ...]
 
 
 class ValidityPublisher:
@@ -218,22 +218,7 @@ def _covered(tables: Tables) -> list[_Stretch]:
     row = tables.get(MetaRow, _COVERED)
     if row is None:
         return []
-    try:
-        match read_canonical(row.data, _COVERED_LIMITS):
-            case tuple(pairs):
-                return [_stretch(pair) for pair in pairs]
-    except (MaiaError, ValueError) as problem:
-        raise Unavailable(
-            "UNAVAILABLE-DOMAIN-STORE", "the periods of earlier lists cannot be read"
-        ) from problem
-    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "the periods of earlier lists cannot be read")
-
-
-def _stretch(pair: object) -> _Stretch:
-    match pair:
-        case (bytes(first), bytes(last)):
-            return int(first), int(last)
-    raise ValueError("a stretch of time has two ends")
+    return list(from_cell(_Covered, row.data, "the periods of earlier lists"))
 
 
 def _remember(tables: Tables, covered: Iterable[_Stretch], new: _Stretch) -> None:
@@ -247,5 +232,4 @@ def _remember(tables: Tables, covered: Iterable[_Stretch], new: _Stretch) -> Non
     while len(joined) > _PERIODS_MAX:
         # Also takes the gap between the two: no list will ever cover it, and none needs to, it is long past.
         joined[:2] = [(joined[0][0], joined[1][1])]
-    data = write_canonical(tuple((b"%d" % first, b"%d" % last) for first, last in joined))
-    tables.put(MetaRow(_COVERED, len(joined), data))
+    tables.put(MetaRow(_COVERED, len(joined), to_cell(_Covered, tuple(joined))))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from typing import ClassVar, Final, Generic, Protocol, TypeVar
 from maia.back_off import doubled
 from maia.client.api.client import Client
 from maia.client.api.subscription import ReceivedEvent
-from maia.config.row_sources import FactSource, Row, row_of
+from maia.config.row_sources import Row, RowSource, row_of
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access_config import StreamOfFacts
@@ -28,7 +27,7 @@ from maia.domain.server.service import DomainService
 from maia.errors import MaiaError, Unavailable
 from maia.events import SECOND, Instant
 from maia.net.observer import Records
-from maia.private_files import create_private
+from maia.private_files import replace_file
 
 # When has a database changed? It says so itself, by NOTIFY, and the fact is read again at once.
 #
@@ -87,7 +86,7 @@ class FactFeed:
     """One fact and its source: how often it is asked, and how long an answer holds."""
 
     name: str
-    source: FactSource
+    source: RowSource
     every_s: float
     stale_s: float
     changes: Changes | None = None
@@ -113,12 +112,9 @@ class FactAges:
     def note(self, name: str, at: Instant) -> None:
         """Keep that a source was read now."""
         self._read[name] = int(at)
-        unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         # Without the note the fact counts as older than it is, which is the safe side.
         with suppress(OSError):
-            with create_private(unfinished) as file:
-                file.write(json.dumps(self._read).encode("ascii"))
-            unfinished.replace(self._path)
+            replace_file(self._path, json.dumps(self._read).encode("ascii"))
 
 
 _Feed = TypeVar("_Feed", FactFeed, StreamOfFacts)

@@ -13,15 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
-from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import Principal
 from maia.credentials.appointments import (
     Argument,
     ParameterKind,
-    argument_from_expression,
     argument_key,
     argument_kind,
-    argument_to_expression,
     arguments_digest,
     checked_argument,
 )
@@ -29,13 +26,14 @@ from maia.credentials.names import checked_label
 from maia.credentials.statements import FACTS_MAX, StatedFacts
 from maia.domain.access.settings import AccessLimits
 from maia.domain.access.unit_of_work import add_to
+from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FactArgumentRow, FactRow, MetaRow
-from maia.errors import MaiaError, Unavailable
+from maia.errors import Unavailable
 from maia.events import Instant
 from maia.roles import Policy, Support, fact_support
 
-_LIMITS: Final = Limits(size_max=1 << 16, depth_max=8, atom_max=1 << 12)
+_Arguments = tuple[Argument, ...]
 _COUNT: Final = "facts"
 
 
@@ -106,19 +104,13 @@ def matching_facts(
 
 
 def arguments_of(row: FactRow) -> tuple[Argument, ...]:
-    try:
-        match read_canonical(row.arguments, _LIMITS):
-            case tuple(expressions):
-                return tuple(map(argument_from_expression, expressions))
-    except MaiaError as problem:
-        raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a fact in the store cannot be read") from problem
-    raise Unavailable("UNAVAILABLE-DOMAIN-STORE", "a fact in the store cannot be read")
+    found: _Arguments = from_cell(_Arguments, row.arguments, "a fact in the store")
+    return found
 
 
 def _row(name: str, arguments: Sequence[Argument], now: Instant) -> FactRow:
-    checked = [checked_argument(argument, argument_kind(argument)) for argument in arguments]
-    written = write_canonical(tuple(map(argument_to_expression, checked)))
-    return FactRow(checked_label(name), fact_support(name, checked).id, written, now)
+    checked = tuple(checked_argument(argument, argument_kind(argument)) for argument in arguments)
+    return FactRow(checked_label(name), fact_support(name, checked).id, to_cell(_Arguments, checked), now)
 
 
 def _put(tables: Tables, rows: Sequence[tuple[FactRow, tuple[Argument, ...]]]) -> None:

@@ -56,20 +56,14 @@ class Gate:
     """The door of one run of a domain's server."""
 
     def __init__(
-        self,
-        audience: Principal,
-        *,
-        instance: bytes,
-        clock: Callable[[], Instant],
-        skew_s: int = API_SKEW_S,
-        requests_max: int = REQUESTS_PER_PRINCIPAL_MAX,
+        self, audience: Principal, *, instance: bytes, clock: Callable[[], Instant], skew_s: int = API_SKEW_S
     ) -> None:
         """Admit calls that are signed for this domain and this run."""
         if len(instance) != INSTANCE_BYTES:
             raise ValueError(f"a run is named by {INSTANCE_BYTES} random bytes")
         self.audience, self.instance, self.skew_s = audience, instance, skew_s
         self._clock = clock
-        self._memory = ReplayMemory(per_principal_max=requests_max)
+        self._memory = ReplayMemory(per_principal_max=REQUESTS_PER_PRINCIPAL_MAX)
         self._certificates = VerificationCache(certificates_max=CERTIFICATES_REMEMBERED)
 
     def admit(self, request: Request) -> Caller:

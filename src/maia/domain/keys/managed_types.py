@@ -43,6 +43,7 @@ from maia.types import (
 from maia.validity import Tester
 from maia.wire.codec import Unsendable, encode
 from maia.wire.effects import Count, Effect, Note, Send
+from maia.wire.key_messages import STATEMENT_AWAITED
 from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
 
 # Which type versions has this key server verified, and who runs their groups?
@@ -372,8 +373,14 @@ class ManagedTypes:
         return effects
 
     def _tell_shut_out(self, manager: GroupManager, shut: ShutOut) -> list[Effect]:
-        code = "REFUSED-EVICTED" if shut.is_evicted else "REFUSED-RIGHT-ENDED"
-        sentence = "you were put out of these groups" if shut.is_evicted else "your right to these has ended"
+        code, sentence = "REFUSED-RIGHT-ENDED", "your right to these has ended"
+        if shut.is_evicted:
+            code, sentence = "REFUSED-EVICTED", "you were put out of these groups"
+        elif shut.is_late:
+            code, sentence = (
+                STATEMENT_AWAITED,
+                "a validity statement is late: you get keys again when it comes",
+            )
         uids = [group.uid for group in sorted(shut.groups, key=lambda one: one.order)]
         data = encode(GroupsEnded(manager.type_id, list(uids), code, sentence))
         effects: list[Effect] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.errors import BadInput
@@ -19,6 +20,13 @@ from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 class DomainLimits:
     """The largest numbers that a key server accepts; beyond them it refuses and says so."""
 
+    SETTINGS: ClassVar = frozenset({
+        "links", "links_before_welcome", "types", "chains_per_request", "joins_per_minute",
+        "work_per_request",
+    })  # fmt: skip
+    """What an operator chooses, under `[limits]`. The others bound what one peer may cost: a smaller number
+    refuses good peers, a larger one helps strangers only (docs/decisions/limits-of-a-peer.md).
+    """
     links: int = 4096
     """Connections at one time, those that have not said hello included."""
     links_before_welcome: int = 512

@@ -164,13 +164,8 @@ async def _interface(
     from maia.net.tls import serving_context
 
     config = prepared.config
-    gate = Gate(
-        key.principal,
-        instance=os.urandom(INSTANCE_BYTES),
-        clock=service.clock,
-        skew_s=config.api_skew_s,
-        requests_max=config.api_requests,
-    )
+    instance = os.urandom(INSTANCE_BYTES)
+    gate = Gate(key.principal, instance=instance, clock=service.clock, skew_s=config.api_skew_s)
     app = application(Pages(service, gate, policy=policy_file(prepared)), records)
     async with listening(app, serving_context(key), config.api_listen) as address:
         yield address

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
+from maia.config.row_sources import SourceConfig
 from maia.config.settings import (
     Address,
     Addresses,
@@ -39,13 +40,6 @@ from maia.credentials.names import checked_label
 from maia.domain.access.settings import AccessSettings
 from maia.types import SignedDefinition
 
-_NEEDED: Final = {
-    "sqlite": ("path", "query"),
-    "postgresql": ("url", "query"),
-    "file": ("path", "columns"),
-    "http": ("url", "columns"),
-    "stream": ("path", "columns"),
-}
 _TAKES: Final = {"parameters": ("sqlite", "postgresql"), "listen": ("postgresql",)}
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -66,47 +60,24 @@ class DatabaseUrl(Secret):
         return cls(text)
 
 
-class FactConfig(Struct, frozen=True):
+class FactConfig(SourceConfig, frozen=True, kw_only=True):
     """One `[[facts]]` table, as the operator wrote it."""
 
-    name: Text
-    """The fact, as the policy declares it."""
     source: Literal["sqlite", "postgresql", "file", "http", "stream"]
-    """Where it is read: `sqlite`, `postgresql`, `file`, `http` or `stream`."""
+    every_s: Positive = 10
+    stale_s: Positive = 60
     kinds: tuple[ParameterKind, ...]
     """The kind of each argument."""
-    every_s: Positive = 10
-    """How many seconds lie between two readings."""
-    stale_s: Positive = 60
-    """For how many seconds the last good reading counts when its source fails."""
-    path: Path | None = None
-    """A file, a database of SQLite, or the .type file of a stream."""
-    url: Secret | None = None
-    """The address of a database or a page; it may hold a password."""
-    query: Text | None = None
-    """A query with one column for each argument."""
-    columns: tuple[Text, ...] = ()
-    """The columns, or attributes, that are the arguments."""
     holds: Text | None = None
     """For a stream: the attribute that says whether the fact holds."""
-    parameters: Annotated[
-        dict[str, str | int | float | bool], Meta(description="a table of values, such as { ward = 'A4' }")
-    ] = {}
-    """What the query is asked with: `%(ward)s` in PostgreSQL, `:ward` in SQLite."""
-    timeout_s: Positive = 15
-    """How long the query may take."""
     listen: Text | None = None
     """A channel of PostgreSQL: the fact is read again at each NOTIFY on it."""
 
     def __post_init__(self) -> None:
         """Refuse words that do not fit each other."""
-        missing = [word for word in _NEEDED[self.source] if not getattr(self, word)]
-        if missing:
-            raise Mismatch("", f"a source `{self.source}` needs `{missing[0]}`")
+        super().__post_init__()
         if self.columns and len(self.columns) != len(self.kinds):
             raise Mismatch("columns", "there are not as many columns as kinds")
-        if self.stale_s < self.every_s:
-            raise Mismatch("every_s", "what is read every `every_s` is stale before, by `stale_s`")
         for word in ("parameters", "listen"):
             if getattr(self, word) and self.source not in _TAKES[word]:
                 raise Mismatch(word, f"a source `{self.source}` has no `{word}`")
@@ -132,8 +103,6 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """Where the HTTP interface answers."""
     api_skew_s: Positive = msgspec.field(name="api.skew_s", default=60)
     """By how many seconds a caller's clock may differ."""
-    api_requests: Positive = msgspec.field(name="api.requests", default=1200)
-    """Requests of one principal within twice the skew."""
     api_public: Address | None = msgspec.field(name="api.public", default=None)
     """How others reach the interface; certificates then name it as the place to fetch statements from."""
     database_url: DatabaseUrl | None = msgspec.field(name="database.url", default=None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from typing import Final
 
 from maia.api.responses import WalletAnswer
 from maia.config.input_files import read_certificates, read_text
-from maia.config.row_sources import FactSource, FileSource, HttpSource, PostgresSource, SqliteSource
 from maia.config.start_checks import opened
 from maia.credentials import Principal, SignedCertificate, SigningKey, certificate_to_bytes
 from maia.credentials.statements import statement_to_bytes
@@ -166,27 +164,9 @@ def pollers(
             changes=None if one.listen is None else PostgresChanges(one.url or "", one.listen),
         )
         for one in configs
-        if (source := source_of(one)) is not None
+        if (source := one.opened(one.kinds)) is not None
     ]
     return [FactFeeder(feed, service, ages, clock=service.clock, records=records) for feed in feeds]
-
-
-def source_of(config: FactConfig) -> FactSource | None:
-    """Return where a fact is read from; None for one that comes on a stream."""
-    path, url, query = config.path or Path(), config.url or "", config.query or ""
-    match config.source:
-        case "sqlite":
-            return SqliteSource(
-                path, query, config.kinds, time.monotonic, config.parameters, config.timeout_s
-            )
-        case "postgresql":
-            return PostgresSource(url, query, config.kinds, config.parameters, config.timeout_s)
-        case "file":
-            return FileSource(path, config.columns, config.kinds)
-        case "http":
-            return HttpSource(url, config.columns, config.kinds)
-        case _:
-            return None
 
 
 # ------------------------------------------------------------ certificates that were signed elsewhere

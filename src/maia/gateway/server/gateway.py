@@ -40,7 +40,7 @@ from maia.gateway.server.driver import Driver
 from maia.gateway.server.shares import AccountQuota, Unread
 from maia.gateway.server.upstream import Progress, Upstream
 from maia.net.observer import Records
-from maia.private_files import create_private, make_private_folder
+from maia.private_files import make_private_folder, replace_file
 from maia.sessions.admission import Places
 
 if TYPE_CHECKING:
@@ -321,12 +321,7 @@ class Gateway:
             return
         ends_at = None if session.ends_at is None else int(session.ends_at)
         kept = _KeptSession(driver.account, session.client_id, ends_at, durable)
-        beside = path.with_suffix(".new")
-        with create_private(beside) as file:
-            file.write(msgspec.json.encode(kept))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        replace_file(path, msgspec.json.encode(kept))
 
     def _file(self, which: tuple[str, str]) -> Path:
         digest = sha256("\x00".join(which).encode()).hexdigest()

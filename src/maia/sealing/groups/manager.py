@@ -20,6 +20,7 @@ from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
+from maia.credentials.statements import CertificateStale
 from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
@@ -43,7 +44,7 @@ from maia.sealing.keys.epochs import SignedEpoch
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.keys.parcels import PAGE_EPOCHS, GroupWelcome, PastEpoch
 from maia.types import VerifiedType
-from maia.validity import Changed, VouchedFor
+from maia.validity import Changed, VouchedFor, one_time_tests
 
 _NAMES_MAX: Final = 4096
 _MEMBERS_MAX: Final = 1 << 16
@@ -74,7 +75,9 @@ class ShutOut:
     groups: frozenset[GroupId]
     is_evicted: bool
     is_out: bool
-    """Whether no group is left to it."""
+    """Whether no group is left to it, and it has to ask to be let in again."""
+    is_late: bool = False
+    """Whether only a list that is late keeps it out: it gets keys again, unasked, when the list comes."""
 
 
 Outcome: TypeAlias = Delivery | NewEpoch | ShutOut
@@ -364,7 +367,7 @@ class GroupManager:
         for member, history, is_handed in waiting:
             before, lost = member.groups, self._give(member, history, due)
             if lost and member.is_here:
-                shut.append(self._shut_out(member, lost))
+                shut.append(self._shut_out(member, lost, now))
             if member.is_here and (is_handed or member.groups - before):
                 handed[member.claim.principal] = member, history
             asked = [attributes_of(said) for said in self._newly_answered(history.now.restricted_by)]
@@ -407,11 +410,17 @@ class GroupManager:
         for uid in [uid for uid, said in self._answered.items() if said not in asked]:
             del self._answered[uid]
 
-    def _shut_out(self, member: GroupMember, lost: frozenset[GroupId]) -> ShutOut:
-        is_out = not member.groups
+    def _shut_out(self, member: GroupMember, lost: frozenset[GroupId], now: Instant) -> ShutOut:
+        # What is stale may be good again in a second. The member has no key of the epoch that begins, and
+        # stays here, so that the next list gives it back what it missed.
+        is_late = not member.groups and any(
+            isinstance(self.grounds.tester.check(one, now, once=one_time_tests(one)), CertificateStale)
+            for one in member.claim.pool
+        )
+        is_out = not member.groups and not is_late
         if is_out:
             self._part(member)
-        return ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out)
+        return ShutOut(member.claim.principal, lost, is_evicted=False, is_out=is_out, is_late=is_late)
 
     def _refreshed(self, due: Due, now: Instant, *, skip: Collection[Principal] = ()) -> list[Outcome]:
         """Begin an epoch in which these groups have new secrets, and return what members need to follow."""

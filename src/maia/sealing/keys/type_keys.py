@@ -74,6 +74,8 @@ class TypeKeys:
         self.due: Instant | None = None
         """When to ask again, or when an answer is overdue."""
         self.failures = 0
+        self.is_suspended = False
+        """Whether the manager waits for a validity statement, and hands out keys again when it comes."""
         self.rights_until = self.vouched_until = Instant(INSTANT_MAX)
         """The last moments of our right, and at which the manager takes our certificates to be fresh."""
 
@@ -124,6 +126,7 @@ class TypeKeys:
             until = (self.ring.newest or handed.epoch) + 1 if handed.until is None else handed.until
             for number in filter(self.ring.knows_epoch, range(handed.epoch, until)):
                 self.ring.hold(GroupId(self.type_id, handed.uid), number, handed.secret)
+        self.is_suspended = False
         self._trees, self.groups = trees, frozenset(GroupId(self.type_id, uid) for uid in parcel.uids)
         self.ring.answers = parcel.answers
 

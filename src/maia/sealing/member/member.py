@@ -72,6 +72,7 @@ from maia.wire.effects import (
     Received,
     WakeAt,
 )
+from maia.wire.key_messages import STATEMENT_AWAITED
 from maia.wire.messages import (
     Accepted,
     Bye,
@@ -235,6 +236,11 @@ class KeyMember(ManagerLinks):
             return []
         known.reading = reading
         return self._finished(self._ask_page(manager, known, reading) if manager.is_ready else [], now)
+
+    def is_suspended(self, type_id: bytes) -> bool:
+        """Say whether the manager of a type hands out keys again as soon as a validity statement comes."""
+        known = self._types.get(type_id)
+        return known is not None and known.is_suspended
 
     def ask_writer(self, type_id: bytes, principal: Principal, now: Instant) -> list[Effect]:
         """Request a publisher's certificates from the manager; `WriterReceived` follows."""
@@ -501,11 +507,14 @@ class KeyMember(ManagerLinks):
         info = parcel_info(known.type_id, manager=manager.principal, member=self._key.principal)
         parcel = unpack(manager.secured.open(message.sealed, info))
         was_asked = known.asked is not None and message.id == known.asked
+        was_suspended = known.is_suspended
         before = known.ring.newest, known.groups
         known.take(message, parcel, was_asked=was_asked)
         if was_asked:
             known.joined_as = known.asked
             known.asked, known.due, known.failures = None, None, 0
+        elif was_suspended and known.asked is None:
+            known.due = None
         known.rights_until = Instant(INSTANT_MAX if message.until is None else message.until)
         known.vouched_until = known.rights_until
         manager.failures = 0
@@ -523,7 +532,9 @@ class KeyMember(ManagerLinks):
         self._shut_out(known, groups)
         if not known.groups:
             known.due = self._next_chance(known, now)
-            self._notices.append(KeysRefused(known.type_id, message.code, message.message))
+            known.is_suspended = message.code == STATEMENT_AWAITED
+            if not known.is_suspended:
+                self._notices.append(KeysRefused(known.type_id, message.code, message.message))
         fields = {"type": known.type_id.hex(), "groups": len(groups), "code": message.code}
         return [Note("keys-ended", fields)]
 
@@ -537,7 +548,7 @@ class KeyMember(ManagerLinks):
                 )
                 self._end_reading(known, known.reading)
             return []
-        known.asked, manager.failures = None, 0
+        known.asked, known.is_suspended, manager.failures = None, False, 0
         known.failures += 1
         known.due = min(self.again(known.failures, now), self._next_chance(known, now))
         if message.code == NoGroupOpen.code and known.groups:
