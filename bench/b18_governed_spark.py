@@ -9,6 +9,7 @@ need not be read. One of them reads a log of sealed frames.
 """
 
 from __future__ import annotations
+from support.spark import plan_of
 
 import re
 from collections.abc import Iterator
@@ -215,7 +216,7 @@ def digest(table: DataFrame) -> tuple[int, int]:
 
 def scan_of(table: DataFrame) -> list[str]:
     """Return what the physical plan reads and pushes down, without the numbers of a query's columns."""
-    text = table._jdf.queryExecution().executedPlan().toString()
+    text = plan_of(table).executedPlan().toString()
     return re.findall(r"FileScan .*", re.sub(r"#\d+L?", "", text))
 
 

@@ -219,6 +219,7 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
     running = net.broker()
     padding = certificate(net, padding=1000)
     known, office = running.parts.authoriser, net.client("billing office")
+    pools, found = known._pools, known._found
     right = [certificate_to_bytes(one) for one in net.cast.certificates]
     for number in range(20):
         shown = [*right, *many_like(padding, 10 * number, 10)]
@@ -228,12 +229,12 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
             )
         )
         assert office.was_accepted(number)
-        assert 0 < known._pools.bytes <= bytes_max
-        assert 0 < known._found.bytes <= bytes_max
-    assert len(known._pools) == len(known._found) == 2
+        assert 0 < pools.bytes <= bytes_max
+        assert 0 < found.bytes <= bytes_max
+    assert len(pools) == len(found) == 2
     assert known.pool(shown) is known.pool(shown)
     known.evidence_changed()
-    assert known._found.bytes == 0
+    assert found.bytes == 0
 
 
 # ------------------------------------------------------------ a broker with nothing but a right to connect

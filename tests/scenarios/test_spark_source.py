@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from maia.spark.source.data_source import register_spark
 from maia.testing import wait_until
 from support.numberplate import SUSPECT
+from support.spark import execution_of
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
 BILLING, SMITH = "billing office", "Detective Smith"
@@ -143,7 +144,7 @@ def test_a_filter_that_spark_pushes_down_narrows_the_subscription(spark, city) -
     # In the plan below Spark's own filter stands the scan; what it hands over is what was delivered.
     wanted = sightings(settle=WAITS_FOR_ROWS, rows=1).where("numberplate like 'X%' and numberplate <> 'X1'")
     assert [row.numberplate for row in wanted.collect()] == ["X2"]
-    scan = wanted._jdf.queryExecution().executedPlan().collectLeaves().head()
+    scan = execution_of(wanted).executedPlan().collectLeaves().head()
     assert scan.metrics().apply("numOutputRows").value() == 1, "the broker delivered one of three"
 
 
@@ -234,7 +235,7 @@ def test_neither_plan_nor_checkpoint_has_a_key_or_a_row(spark, city, table) -> N
     city.publish("QUIET 1")
     drained(table.start(stream(spark, city, BILLING, durable="quiet"), availableNow=True))
     assert table.plates == ["QUIET 1"]
-    plan = sightings._jdf.queryExecution().toString()
+    plan = execution_of(sightings).toString()
     seed = (city.folder / f"{BILLING}.key").read_bytes().split(b"seed")[1][:40]
     kept = [path.read_bytes() for path in table.folder.rglob("*") if path.is_file()]
     for data in (plan.encode(), *kept):

@@ -221,7 +221,7 @@ class World:
     def key(self, who: str) -> SigningKey:
         return SigningKey.from_seed(sha256(f"agreement/{self.seed}/{who}".encode()).digest())
 
-    def _grant(
+    def grant_to(
         self, to: SigningKey, action: Action, shown: AttributeSet, rule: Predicate, validity: Validity
     ) -> SignedCertificate:
         name = self.spoken[0].name if action is WRITE else self.versions[0].name
@@ -235,13 +235,13 @@ class World:
         random, key = self.random, self.key(f"reader {number}")
         version = random.choice(self.versions)
         rights = [
-            self._grant(key, READ, self._shown(), self._rule(), self._validity())
+            self.grant_to(key, READ, self._shown(), self._rule(), self._validity())
             for _ in range(random.choice((1, 1, 2, 3)))
         ]
         wanted = random_rule(random, version.kinds, depth=1) if random.random() < 0.6 else ALWAYS
         if wanted != ALWAYS and random.random() < 0.6:  # otherwise most filters ask too much
             asked = frozenset(attributes_of(wanted))
-            rights.append(self._grant(key, READ, asked | self._some(), self._rule(), self._validity()))
+            rights.append(self.grant_to(key, READ, asked | self._some(), self._rule(), self._validity()))
         names = [one.name for one in version.attributes]
         columns = (
             tuple(random.sample(names, random.randint(1, len(names)))) if random.random() < 0.2 else None
@@ -285,7 +285,7 @@ class World:
 
     def live(self) -> None:
         """Play the world, and remember what every reader received."""
-        self._brokers()
+        self.start_brokers()
         camera = self._client("camera", HERE, self._writing())
         identities = self.identities
         readers = [self._client(f"reader {one.number}", THERE, one.credentials) for one in self.readers]
@@ -318,7 +318,7 @@ class World:
         self.net.advance(HOLD_S + 1)
         self.net.now = now
 
-    def _brokers(self) -> None:
+    def start_brokers(self) -> None:
         self.net.settings["identity"] = self.identities.trust
         self.net.entitle(HERE, READ, WRITE)
         self.net.entitle(THERE, READ, attributes=self.held if self.level else ALL_ATTRIBUTES)
@@ -338,12 +338,12 @@ class World:
     def _writing(self) -> tuple[SignedCertificate, ...]:
         key, always = self.key("camera"), Validity(None, None)
         if self.publishes_all:
-            return (self._grant(key, WRITE, ALL_ATTRIBUTES, ALWAYS, always),)
+            return (self.grant_to(key, WRITE, ALL_ATTRIBUTES, ALWAYS, always),)
         rule = self._rule()
         if self.has_topics:  # the right on a topic needs those above it, which few random rules grant
             tree = ("/world", self.random.choice(TOPICS[1:]))
             rule = AnyOf(tuple(TextMatch(TOPIC.uid, TextTest.LEVELS, pattern) for pattern in tree))
-        return (self._grant(key, WRITE, self._some() | attributes_of(rule), rule, always),)
+        return (self.grant_to(key, WRITE, self._some() | attributes_of(rule), rule, always),)
 
     def _publish(self, camera: NetClient, version: VerifiedType) -> None:
         for _ in range(self.random.choice((1, 1, 2))):

@@ -260,9 +260,9 @@ class KeyNet:
     def member(self, name: str, *pool: SignedCertificate, needs: tuple[VerifiedType, ...] = ()) -> Member:
         """Start a member that needs the type, with these certificates and the right to connect."""
         key = key_of(name)
-        member = self.members[name] = Member(name, key, self._node(name, key, pool, {}, 0), pool=pool)
+        member = self.members[name] = Member(name, key, self.node_of(name, key, pool, {}, 0), pool=pool)
         member.needs = needs or (self.event_type,)
-        self._perform_member(member, member.node.need(member.needs, self.now))
+        self.perform_member(member, member.node.need(member.needs, self.now))
         self.settle()
         return member
 
@@ -271,21 +271,21 @@ class KeyNet:
         for wire in [one for one in self._wires.values() if one.member is member]:
             self._drop(wire)
         member.starts += 1
-        member.node = self._node(member.name, member.key, member.pool, member.kept, member.starts)
+        member.node = self.node_of(member.name, member.key, member.pool, member.kept, member.starts)
         member.wake_at = None
-        self._perform_member(member, member.node.need(member.needs, self.now))
+        self.perform_member(member, member.node.need(member.needs, self.now))
         self.settle()
 
     def show(self, member: Member, *pool: SignedCertificate) -> None:
         """Give a member other certificates."""
         member.pool = pool
         changed = member.node.credentials_changed((connects(member.key), *pool), self.now)
-        self._perform_member(member, changed)
+        self.perform_member(member, changed)
         self.settle()
 
     def leave(self, member: Member) -> None:
         """Let a member leave in order."""
-        self._perform_member(member, member.node.drop(self.type_id, self.now))
+        self.perform_member(member, member.node.drop(self.type_id, self.now))
         self.settle()
 
     def cut_off(self, member: Member, *, is_cut_off: bool = True) -> None:
@@ -297,7 +297,7 @@ class KeyNet:
 
     def ask(self, member: Member, effects: list[Effect]) -> None:
         """Perform what a member asks for outside `handle`."""
-        self._perform_member(member, effects)
+        self.perform_member(member, effects)
         self.settle()
 
     def say_to(self, member: Member, data: bytes) -> None:
@@ -312,7 +312,7 @@ class KeyNet:
             self._arrive(wire, data, to_server=True)
         self.settle()
 
-    def _node(
+    def node_of(
         self,
         name: str,
         key: SigningKey,
@@ -369,7 +369,7 @@ class KeyNet:
         for member in self.members.values():
             if member.alive and member.wake_at is not None and member.wake_at <= now:
                 member.wake_at = None
-                self._perform_member(member, member.node.handle(Tick(), now))
+                self.perform_member(member, member.node.handle(Tick(), now))
         self.settle()
 
     # ---- effects
@@ -389,7 +389,7 @@ class KeyNet:
 
     def _to_member(self, member: Member, happened: Input) -> None:
         if member.alive:
-            self._perform_member(member, member.node.handle(happened, self.now))
+            self.perform_member(member, member.node.handle(happened, self.now))
 
     def _perform_server(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -413,7 +413,7 @@ class KeyNet:
                 case Count(name=name, amount=amount):
                     self.counts[name] = self.counts.get(name, 0) + amount
 
-    def _perform_member(self, member: Member, effects: list[Effect]) -> None:
+    def perform_member(self, member: Member, effects: list[Effect]) -> None:
         member.notices += member.node.take_notices()
         for effect in effects:
             match effect:

@@ -75,15 +75,15 @@ class OneTimeNet(KeyNet):
         self.heard: dict[str, Monitor] = {}
         super().__init__(**settings)  # type: ignore[arg-type]
 
-    def _node(self, name, key, pool, kept, start) -> KeyMember:  # type: ignore[no-untyped-def]
+    def node_of(self, name, key, pool, kept, start) -> KeyMember:  # type: ignore[no-untyped-def]
         settings = MemberSettings(NETWORK, (connects(key), *pool))
         random = random_from(self.seed + name.encode() + bytes([start]))
         standing = self.heard.setdefault(name, Monitor())
         return KeyMember(key, settings, random=random, kept=dict(kept), standing=standing)
 
-    def _perform_member(self, member: Member, effects: list[Effect]) -> None:
+    def perform_member(self, member: Member, effects: list[Effect]) -> None:
         seen = len(member.notices)
-        super()._perform_member(member, effects)
+        super().perform_member(member, effects)
         for notice in member.notices[seen:]:
             if isinstance(notice, Challenged):
                 self.challenged.append((member, notice))
@@ -95,7 +95,7 @@ class OneTimeNet(KeyNet):
         answering = self.answering.get(member.name, vouches)
         found = [answer for one, _ in challenged.questions if (answer := answering(one)) is not None]
         self.answers += found
-        self._perform_member(member, member.node.vouch(challenged.id, found))
+        self.perform_member(member, member.node.vouch(challenged.id, found))
 
     def challenges(self) -> list[Challenge]:
         """Return every challenge that the server has sent."""

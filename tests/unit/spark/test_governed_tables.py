@@ -37,6 +37,7 @@ from support.governed import (
     sightings,
     typed,
 )
+from support.spark import execution_of
 
 LEVELS = [None, *SealingLevel]
 CAR_PARK = AttributeUid("car-park")
@@ -258,7 +259,7 @@ def test_only_what_is_needed_is_read_from_the_log(spark, tmp_path, desk):
 
 
 def plan_of(table):
-    return table._jdf.queryExecution().toString()
+    return execution_of(table).toString()
 
 
 def test_a_stream_of_segments_shows_the_same(spark, tmp_path, desk):

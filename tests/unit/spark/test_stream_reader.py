@@ -32,6 +32,11 @@ Sent = TypeVar("Sent")
 BEGIN = {"log": "", "position": ""}
 
 
+def inbox_of(query):
+    """Return what the reader of a query has received."""
+    return query.reader._opened(BEGIN)
+
+
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCity]:
     with spark_city(tmp_path_factory.mktemp("city")) as running:
@@ -115,7 +120,7 @@ def test_a_batch_ends_at_its_limit_and_with_a_whole_frame(city: SparkCity) -> No
         city.publish(*["C"] * rows)
     with Query(city, durable="c") as query:
         ends, start = [], BEGIN
-        wait_until(lambda: len(query.reader._opened(BEGIN).after(0)) == 3)
+        wait_until(lambda: len(inbox_of(query).after(0)) == 3)
         for _ in range(3):
             end = query.news(start, ReadMaxRows(3))
             ends.append(len(query.plates(start, end)))
@@ -131,7 +136,7 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
         query.reader.latestOffset(BEGIN, MANY)
         for number in range(8):
             city.publish(f"D{number}")
-        inbox = query.reader._opened(BEGIN)
+        inbox = inbox_of(query)
         wait_until(lambda: len(inbox.after(0)) == 4)
         assert len(inbox.after("", wait_s=0.5)) == 4
         seen, start = [], BEGIN
@@ -165,7 +170,7 @@ def test_a_run_that_is_to_end_reads_nothing_that_was_published_after_it_began(ci
         query.reader.prepareForTriggerAvailableNow()
         city.publish("F2")
         first = query.news(BEGIN)
-        wait_until(lambda: len(query.reader._opened(BEGIN).after(0)) == 2)
+        wait_until(lambda: len(inbox_of(query).after(0)) == 2)
         assert query.plates(BEGIN, first) == ["F1"]
         assert query.reader.latestOffset(first, MANY) == first
     with Query(city, durable="f") as query:
@@ -213,7 +218,7 @@ def test_a_batch_that_does_not_come_again_is_reported(
 ) -> None:
     subscribed(city, "j")
     with Query(city, durable="j") as query:
-        inbox = query.reader._opened(BEGIN)
+        inbox = inbox_of(query)
         monkeypatch.setattr(inbox, "_wait_s", 1.0)  # once the subscription stands
         log = inbox.log
         with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
@@ -231,11 +236,11 @@ def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_wil
         wait_until(lambda: query.reader.latestOffset(first, MANY) == first)
     city.publish("M2")
     with Query(city, durable="m") as query:
-        monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)  # once the subscription stands
+        monkeypatch.setattr(inbox_of(query), "_wait_s", 1.0)  # once the subscription stands
         with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
             query.reader.partitions(BEGIN, first)
     with Query(city, durable="m", failOnDataLoss="false") as query:
-        monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)
+        monkeypatch.setattr(inbox_of(query), "_wait_s", 1.0)
         assert query.plates(BEGIN, first) == []
         assert query.plates(first, query.news(first)) == ["M2"]
 
