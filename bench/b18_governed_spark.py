@@ -9,7 +9,6 @@ need not be read. One of them reads a log of sealed frames.
 """
 
 from __future__ import annotations
-from support.spark import plan_of
 
 import re
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type
 from maia.views.to_spark import to_spark
+from support.spark import plan_of
 
 UID = {attribute.name: attribute.uid for attribute in ATTRIBUTES}
 FAST = ("numberplate", "timestamp", "speed", "lane")

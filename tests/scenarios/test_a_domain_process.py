@@ -51,14 +51,14 @@ def test_the_policy_is_read_again_at_a_hang_up_and_a_broken_one_is_not_taken(hom
 
         assert version() == 1
         (home / "met.policy").write_text(POLICY.replace('"Police"', '"The police"'))
-        os.kill(met.process, signal.SIGHUP)
+        os.kill(met.process.pid, signal.SIGHUP)
         wait_until(lambda: version() == 2)
         for number, damage in enumerate((POLICY[:60], "", None), start=1):
             if damage is None:
                 (home / "met.policy").unlink()
             else:
                 (home / "met.policy").write_text(damage)
-            os.kill(met.process, signal.SIGHUP)
+            os.kill(met.process.pid, signal.SIGHUP)
             wait_until(lambda number=number: refusals() == number)  # type: ignore[misc]
             assert version() == 2
 
@@ -75,7 +75,7 @@ def test_a_killed_server_forgets_nothing(home: Path) -> None:
             head = desk.call("GET", "/v1/audit/head", answer=answers.AuditHeadAnswer)
         refused = maia("domain", "serve", "-c", "met.toml", cwd=home)
         assert (refused.returncode, "UNAVAILABLE-DATA-FOLDER" in refused.stderr) == (6, True)
-        os.kill(met.process, signal.SIGKILL)
+        os.kill(met.process.pid, signal.SIGKILL)
     with serving(home) as met, client(home, met.interface, "desk") as desk:
         again = desk.call("POST", "/v1/revocations", body, answer=answers.RevokedAnswer, once=once)
         assert again == revoked

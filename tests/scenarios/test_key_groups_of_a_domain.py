@@ -124,4 +124,4 @@ def test_a_member_whose_right_the_domain_takes_back_is_put_out_without_a_restart
                 assert smith.ring(type_id).newest <= before
 
     with serving(tmp_path) as met:
-        asyncio.run(story(met.keys, met.interface))
+        asyncio.run(story(met.address, met.interface))

@@ -217,4 +217,4 @@ async def test_a_client_without_a_right_to_connect_any_more_is_told_so() -> None
                     await anext(subscription)
             assert ended.value.code == "POLICY-REVOKED"
             with suppress(MaiaError):
-                await subscription.withdraw(timeout_s=0.1)
+                await subscription.unsubscribe(timeout_s=0.1)

@@ -120,8 +120,8 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Return where it is reached."""
-        return self._found(READY)[-1]
+        """Return where it is reached: where it listens, or where it answers calls."""
+        return (self._found(r"listening on (\S+)") or self._found(READY))[-1]
 
     @property
     def interface(self) -> str:
