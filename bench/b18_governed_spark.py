@@ -33,7 +33,6 @@ from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type
 from maia.views.to_spark import to_spark
-from support.spark import plan_of
 
 UID = {attribute.name: attribute.uid for attribute in ATTRIBUTES}
 FAST = ("numberplate", "timestamp", "speed", "lane")
@@ -216,7 +215,7 @@ def digest(table: DataFrame) -> tuple[int, int]:
 
 def scan_of(table: DataFrame) -> list[str]:
     """Return what the physical plan reads and pushes down, without the numbers of a query's columns."""
-    text = plan_of(table).executedPlan().toString()
+    text = table._jdf.queryExecution().executedPlan().toString()
     return re.findall(r"FileScan .*", re.sub(r"#\d+L?", "", text))
 
 
