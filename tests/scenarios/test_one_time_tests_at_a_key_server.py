@@ -42,7 +42,7 @@ from maia.net.addresses import bind
 from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
 from maia.sealing.member.settings import MemberSettings
-from maia.spark.governed.opened_log import fetch_reading_keys
+from maia.spark.keys.reading_keys import fetch_reading_keys
 from maia.testing import free_port, grant, in_a_loop, until
 from maia.types import (
     Sealing,

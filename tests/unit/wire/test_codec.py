@@ -25,21 +25,6 @@ from maia.wire import (
     is_welcome,
     sendable_text,
 )
-from support.wire import MESSAGE_CLASSES
-
-
-def test_a_message_is_an_array_that_begins_with_its_number():
-    assert encode(Ping(7)) == b"\x92\x05\x07"
-    assert decode(b"\x92\x05\x07") == Ping(7)
-
-
-def test_every_message_has_its_own_number():
-    numbers = [message.__struct_config__.tag for message in MESSAGE_CLASSES]
-    assert len(set(numbers)) == len(numbers)
-
-
-def test_a_message_without_fields_is_its_number():
-    assert decode(encode(Resync())) == Resync()
 
 
 @pytest.mark.parametrize(
@@ -110,12 +95,6 @@ def test_an_address_is_plain_and_short(address):
 def test_a_complaint_can_always_be_sent(complaint, text):
     heard = decode(encode(complaint("PROTOCOL", text)))
     assert heard.message == sendable_text(text)
-
-
-def test_a_text_that_fits_is_sent_as_it_is():
-    assert sendable_text("é" * 1024) == "é" * 1024
-    assert sendable_text("é" * 1025) == "é" * 1023 + "…"
-    assert sendable_text("one\ntwo") == "one\\ntwo"
 
 
 @pytest.mark.parametrize(
