@@ -301,7 +301,7 @@ class City:
         """Add a client; without certificates it may connect and nothing else."""
         held = self.connects("Met", name) if pool is None else tuple(pool)
         at = [self.brokers[number] for number in via]
-        how = {"credentials": held, "skew_s": skew_s, "dial_again_most_s": 4.0}
+        how = {"credentials": held, "ahead_s": skew_s, "dial_again_most_s": 4.0}
         return self.network.client(name, *at, key=self.key(name), **how)
 
     # ------------------------------------------------------------ certificates

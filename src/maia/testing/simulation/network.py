@@ -156,23 +156,23 @@ class Simulation:
         name: str,
         *,
         seeds: Sequence[str] = (),
-        skew_s: float = 0.0,
+        ahead_s: float = 0.0,
         make: Callable[..., Broker] = Broker,
         **settings: Any,  # of a broker
     ) -> Host:
-        """Start a broker of the cast, or another one with a right to connect."""
+        """Start a broker of the cast, or another one with a right to connect; its clock may be ahead."""
         key, credentials = self.cast.identity(name)
         known = {"credentials": credentials, "seeds": tuple(map(address_of, seeds)), **settings}
         own = BrokerSettings(network=self.cast.network, address=address_of(name), **known)
-        return self.add_broker(name, key, own, skew_s=skew_s, make=make)
+        return self.add_broker(name, key, own, skew_s=ahead_s, make=make)
 
     def client(
-        self, who: str, *at: str, key: SigningKey | None = None, skew_s: float = 0.0, **settings: Any
+        self, who: str, *at: str, key: SigningKey | None = None, ahead_s: float = 0.0, **settings: Any
     ) -> SimulatedClient:
         """Connect a member of the cast to the first of some brokers that answers."""
         known = {"credentials": self.cast.certificates, **settings}
         own = ClientSettings(network=self.cast.network, addresses=tuple(map(address_of, at)), **known)
-        return self.add_client(who, key or self.cast.keys[who], own, skew_s=skew_s)
+        return self.add_client(who, key or self.cast.keys[who], own, skew_s=ahead_s)
 
     def add_broker(
         self,
