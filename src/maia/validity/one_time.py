@@ -173,7 +173,7 @@ class OpenQuestions:
             del self._open[nonce]
 
 
-# What do one-time answers permit, and for how long?
+# ------------------------------------------------------------ what answers permit, and for how long
 
 
 NO_ANSWERS: Final[frozenset[Once]] = frozenset()

@@ -315,7 +315,7 @@ def _common(hold: Hold, other: Hold | None) -> Hold | None:
     return Hold(since, until, (*hold.sources, *other.sources)) if since <= until else None
 
 
-# What do the statements that a verifier holds say, taken together?
+# ------------------------------------------------------------ what they say together
 
 
 _NONE: frozenset[bytes] = frozenset()
@@ -400,7 +400,7 @@ def _same(one: PresentValue, other: PresentValue) -> bool:
     return type(one) is type(other) and one == other
 
 
-# How much may each issuer say before a verifier stops listening to it?
+# ------------------------------------------------------------ how much each issuer may say
 
 
 ISSUERS_MAX: Final = 4096

@@ -52,8 +52,8 @@ from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
 from maia.validity import Monitor, Once
 
-# What speaks against a certificate, as this domain sees it?
-#
+# ------------------------------------------------------------ what speaks against a certificate
+
 # Of its own certificates a domain knows more than any statement says: its
 # register is where statements come from. Of other issuers' it knows the
 # statements that it has received. The policy kernel asks here when the domain decides about its own

@@ -66,8 +66,8 @@ from maia.types import (
     verify_definition,
 )
 
-# Which event types does this domain know?
-#
+# ------------------------------------------------------------ the event types that it speaks of
+
 # Policies speak of types by their readable names, and the register is asked
 # about them. A version is verified before it is kept, and again when it is
 # read: what is in the store is bytes, and no proof.

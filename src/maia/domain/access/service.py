@@ -557,8 +557,8 @@ def _called(name: str, arguments: Sequence[Argument]) -> str:
     return f"{name}({', '.join(str(argument) for argument in arguments)})"
 
 
-# Would this act make the domain hold sub-domains and brokers at once?
-#
+# ------------------------------------------------------------ sub-domains or brokers, never both
+
 # The policy in force says what the server itself issues. What was signed by
 # hand with the domain's key, and registered here, counts as well.
 

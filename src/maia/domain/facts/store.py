@@ -149,8 +149,8 @@ def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
     check_room(count if more > 0 else 0, limits.facts, "this domain keeps at most {} facts")
 
 
-# Which facts does a domain publish, so that brokers can check its conditions?
-#
+# ------------------------------------------------------------ the facts that a domain publishes
+
 # A grant may hold only while something is true of its holder: `provided on-duty
 # == true`. Where the policy declares a fact of that name about one principal,
 # written `on_duty(who: principal)`, the domain states of whom it holds, beside

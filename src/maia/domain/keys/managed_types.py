@@ -45,8 +45,8 @@ from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.key_messages import STATEMENT_AWAITED
 from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
 
-# Which type versions has this key server verified, and who runs their groups?
-#
+# ------------------------------------------------------------ versions of types
+
 # A member hands over the versions it speaks with its request to join, oldest
 # first. Nothing is remembered before the member was let in; what is remembered
 # survives a restart as bytes that are verified again.
