@@ -31,9 +31,10 @@ from maia.predicates import ALWAYS, Predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
+from maia.spark.governed.plan import Access, Keys
 from maia.spark.governed.reader import Reader
-from maia.spark.governed.table import Keys
-from maia.spark.keys.content_keys import KeyDesk, RingKeys
+from maia.spark.keys.content_keys import RingKeys
+from maia.spark.keys.key_server import JobDesk
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -75,15 +76,12 @@ class RecordedLog:
     event_type: VerifiedType
     ring: KeyRing
 
-    def known(self, desk: KeyDesk, *rights: SignedCertificate) -> dict[str, Any]:
+    def known(self, desk: JobDesk | None, *rights: SignedCertificate) -> dict[str, Any]:
         """Return what `governed` wants to know; without rights, those of a reader of everything."""
         writes = {BROKER.principal: (grant(BROKER, Action.PUBLISH),)}
-        return {
-            "log": str(self.folder),
-            "event_type": self.event_type,
-            "reader": Reader(READER.principal, rights or (grant(READER, Action.SUBSCRIBE),)),
-            "keys": Keys(RingKeys(self.ring), desk, writes),
-        }
+        reader = Reader(READER.principal, rights or (grant(READER, Action.SUBSCRIBE),))
+        keys = None if desk is None else Keys(RingKeys(self.ring), desk, writes)
+        return {"log": str(self.folder), "access": Access(reader, (self.event_type,), keys)}
 
 
 def record(folder: Path, *, rows: int, frame_rows: int, level: SealingLevel | None) -> RecordedLog:

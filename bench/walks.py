@@ -274,9 +274,7 @@ def _governed_tables() -> Iterator[Walk]:
     ):
         for name, level in (("governed table", None), ("governed table, sealed", SealingLevel.ATTRIBUTE)):
             log = record(Path(folder) / name, rows=20, frame_rows=10, level=level)
-            known = log.known(desk)
-            if level is None:
-                del known["keys"]
+            known = log.known(None if level is None else desk)
             governed(spark, **known)
             with Walk(name) as walk:
                 table = governed(spark, **known)

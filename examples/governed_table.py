@@ -18,10 +18,9 @@ from maia.credentials import (
 )
 from maia.events import Attribute, AttributeUid, Column, Frame, Instant, Kind
 from maia.log.disk.event_log import EventLog
-from maia.log.disk.reader import LogView
 from maia.predicates import parse_predicate
 from maia.spark import Reader
-from maia.spark.governed.table import governed
+from maia.spark.governed.table import Access, governed
 from maia.spark.session.session import spark_session
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from maia.wire.codec import encode
@@ -51,7 +50,6 @@ with TemporaryDirectory() as folder, spark_session() as spark:
     with closing(EventLog.open(Path(folder), now=now)) as log:
         log.append([encode(frame)], recorded_at=now)
         log.roll(now)
-    segments = LogView(Path(folder)).segments(event_type.type_id)
     reader = Reader(office.principal, (right,))
-    table = governed(spark, log=folder, segments=segments, event_type=event_type, reader=reader)
+    table = governed(spark, folder, Access(reader, (event_type,)))
     print(table.collect())

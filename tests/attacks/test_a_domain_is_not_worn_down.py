@@ -406,20 +406,25 @@ def test_an_act_waits_for_one_call_of_each_address(tmp_path: Path, monkeypatch: 
             await super()._wait(address)
 
     monkeypatch.setattr(calls, "Turns", Noted)
+    monkeypatch.setattr(turns, "WAITING_MAX", 8)
+    for limit in ("HEAD_S", "READ_S", "HANDSHAKE_S"):
+        monkeypatch.setattr(listener, limit, 600.0)  # it is the order of them that counts
     with domain_at_work(tmp_path) as met:
         _fill_the_queue(met, waiting, monkeypatch)
 
 
 def _fill_the_queue(met: DomainAtWork, waiting: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    done, blocked = list[str](), threading.Event()
+    done, is_held, blocked = list[str](), threading.Event(), threading.Event()
     access = met.running.service._access
     for name in ("stored_statements", "audit"):
         monkeypatch.setattr(access, name, _noted(getattr(access, name), done))
-    holding = threading.Thread(target=met.ask, args=(lambda _: blocked.wait(PATIENCE_S),))
+    holding = threading.Thread(target=met.ask, args=(lambda _: (is_held.set(), blocked.wait(PATIENCE_S)),))
     with met.admin() as admin:
         admin.about()
         admin._run()
+        waiting.clear()
         holding.start()
+        assert is_held.wait(PATIENCE_S)
         context, (host, port) = pinning_context(met.key.principal), host_and_port(met.address)
         held = list[ssl.SSLSocket]()
         try:

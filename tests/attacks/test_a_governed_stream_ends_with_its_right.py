@@ -20,8 +20,8 @@ from maia.credentials import (
     sign_statement,
 )
 from maia.policy import GrantStale
+from maia.spark.governed.plan import Keys
 from maia.spark.governed.right_watch import right_watch
-from maia.spark.governed.table import Keys, governed
 from maia.spark.keys.key_server import job_desk
 from maia.testing.refusals import raises
 from maia.types import SealingLevel
@@ -32,6 +32,7 @@ from support.governed import (
     Recorded,
     at,
     between,
+    governed,
     grant,
     key_of,
     reader,

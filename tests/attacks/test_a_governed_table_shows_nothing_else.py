@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from maia.events import Attribute, AttributeUid, Kind
 from maia.predicates.syntax import Comparison, Not, Operator
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.testing.refusals import raises
 from maia.types import SealingLevel
@@ -25,6 +24,7 @@ from support.governed import (
     Recorded,
     at,
     between,
+    governed,
     grant,
     reader,
     rows_of,

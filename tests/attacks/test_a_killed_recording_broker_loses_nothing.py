@@ -17,11 +17,11 @@ from maia.clock import system_now
 from maia.log.disk.event_log import EventLog
 from maia.log.format.names import already_joined
 from maia.spark.governed.reader import Reader
-from maia.spark.governed.table import governed
 from maia.types import verify_definition
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from support.event_log import draws
+from support.governed import governed
 from support.killed_broker import Camera, Forker
 from support.numberplate import NUMBERPLATE, tell_numberplate_story
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from maia.credentials import Action
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log.format.segments import row_of, table_of
-from maia.spark.governed.frame_reader import FrameOpener
-from maia.spark.governed.log_folder import columns_to_read
+from maia.spark.governed.log_folder import Wanted, columns_to_read
+from maia.spark.governed.opener import FrameOpener, Period
+from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import accepted_signers
-from maia.spark.governed.table import Keys
 from maia.spark.keys.content_keys import RingKeys
 from maia.types import SealingLevel
 from maia.wire.codec import encode
@@ -53,14 +53,11 @@ def opener(log, *, signers=None, since=INSTANT_MIN, until=INSTANT_MAX, least_lev
     kinds = {uid: kind for uid, kind in log.event_type.kinds.items() if uids is None or uid in uids}
     keys = log.keys(None)
     assert isinstance(keys, Keys)
+    accepted = accepted_signers(signers or keys.signers, [log.event_type], grounds=reader())
     return FrameOpener(
-        type_id=log.event_type.type_id,
-        kinds=kinds,
-        asks=frozenset(),
+        Wanted(str(log.folder), log.event_type.type_id, since, until),
+        (Period(since, until, kinds, frozenset(), accepted),),
         least_level={None: 0, EVENT: 1, ATTRIBUTE: 2}[log.level] if least_level is None else least_level,
-        signers=accepted_signers(signers or keys.signers, [log.event_type], grounds=reader()),
-        since=since,
-        until=until,
         keys=InHand(keys.source, frozenset({None, *kinds})),
     )
 
@@ -79,8 +76,8 @@ def batch_of(frames, uids):
 
 
 def plates(opened, frames):
-    found = opened([batch_of(frames, opened.kinds)])
-    return [plate for batch in found for plate in batch.column(PLATE).to_pylist()]
+    found = opened.rows_of([batch_of(frames, opened.kinds)])
+    return [plate for _, batch in found for plate in batch.column(PLATE).to_pylist()]
 
 
 @pytest.fixture(params=[EVENT, ATTRIBUTE], ids=["event", "attribute"])
@@ -170,9 +167,9 @@ def test_rows_that_are_no_frames_are_left_out(log):
     ]
     for each in odd:
         arrays = [pa.array([each], pa.binary()), *batch.columns[1:]]
-        assert list(opener(log)([pa.RecordBatch.from_arrays(arrays, names=names)])) == []
+        assert list(opener(log).rows_of([pa.RecordBatch.from_arrays(arrays, names=names)])) == []
     without = [batch.columns[0], *(pa.nulls(1, pa.binary()) for _ in names[1:])]
-    assert list(opener(log)([pa.RecordBatch.from_arrays(without, names=names)])) == []
+    assert list(opener(log).rows_of([pa.RecordBatch.from_arrays(without, names=names)])) == []
 
 
 def test_columns_that_were_not_read_leave_the_proof_whole(tmp_path):

@@ -26,7 +26,6 @@ from maia.expressions import parse_rule
 from maia.expressions.summary_text import parse_summary
 from maia.predicates import parse_predicate
 from maia.spark.governed.reader import slices_of
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.spark.matching.bulk import EVENT, TYPE, BulkMatcher
 from maia.spark.matching.tables import Subscription
@@ -45,6 +44,7 @@ from support.governed import (
     asked,
     at,
     between,
+    governed,
     grant,
     key_of,
     reader,

@@ -24,14 +24,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.events import Instant, Kind
 from maia.policy import PolicyRefusal
 from maia.spark.governed.arrow_table import ArrowTable
-from maia.spark.governed.plan import governed_read
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views.plan import spark_type
 from maia.wire.columns import frame_label, stream_label
 from support.agreement import RandomReader, Seen, World
 from support.agreement_summaries import SummarisingWorld
+from support.governed import decided, governed
 
 FIRST = 48_113
 WORLDS = int(os.environ.get("MAIA_AGREEMENT", "5"))
@@ -125,7 +124,7 @@ def without_spark(cases: dict[str, Case], folder: Path, desk: JobDesk) -> dict[s
     rows = []
     for name, case in cases.items():
         try:
-            read = governed_read(**asked_of(case, desk))
+            read = decided(**asked_of(case, desk))
         except PolicyRefusal:
             continue
         kinds = {one.name: one.kind for one in read.delivered}
@@ -235,7 +234,7 @@ def test_a_table_shows_the_summaries_that_a_subscriber_received(spark, tmp_path,
         table = governed(spark, log=log, **asked)
         names = {one.name: one for one in world.shown_as.attributes}
         columns = [_plain(one.kind, one.name).alias(one.name) for one in names.values()]
-        of_arrow = plain_rows(ArrowTable(governed_read(**asked), log=log).read())
+        of_arrow = plain_rows(ArrowTable(decided(**asked), log=log).read())
         for rows in (table.select(*columns).collect(), of_arrow):
             found = [
                 tuple((one.name, one.kind.name, _read(one.kind, row[one.name])) for one in names.values())

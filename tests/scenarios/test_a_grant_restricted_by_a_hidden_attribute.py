@@ -97,8 +97,8 @@ def test_live_durable_and_recorded_are_the_same_rows(world: TwoOrganisations, sp
     recorded = [{"patient": None, "ward": None, "value": value} for value in wanted]
 
     def are_recorded() -> bool:
-        rows = maia.spark.table(spark, "LabResult", profile=world.profile("dashboard")).collect()
-        maia.spark.close(spark)
+        with maia.open_log(as_=world.profile("dashboard")) as log:
+            rows = log.table("LabResult").to_spark(spark).collect()
         found = sorted((row.asDict() for row in rows), key=lambda row: row["value"])
         assert found == recorded[: len(found)]
         return len(found) == len(recorded)
@@ -115,9 +115,11 @@ def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
     warned: list[str] = []
 
     def is_warned() -> bool:
-        with warnings.catch_warnings(record=True, action="always", category=RowsWithheld) as found:
-            maia.spark.table(spark, "LabResult", profile=world.profile("late"))
-        maia.spark.close(spark)
+        with (
+            warnings.catch_warnings(record=True, action="always", category=RowsWithheld) as found,
+            maia.open_log(as_=world.profile("late")) as log,
+        ):
+            log.table("LabResult").to_spark(spark)
         warned.extend(str(one.message) for one in found if one.category is RowsWithheld)
         return bool(warned)
 

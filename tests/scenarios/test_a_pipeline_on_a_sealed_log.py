@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.governed.opened_log import fetch_reading_keys
+from maia.spark.keys.reading_keys import fetch_reading_keys
 from support.processes import maia, running_maia, until
 
 NETWORK = "UK Police Network"

@@ -46,7 +46,7 @@ from maia.net.addresses import bind
 from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
 from maia.sealing.member.settings import MemberSettings
-from maia.spark.governed.opened_log import fetch_reading_keys
+from maia.spark.keys.reading_keys import fetch_reading_keys
 from maia.types import (
     Sealing,
     SealingLevel,

@@ -52,7 +52,7 @@ def read(hospital: maia.Organisation, who: str, work: Callable[[maia.RecordedLog
 
     def is_done() -> bool:
         try:
-            with maia.open_log(profile=hospital.folder / f"{who}.maia") as log:
+            with maia.open_log(as_=hospital.folder / f"{who}.maia") as log:
                 return work(log)
         except Refusal as problem:
             if problem.code != "PIPELINE-GRANT-ENDED":
@@ -64,7 +64,7 @@ def read(hospital: maia.Organisation, who: str, work: Callable[[maia.RecordedLog
 
 def test_a_log_is_a_table_under_the_readers_rights(hospital: maia.Organisation) -> None:
     read(hospital, "office", has_what_the_office_may_see)
-    with maia.open_log(hospital.folder / "log", profile=hospital.folder / "lab.maia") as log:
+    with maia.open_log(hospital.folder / "log", as_=hospital.folder / "lab.maia") as log:
         assert log.types() == ("LabResult", "Notice")
         with pytest.raises(maia.Refusal):
             log.table("LabResult")  # it may publish, and read nothing
@@ -95,7 +95,7 @@ def test_spark_is_not_even_imported_for_it(hospital: maia.Organisation) -> None:
     read(hospital, "porter", lambda log: log.table("Notice").to_arrow().num_rows == 1)
     script = (
         "import sys, maia; sys.modules.update(pyspark=None, py4j=None)\n"
-        "log = maia.open_log(profile=sys.argv[1])\n"  # neither closed nor kept
+        "log = maia.open_log(as_=sys.argv[1])\n"  # neither closed nor kept
         "print(log.table('Notice').to_arrow().to_pylist())"
     )
     words = [sys.executable, "-c", script, str(hospital.folder / "porter.maia")]

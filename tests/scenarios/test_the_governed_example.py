@@ -21,7 +21,8 @@ def test_the_example_shows_the_plate_of_the_fast_car_and_no_speed(spark, monkeyp
 
 def test_the_page_quotes_the_example():
     page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
-    quoted = page.partition("```text\n")[2].partition("```")[0]
+    quoted = page.partition("The part that reads:\n\n```text\n")[2].partition("```")[0]
+    assert "governed(" in quoted
     example = EXAMPLE.read_text(encoding="utf-8")
     for line in quoted.splitlines():
         assert line in example

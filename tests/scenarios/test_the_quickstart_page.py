@@ -140,18 +140,16 @@ def rows_of(program: str, *tables: str, spark) -> list[list[object]]:
 
     On a machine that is too busy, a list of revocations comes late, and a table asks to be asked for again.
     """
-    import maia
-
     for _ in range(20):
+        names = named(program)
         try:
-            names = named(program)
             found = [names[one].collect() for one in tables]
         except PythonException as problem:
             if "ask for the table again" not in str(problem):
                 raise
             continue
         finally:
-            maia.spark.close(spark)
+            names["log"].close()
         if found[0]:
             return found
     raise AssertionError("the log has no rows")

@@ -54,9 +54,10 @@ from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
+from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import Reader, ReaderIdentity
-from maia.spark.governed.table import Keys
-from maia.spark.keys.content_keys import KeyDesk, RingKeys
+from maia.spark.keys.content_keys import RingKeys
+from maia.spark.keys.key_server import JobDesk
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -443,7 +444,7 @@ class World:
     def reader_of(self, one: RandomReader) -> Reader:
         return Reader(one.key.principal, one.credentials, identity=self.identities.of_reader(one.key))
 
-    def keys(self, desk: KeyDesk) -> Keys | None:
+    def keys(self, desk: JobDesk) -> Keys | None:
         if self.level is None:
             return None
         signer = self.net.brokers[HERE].key.principal

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import JobDesk
 from maia.types import SealingLevel
 from support.cluster_jobs import held_up
-from support.governed import PLACE, PLATE, SEEN, Recorded, grant, reader
+from support.governed import PLACE, PLATE, SEEN, Recorded, governed, grant, reader
 
 __all__ = ["FRAMES", "governed_table", "lines", "read_there", "sealed_log"]
 

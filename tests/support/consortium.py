@@ -34,6 +34,7 @@ import maia
 from maia.api.testers import with_fetched
 from maia.client.api.connection import signing_key
 from maia.clock import system_now
+from maia.errors import Refusal
 from maia.events import Instant, Kind
 from maia.gateway.server.account_folder import AccountFolder
 from maia.postgres.view_definitions import DeclaredTable, view_definition
@@ -459,19 +460,22 @@ def read_spark(world: Consortium, spark: SparkSession) -> dict[Stream, list[Row]
     """
     for _ in range(10):
         try:
-            return _read_spark(world, spark)
+            with ExitStack() as logs:
+                return _read_spark(world, spark, logs)
+        except Refusal as problem:
+            if problem.code != "PIPELINE-GRANT-ENDED":
+                raise
         except PythonException as problem:
             if "ask for the table again" not in str(problem):
                 raise
-        finally:
-            maia.spark.close(spark)
     raise AssertionError("Spark could not read the tables")
 
 
-def _read_spark(world: Consortium, spark: SparkSession) -> dict[Stream, list[Row]]:
+def _read_spark(world: Consortium, spark: SparkSession, logs: ExitStack) -> dict[Stream, list[Row]]:
     tables = []
     for number, (organisation, reader, kind) in enumerate(world.shown):
-        table = maia.spark.table(spark, kind, profile=world.profile(organisation, reader))
+        log = logs.enter_context(maia.open_log(as_=world.profile(organisation, reader)))
+        table = log.table(kind).to_spark(spark)
         moment = F.date_format("at", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("at")
         columns = F.struct(*(moment if name == "at" else F.col(name) for name in table.columns))
         row = F.to_json(columns, {"ignoreNullFields": "false"})
@@ -491,7 +495,7 @@ def read_arrow(world: Consortium, of: Sequence[tuple[str, str]] | None = None) -
     """
     found: dict[Stream, list[Row]] = {}
     for organisation, reader in world.tokens if of is None else of:
-        with maia.open_log(profile=world.profile(organisation, reader)) as log:
+        with maia.open_log(as_=world.profile(organisation, reader)) as log:
             for stream in world.streams_of(organisation, reader):
                 read = log.table(stream[2]).to_arrow().to_pylist()
                 found[stream] = sorted(map(_of_moment, read), key=lambda row: row["number"])

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 # Imported before the first child, so that no child has to.
 import maia.log.disk.event_log
-import maia.spark.governed.frame_reader  # noqa: F401 - see above
+import maia.spark.governed.opener  # noqa: F401 - see above
 from maia.broker.server.config import prepare, read_config
 from maia.broker.server.process import Listening, serve
 from maia.clock import system_now

@@ -31,9 +31,12 @@ from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
+from maia.spark.governed import table
+from maia.spark.governed.plan import Access, Asked, Keys, governed_read
 from maia.spark.governed.reader import Reader
-from maia.spark.governed.table import Keys
-from maia.spark.keys.content_keys import KeyDesk, RingKeys
+from maia.spark.governed.table import Streaming
+from maia.spark.keys.content_keys import RingKeys
+from maia.spark.keys.key_server import JobDesk
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -200,7 +203,7 @@ class Recorded:
         unfinished.rename(path)  # whoever lists the folder meanwhile finds it whole
         return path
 
-    def keys(self, desk: KeyDesk, *, only: Iterable[AttributeUid | None] | None = None) -> Keys:
+    def keys(self, desk: JobDesk, *, only: Iterable[AttributeUid | None] | None = None) -> Keys:
         """Return the keys of a reader, of some groups alone if told; the broker's frames count."""
         held = KeyRing(self.event_type.type_id)
         for epoch in (1, 2):
@@ -235,3 +238,30 @@ def rows_of(table) -> list[dict[str, object]]:
             values[name] = Instant.from_datetime(values[name].astimezone(UTC))
         found.append({n: bytes(v) if isinstance(v, bytearray) else v for n, v in values.items()})
     return sorted(found, key=repr)
+
+
+def governed(
+    spark,
+    *,
+    log,
+    event_type,
+    reader,
+    keys=None,
+    versions=(),
+    watch=None,
+    transformation_keys=None,
+    is_stream=False,
+    fails_on_loss=True,
+    batch_bytes=None,
+    ledger=None,
+    **asked,
+):
+    """Return the governed table of a reader, by what of it a test is about."""
+    terms = Streaming(fails_on_loss, *([] if batch_bytes is None else [batch_bytes])) if is_stream else None
+    access = Access(reader, (*versions, event_type), keys, watch, transformation_keys)
+    return table.governed(spark, str(log), access, Asked(**asked), stream=terms, ledger=ledger)
+
+
+def decided(*, event_type, reader, keys=None, versions=(), watch=None, **asked):
+    """Return what a reader sees, without Spark."""
+    return governed_read(Access(reader, (*versions, event_type), keys, watch), Asked(**asked))

@@ -16,11 +16,10 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.spark.governed.table import governed
 from maia.spark.keys.key_server import job_desk
 from maia.spark.session.session import spark_session
 from maia.types import SealingLevel
-from support.governed import Recorded, reader, sightings
+from support.governed import Recorded, governed, reader, sightings
 
 
 def main(folder: Path) -> None:

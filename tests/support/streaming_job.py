@@ -17,9 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from maia.spark.governed.table import governed
 from maia.spark.session.session import spark_session
-from support.governed import reader, typed
+from support.governed import governed, reader, typed
 
 DEADLINE_S = 300
 # Compiling a plan takes longer than the few rows of a batch.

@@ -253,7 +253,7 @@ class _AdvancedReader:
         return f"line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1}"
 
 
-# How does a person read this S-expression?
+# Writing it for people.
 
 
 _COLUMNS: Final = 100

@@ -12,7 +12,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from maia.errors import BadInput
 
-# What can be wrong with an S-expression, and where?
+# Errors, with their place.
 
 
 class BadSExpression(BadInput):
@@ -49,7 +49,7 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 
-# Are these bytes the canonical form of an S-expression, and of which one?
+# Reading the canonical form.
 
 
 _HINT_OPEN: Final = ord("[")
@@ -203,7 +203,7 @@ def _refuse_byte(data: bytes, at: int) -> NoReturn:
     )
 
 
-# Which bytes encode this S-expression when it is hashed, signed or sent?
+# Writing the canonical form.
 
 
 # Stands on the stack where a list must be closed. No expression is None, so it cannot be mistaken.

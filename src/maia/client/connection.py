@@ -32,7 +32,7 @@ from maia.wire.effects import Close, Dial, Effect, LinkId, LinkOpened, Note, Sen
 from maia.wire.framing import HANDSHAKE_BYTES_MAX
 from maia.wire.messages import Bye, Challenge, Deliver, Identify, Message, Published, ServedElsewhere
 
-# How long does a client wait before it dials again?
+# The wait before a client dials again.
 
 
 class Redialling:

@@ -46,7 +46,7 @@ from maia.errors import BadInput, BrokenCredential
 from maia.events import BadValue, Instant, Kind, PresentValue, checked_value, kind_of
 from maia.predicates.encoding import literal_from_bytes, literal_to_bytes
 
-# What can a role, an appointment or a fact be about?
+# The arguments of roles, appointments and facts.
 
 
 ARGUMENT_BYTES_MAX: Final = 1024

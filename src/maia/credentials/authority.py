@@ -171,7 +171,7 @@ class Authority:
     transformations: tuple[Transformation, ...] = ()
 
 
-# What do two grants allow together, and does a grant allow this request?
+# Grants put together, and compared with a request.
 
 
 TERMS_MAX: Final = 256

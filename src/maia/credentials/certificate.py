@@ -4,9 +4,7 @@ An authorisation certificate passes authority from its issuer to its subject;
 a name certificate says whom a local name means. Both are values here; their
 bytes, and the signature over exactly those bytes, are in `encoding/certificates.py`.
 
-When does a certificate hold?
-
-Both bounds must be stated. A certificate that leaves one out is refused
+Both bounds of its period must be stated. A certificate that leaves one out is refused
 (dissertation 6.2.1 reads an absent bound as unbounded, which is open by
 default); an issuer that means "for ever" writes it. Beside its period a certificate
 may demand tests, which `validity/monitor.py` makes.
@@ -34,7 +32,7 @@ from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.expressions.syntax import Scope
 
-# Whom must a verifier ask whether a certificate still holds?
+# The testers that a verifier asks whether a certificate still holds.
 
 
 class TestKind(Enum):

@@ -146,7 +146,7 @@ def _shown(text: str) -> str:
     return text[:64].encode("unicode_escape").decode()
 
 
-# Which names does a pattern mean, and which names do two patterns mean together?
+# Patterns of names, and two of them together.
 
 
 INFIXES_MAX: Final = 16

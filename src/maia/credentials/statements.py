@@ -68,7 +68,7 @@ from maia.events import (
 from maia.predicates.encoding import predicate_from_expression, predicate_to_expression
 from maia.predicates.syntax import Comparison, Operator
 
-# What can be wrong with a statement on validity, and with a certificate in the light of one?
+# Errors of statements, and of certificates in the light of one.
 
 
 class BrokenStatement(BrokenCredential):

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -210,18 +210,16 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Java prints is not our answer
     try:
         from maia.spark.session.session import spark_session
-        from maia.spark.tables import close
 
-        with spark_session("maia-demo") as spark:
+        with spark_session("maia-demo") as spark, ExitStack() as logs:
             order = json.loads(sys.stdin.readline())
-            opened = {one[0]: _opened(spark, order, *one) for one in order["readers"]}
+            opened = {one[0]: _opened((spark, logs), order, *one) for one in order["readers"]}
             with ThreadPoolExecutor(len(opened)) as jobs:  # while one is planned, another one works
                 written = jobs.map(lambda write: write(), opened.values())
                 answer: Mapping[str, object] = dict(zip(opened, written, strict=True))
             # Said before Java ends, which takes its time and is nothing to wait for.
             out.write(json.dumps(answer) + "\n")
             out.flush()
-            close(spark)
     except MaiaError as problem:
         out.write(json.dumps({"failed": f"{problem.message} [{problem.code}]"}) + "\n")
         out.flush()
@@ -229,7 +227,7 @@ def main() -> None:
 
 # Any: what was written as JSON by our own process is read as it was written.
 def _opened(
-    spark: SparkSession, order: Mapping[str, Any], name: str, profile: str, of: str,
+    where: tuple[SparkSession, ExitStack], order: Mapping[str, Any], name: str, profile: str, of: str,
     shown_as: str | None, application: str | None,
 ) -> Callable[[], dict[str, object]]:  # fmt: skip
     """Open a reader's table; return what writes it, and what its application makes of it.
@@ -241,18 +239,15 @@ def _opened(
     from maia.keystore.lookup_tables import TransformationKeyFile
     from maia.profile import find_profile
     from maia.spark.applications import APPLICATIONS
-    from maia.spark.applications.application import columns_read
-    from maia.spark.tables import table
+    from maia.spark.governed.plan import Asked
+    from maia.spark.open_log import open_log
 
-    folder, who = Path(order["out"], name), find_profile(profile)
-    (known,) = who.lineage(of, at=system_now())
-    options: dict[str, Any] = {}
-    if shown_as:
-        options["shown_as"] = who.lineage(shown_as, at=system_now())[-1]
-    if order["has_secrets"]:
-        options["transformation_keys"] = TransformationKeyFile(str(Path(SECRETS).absolute()))
+    (spark, logs), folder, who = where, Path(order["out"], name), find_profile(profile)
+    becomes = who.lineage(shown_as, at=system_now())[-1] if shown_as else None
+    secrets = TransformationKeyFile(str(Path(SECRETS).absolute())) if order["has_secrets"] else None
     try:
-        rows = table(spark, of, profile=who, **options)
+        table = logs.enter_context(open_log(as_=who)).asked(of, Asked(shown_as=becomes), secrets=secrets)
+        rows = table.to_spark(spark)
     except Refusal as problem:
         refused: dict[str, object] = {"refused": problem.code, "columns": ()}
         return lambda: refused
@@ -269,12 +264,11 @@ def _opened(
         }
 
     def write() -> dict[str, object]:
-        for where, frame in made.items():
-            frame.write.option("compression", "none").parquet(str(folder / where))
+        for kept_in, frame in made.items():
+            frame.write.option("compression", "none").parquet(str(folder / kept_in))
             with (folder / PLAN).open("a", encoding="utf-8") as plan:
                 plan.write(frame._jdf.queryExecution().toString())
-        read = columns_read(rows)
-        return {"refused": None, "columns": sorted(one.name for one in known.attributes if one.uid in read)}
+        return {"refused": None, "columns": sorted(table.reads)}
 
     return write
 

@@ -18,7 +18,7 @@ from typing import Final, NewType, TypeAlias, TypeVar
 
 from maia.errors import BadInput
 
-# What kinds of value are there, and which Python class is each?
+# The kinds of value, and the Python class of each.
 
 
 INT_MIN: Final = -(2**63)
@@ -220,7 +220,7 @@ def _checked_size(value: _Sized, size: int) -> _Sized:
     return value
 
 
-# What is an attribute called, by people and by machines?
+# Attributes: names for people, uids for machines.
 
 
 AttributeUid = NewType("AttributeUid", str)

@@ -114,7 +114,7 @@ async def stop_process(process: asyncio.subprocess.Process, *, within_s: float) 
         await process.wait()
 
 
-# When does a broker's process look for garbage that refers to itself?
+# Collecting garbage that refers to itself.
 #
 # Left to itself, Python walks over everything that is alive again and again as
 # a broker fills: with 100,000 subscriptions each walk stops all traffic for a
@@ -199,7 +199,7 @@ def watched(counts: Callable[[], tuple[int, int]]) -> Iterator[None]:
         gc.unfreeze()
 
 
-# Does this process own its data folder, and which of its tasks' errors are reported?
+# The data folder's one owner, and the errors of tasks.
 
 
 _LOCK: Final = "lock"

@@ -31,7 +31,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-# Which numbers do servers offer for monitoring, and what does each say?
+# The numbers for monitoring, and what each says.
 #
 # `/metrics` shows these sentences beside the numbers, and `docs/reference/metrics.md` is written from them. A
 # name in the code that is not here fails `make check`, and so does a name here that the code does not use.

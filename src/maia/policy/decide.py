@@ -190,7 +190,7 @@ def _longest_lived(openings: Sequence[Opening]) -> Opening:
     return max(openings, key=end)
 
 
-# How is a decision explained, and how long does it hold?
+# Explaining a decision, and how long it holds.
 #
 # `decide` finds out what is granted; here it becomes a permit or a denial with
 # reasons for both audiences. The owner reads every miss, the nearest first, and
@@ -436,7 +436,7 @@ _NOT_OF_ITS_KIND: Final = Miss(
 )
 
 
-# What may a publisher write?
+# What a publisher may write.
 
 
 def publisher_view(request: Request, openings: Sequence[Opening]) -> View:
@@ -501,7 +501,7 @@ def _writable(request: Request, window: Window) -> AttributeSet:
     return both_attributes(window.attributes, frozenset(request.event_type.kinds))
 
 
-# What does a subscriber see?
+# What a subscriber sees.
 
 
 def with_room(request: Request, openings: Sequence[Opening]) -> tuple[tuple[Opening, ...], View]:

@@ -39,7 +39,7 @@ from maia.predicates.encoding import predicate_to_expression
 from maia.predicates.syntax import ALWAYS, Predicate, checked_size
 from maia.types import VerifiedType
 
-# Why was it decided so, and who may know?
+# Reasons, and who may know them.
 
 
 SENTENCE_MAX: Final = 1000
@@ -126,7 +126,7 @@ def for_owner(reason: Reason, *, instead: Reason | None = None) -> Explanation:
     return Explanation(owner=(reason,), requester=() if instead is None else (instead,))
 
 
-# What are the ways in which policy says no?
+# The ways in which policy says no.
 
 
 class PolicyRefusal(Refusal):

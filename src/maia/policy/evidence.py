@@ -6,8 +6,6 @@ chains out, the evidence says so, and so does the decision. Evidence cannot chan
 new evidence is a new object, and a decision remembered for the old one does
 not survive it.
 
-How wide, and how narrow, may a filter or an advertisement be?
-
 A domain sets bounds on what its members may ask for or announce, on top of
 what certificates grant (Miklós, sections 3.3 to 3.5). An upper bound must
 cover the filter, a lower bound must cover it as an advertisement does, and
@@ -172,7 +170,7 @@ NO_EVIDENCE: Final = Evidence()
 """No chain: only an owner may do anything."""
 
 
-# Which evidence for this request is in a pool of certificates?
+# The evidence in a pool of certificates.
 
 
 def gather_evidence(  # noqa: PLR0913 - every one is named at the call

@@ -49,7 +49,7 @@ from maia.predicates.syntax import (
     attributes_of,
 )
 
-# What time is it, as far as a condition asks?
+# The time of day, as far as a condition asks.
 
 
 _UID: Final = re.compile(r"time-(minute|weekday|date)-(.+)", re.ASCII)

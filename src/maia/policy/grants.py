@@ -239,7 +239,7 @@ def _last_id(grant: Grant) -> bytes | None:
     return grant.certificates[-1].id if grant.certificates else None
 
 
-# What does a grant open for this request, once bounds have taken their part away?
+# What a grant opens, within the bounds.
 
 
 class Allowances:
@@ -395,7 +395,7 @@ def _certificate_of(rule: BoundRule) -> bytes | None:
     return rule.holder if isinstance(rule.holder, bytes) else None
 
 
-# May the author of this filter use these attributes, in this way?
+# The attributes that the author of a filter may use.
 #
 # Delivery answers the questions of a filter. A filter on a hidden attribute
 # would therefore read it, one bit at a time, so it is refused when it is made.

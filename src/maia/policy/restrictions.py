@@ -135,7 +135,7 @@ def _why(spoken: list[AttributeUid], writable: AttributeSet) -> Unmeetable:
     return Unmeetable(next(iter(spoken), None), "the restriction contradicts itself")
 
 
-# Where may a publisher publish, if it needs the right on a topic and on every topic above it?
+# Topics: a publisher needs the right on each one above its own.
 #
 # An event on `/news/uk` reaches the subscribers of `/news`, so its publisher
 # needs the right to publish there too (dissertation 5.5). The kernel asks here

@@ -259,7 +259,7 @@ def _publication_sentence(attributes: tuple[AttributeUid, ...]) -> str:
     return f"the event lies outside what you may publish: the restriction on {named} does not hold"
 
 
-# What does a View that summarises show of many events?
+# Views that summarise many events.
 #
 # Such a View has one window. It is three Views in one: what is taken from each event (`front`), what many
 # of these come to in a period (`summary`), and what is shown of the outcome (`behind`, with the subscriber's

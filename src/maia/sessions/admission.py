@@ -5,16 +5,13 @@ history of key servers. A broker asks its authoriser, which knows more.
 What a node has taken in on validity itself comes first: a peer that shows an
 older list does not bring a revoked certificate back.
 
-Does this principal ask too often?
-
 Every request costs a signature check, and churn of subscriptions spreads to
 other brokers (Miklós 2; A77). The quota belongs to the principal, so that
 neither a second link nor a new connection renews it.
 
-Who has to go when more peers wait to be let in than there are places?
-
-Brokers, key servers and the runtime ask, before a peer has proved anything.
-The oldest goes, and it goes from the network that holds most places: a flood
+Brokers, key servers and the runtime also ask before a peer has proved anything
+who has to go when more peers wait than there are places. The oldest goes, and it goes
+from the network that holds most places: a flood
 from one address costs its own places, and a flood from everywhere costs those
 who have had most time (A74, A88).
 """

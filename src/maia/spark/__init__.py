@@ -1,10 +1,11 @@
 """How do a network's events become tables and streams in Spark, under the rights that hold on the wire?
 
-    maia.spark.table(spark, "LabResult", profile="dashboard.maia")
-    maia.spark.stream(spark, "LabResult", profile="dashboard.maia")
+    log = maia.spark.open_log("/var/lib/maia/log", as_="dashboard.maia")
+    log.table("LabResult").to_spark(spark)
+    log.stream("LabResult", spark=spark)
 
 `governed` is left for `maia.spark.governed.table` itself, because importing it
-loads PySpark; `table`, `stream`, `close` and `check_endpoint` are loaded when they are first asked for.
+loads PySpark; `check_endpoint` is loaded when it is first asked for.
 """
 
 from __future__ import annotations
@@ -13,34 +14,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from maia.spark.governed.reader import FactPeriod, Reader, ReaderIdentity
-from maia.spark.keys.content_keys import HeldEpoch, KeyDesk, KeyPass, KeySource, RingKeys, SeveralSources
-from maia.spark.session.java_home import check_spark_version
+from maia.spark.keys.content_keys import HeldEpoch, KeySource, RingKeys, SeveralSources
+from maia.spark.open_log import LogReader, RecordedLog, RecordedTable, open_log
 
 if TYPE_CHECKING:
     from maia.spark.endpoint import check_endpoint
-    from maia.spark.tables import close, stream, table
 
 __all__ = [
     "FactPeriod",
     "HeldEpoch",
-    "KeyDesk",
-    "KeyPass",
     "KeySource",
+    "LogReader",
     "Reader",
     "ReaderIdentity",
+    "RecordedLog",
+    "RecordedTable",
     "RingKeys",
     "SeveralSources",
     "check_endpoint",
-    "close",
-    "stream",
-    "table",
+    "open_log",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Return one of the functions that need a Spark session from its home."""
-    if name not in {"check_endpoint", "close", "stream", "table"}:
+    """Return the function that needs a Spark session from its home."""
+    if name != "check_endpoint":
         raise AttributeError(f"module `maia.spark` has no attribute `{name}`")
-    check_spark_version(import_module("pyspark").__version__)
-    home = "maia.spark.endpoint" if name == "check_endpoint" else "maia.spark.tables"
-    return getattr(import_module(home), name)
+    return getattr(import_module("maia.spark.endpoint"), name)

@@ -1,52 +1,118 @@
-"""What may a participant see of a recorded log, as tables of Arrow, pandas or polars, without Spark?
+"""What may a participant see of a recorded log, as tables of Arrow, pandas, polars or Spark?
 
-    with maia.open_log(profile="dashboard") as log:
+    with maia.open_log("/var/lib/maia/log", as_="dashboard") as log:
         log.types()
         log.table("LabResult", "value > 100").to_pandas()
+        log.table("LabResult").to_spark(spark).groupBy("ward").count()
+        log.stream("LabResult", spark=spark).writeStream…
 
-The profile says who reads, with which certificates, and from which log unless another is named. The
-rows and columns are those of `maia.spark.table`, because the same code decides, opens and proves
-(`governed/plan.py`). For what one machine holds; `batches` for more than its memory does.
+The profile says who reads, with which certificates, and from which log unless another is named. The same code
+decides, opens and proves for all of them (`governed/plan.py`); Spark is imported for `to_spark` and `stream`
+only. Keys, signers, and the watch over the reader's right are looked after
+here until the log is closed, and with it its tables.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from maia.client.api.connection import signing_key
 from maia.client.api.data_frames import brought, to_pandas, to_polars
 from maia.clock import system_now
+from maia.credentials import (
+    Action,
+    NetworkName,
+    Principal,
+    SignedCertificate,
+    SigningKey,
+    TypeName,
+    VerifiedConstitution,
+)
 from maia.credentials.names import type_id
-from maia.errors import Unavailable
+from maia.errors import Refusal, Unavailable
 from maia.events import Instant
+from maia.net.process import waited_for
+from maia.policy import GrantStale, GrantTestedOnce, Request
 from maia.profile import Profile, find_profile
 from maia.profile.profile import wallet_places
+from maia.types import VerifiedType
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from maia.spark.governed.arrow_table import ArrowTable
-    from maia.spark.governed.opened_log import LogReader, OpenedLog
+    from maia.spark.governed.plan import Access, Asked, GovernedRead, Keys
+    from maia.spark.governed.reader import ReaderIdentity
+    from maia.spark.governed.right_watch import RightWatch
+    from maia.spark.governed.table import Streaming
+    from maia.spark.keys.key_server import JobDesk
+    from maia.views.to_spark import TransformationKeySource
 
-__all__ = ["RecordedLog", "RecordedTable", "log_reader", "open_log"]
+__all__ = ["LogReader", "RecordedLog", "RecordedTable", "open_log"]
+
+_Result = TypeVar("_Result")
+_SPARKS_OWN = frozenset({"pyspark", "py4j"})
 
 
-def open_log(
-    place: str | Path | None = None,
-    *,
-    profile: str | Path | Profile,
-) -> RecordedLog:
-    """Open the log of a profile, or the one in a folder, under the rights of the profile's participant."""
-    who = profile if isinstance(profile, Profile) else find_profile(str(profile))
-    return RecordedLog(who, who.log() if place is None else Path(place))
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Who reads a log, and what it can show."""
+
+    name: str
+    key: SigningKey = field(repr=False)
+    credentials: tuple[SignedCertificate, ...] = field(repr=False)
+    versions: Callable[[str], tuple[VerifiedType, ...]]
+    """A type by its name, after the versions that it was made from."""
+    network: Callable[[], NetworkName]
+    """The network of the key server; asked only if a type is sealed."""
+    known: Callable[[], Collection[TypeName]] = tuple
+    """The types that the reader has definitions of."""
+    folders: tuple[Path, ...] = ()
+    """Folders in which statements may arrive while tables are read."""
+    statements: tuple[Path, ...] = ()
+    keys_at: tuple[str, ...] = ()
+    """Key servers, beside the addresses in the definition."""
+    signers: tuple[SignedCertificate, ...] = field(default=(), repr=False)
+    """Certificates of brokers that sealed, beside those that the key server knows."""
+    constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
+    identity: ReaderIdentity | None = None
+    hint: str = "testers were asked at the locations in the certificates"
+    """What a person can do if a statement is missing."""
+
+
+def open_log(address: str | Path | None = None, *, as_: str | Path | Profile) -> RecordedLog:
+    """Open the log of a profile, or the one at an address, under the rights of the profile's participant."""
+    who = as_ if isinstance(as_, Profile) else find_profile(str(as_))
+    return RecordedLog(who.log() if address is None else Path(address), _reader(who))
+
+
+def _reader(profile: Profile) -> LogReader:
+    from maia.config.input_files import read_certificates
+
+    wallet = wallet_places(profile.settings.wallet)
+    return LogReader(
+        profile.name,
+        signing_key(profile),
+        (*profile.certificates(), *read_certificates(wallet)),
+        versions=lambda name: profile.lineage(name, at=system_now()),
+        network=profile.network,
+        known=lambda: {one.definition.name for one in profile.definitions()},
+        folders=(*(path for path in profile.settings.credentials if path.is_dir()), *wallet),
+        keys_at=profile.settings.keys,
+        constitutions=profile.constitutions(),
+    )
 
 
 class RecordedLog:
@@ -55,12 +121,12 @@ class RecordedLog:
     Keys are fetched when a table of a sealed type is first asked for, and forgotten with `close`.
     """
 
-    def __init__(self, profile: Profile, place: Path) -> None:
+    def __init__(self, place: Path, reader: LogReader) -> None:
         """Read nothing yet."""
         brought("pyarrow", extra="arrow")
-        self._profile, self.place = profile, place.resolve()
+        self.place, self._reader = place.resolve(), reader
         self._stack = ExitStack()
-        self._opened: dict[str, OpenedLog] = {}
+        self._accesses: dict[str, Access] = {}
         self._close = weakref.finalize(self, self._stack.close)
 
     def close(self) -> None:
@@ -72,23 +138,30 @@ class RecordedLog:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+        self, _kind: type[BaseException] | None, value: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Close the log."""
+        """Close the log; say that the right has ended where Spark failed for it, and kept the text of it."""
         self.close()
+        has_ended = "_desk_and_watch" in self.__dict__ and self._desk_and_watch[1].ended
+        if has_ended and type(value).__module__.partition(".")[0] in _SPARKS_OWN:
+            raise Refusal(
+                "PIPELINE-GRANT-ENDED",
+                "the right behind this run was revoked, or has no valid statement any more; nothing is kept",
+            ) from value
 
     def __repr__(self) -> str:
         """Return where the log is, and who reads."""
-        return f"<RecordedLog {self.place} as {self._profile.name}{'' if self._close.alive else ', closed'}>"
+        return f"<RecordedLog {self.place} as {self._reader.name}{'' if self._close.alive else ', closed'}>"
 
     def types(self) -> tuple[str, ...]:
-        """Return the types of which the log holds anything, among those that the profile knows."""
+        """Return the types of which the log holds anything, among those that the reader knows."""
         from maia.spark.governed.log_folder import LogFolder
 
         folder = LogFolder(str(self.place))
-        names = {one.definition.name for one in self._profile.definitions()}
-        held = {one.name for one in names if folder.of_type(type_id(one.owner, one.name)).stretches}
-        return tuple(sorted(held))
+        known = self._reader.known()
+        return tuple(
+            sorted({one.name for one in known if folder.of_type(type_id(one.owner, one.name)).stretches})
+        )
 
     def table(
         self,
@@ -106,32 +179,100 @@ class RecordedLog:
         `with_meta` adds the columns that say which row of which frame an event is, and when it was published.
         `ledger` is a folder in which what is read is put on record; the owner of a type may demand one.
         """
-        from maia.spark.governed.arrow_table import ArrowTable
+        from maia.spark.governed.plan import Asked
+
+        asked = Asked(filter, "true", columns, _instant(since), _instant(until), with_meta)
+        return self.asked(name, asked, ledger=ledger)
+
+    def stream(
+        self,
+        name: str,
+        filter: str = "true",  # noqa: A002 - it is called so in requests and in the client
+        *,
+        spark: SparkSession,
+        columns: Collection[str] | None = None,
+        with_meta: bool = False,
+        terms: Streaming | None = None,
+    ) -> DataFrame:
+        """Return the same table as a stream of Spark, which goes on with what the log gets later."""
+        return self.table(name, filter, columns=columns, with_meta=with_meta).to_stream(spark, terms)
+
+    def asked(
+        self,
+        name: str,
+        asked: Asked,
+        *,
+        ledger: str | Path | None = None,
+        secrets: TransformationKeySource | None = None,
+    ) -> RecordedTable:
+        """Return the answer to any question about a type, as `table` does to the usual ones."""
         from maia.spark.governed.plan import governed_read
 
-        log = self._log(name)
-        read = log.hinted(
-            lambda: governed_read(
-                **log.asked(),
-                filter=filter,
-                columns=columns,
-                since=_instant(since),
-                until=_instant(until),
-                with_meta=with_meta,
-            )
-        )
-        on_record = None if ledger is None else Path(ledger)
-        table = ArrowTable(read, log=log.place, watch=log.watch, ledger=on_record)
-        return RecordedTable(self, name, table)
+        access = replace(self._access(name), secrets=secrets)
+        read = self._hinted(lambda: governed_read(access, asked))
+        return RecordedTable(self, name, read, None if ledger is None else Path(ledger))
 
-    def _log(self, name: str) -> OpenedLog:
+    # -------------------------------------------------------- keys, and the watch over the right
+
+    @cached_property
+    def _desk_and_watch(self) -> tuple[JobDesk, RightWatch]:
+        from maia.spark.governed.right_watch import Asking, read_statements, right_watch
+        from maia.spark.keys.key_server import job_desk
+        from maia.spark.session.session import cluster_of
+
+        who, cluster = self._reader, cluster_of()
+        # Executors ask the desk, and reach it where they reach the driver.
+        desk = self._stack.enter_context(job_desk("127.0.0.1" if cluster is None else cluster.driver_host))
+        heard = read_statements((*who.folders, *who.statements))
+        # The testers that are asked are those in the reader's own certificates, and no others.
+        asking = Asking(who.key, (*who.credentials, *who.signers))
+        watch = right_watch(desk, heard, folders=list(who.folders), asking=asking)
+        return desk, self._stack.enter_context(watch)
+
+    def _access(self, name: str) -> Access:
         self._check_open()
-        if name not in self._opened:
-            from maia.spark.governed.opened_log import opened_for
+        if name not in self._accesses:
+            from maia.spark.governed.plan import Access, Keys
+            from maia.spark.governed.reader import Reader, slices_of
 
-            reader = log_reader(self._profile, name, self.place)
-            self._opened[name] = self._stack.enter_context(opened_for(reader))
-        return self._opened[name]
+            who, versions, (desk, watch) = self._reader, self._reader.versions(name), self._desk_and_watch
+            reader = Reader(
+                who.key.principal, who.credentials, constitutions=who.constitutions, identity=who.identity
+            )
+            # Before any other process is asked, a reader without any right to the type is refused.
+            request = Request(reader.principal, Action.SUBSCRIBE, versions[-1].name, versions[-1])
+            tested = watch.tested(reader, request)
+            self._hinted(lambda: slices_of(request, tested))
+            sealed = any(version.sealing is not None for version in versions)
+            keys = self._fetched(versions) if sealed else Keys(None, desk, {})
+            self._accesses[name] = Access(reader, versions, keys, watch)
+        return self._accesses[name]
+
+    def _fetched(self, versions: tuple[VerifiedType, ...]) -> Keys:
+        from maia.sealing.member.settings import MemberSettings
+        from maia.spark.governed.plan import Keys
+        from maia.spark.keys.reading_keys import fetch_reading_keys
+
+        who, (desk, watch) = self._reader, self._desk_and_watch
+        settings = MemberSettings(
+            who.network(), who.credentials, addresses=who.keys_at, constitutions=who.constitutions
+        )
+        found = waited_for(fetch_reading_keys(who.key, settings, list(versions), standing=watch.monitor))
+        subjects = {signed.certificate.subject for signed in who.signers}
+        given = {one: who.signers for one in subjects if isinstance(one, Principal)}
+        return Keys(found.source, desk, {**found.signers, **given}, found.answers, found.begins)
+
+    def _hinted(self, work: Callable[[], _Result]) -> _Result:
+        """Do something that needs a right; give a hint where a statement is missing."""
+        try:
+            return work()
+        except GrantTestedOnce as problem:
+            # The tester's own refusal says more than that a statement is missing.
+            raise next(iter(self._desk_and_watch[1].unanswered.values()), problem) from problem
+        except GrantStale as problem:
+            raise Unavailable(
+                "UNAVAILABLE-STATEMENTS", f"{problem.message}; {self._reader.hint}"
+            ) from problem
 
     def _check_open(self) -> None:
         if not self._close.alive:
@@ -143,13 +284,24 @@ class RecordedLog:
 class RecordedTable:
     """What a participant sees of one type. Each call reads what the log has by then."""
 
-    def __init__(self, log: RecordedLog, name: str, table: ArrowTable) -> None:
+    def __init__(self, log: RecordedLog, name: str, read: GovernedRead, ledger: Path | None) -> None:
         """Keep the log, and with it the keys, for as long as the table is there."""
-        self._log, self.name, self._table = log, name, table
+        self._log, self.name, self._read, self._ledger = log, name, read, ledger
 
     def __repr__(self) -> str:
         """Return the type, the columns, and where it is from."""
         return f"<RecordedTable {self.name} ({', '.join(self.schema.names)}) of {self._log!r}>"
+
+    @cached_property
+    def _table(self) -> ArrowTable:
+        from maia.spark.governed.arrow_table import ArrowTable
+
+        return ArrowTable(self._read, log=str(self._log.place), ledger=self._ledger)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Return the attributes that are read from the log, for what is shown and what decides about it."""
+        return self._read.reads
 
     @property
     def schema(self) -> pa.Schema:
@@ -174,23 +326,26 @@ class RecordedTable:
         """Return the events as a polars table."""
         return to_polars(self.to_arrow())
 
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Return the events as a table of Spark, read by its executors when it is used."""
+        return self._in_spark(spark, None)
 
-def log_reader(profile: Profile, name: str, place: Path) -> LogReader:
-    """Return the participant of a profile as the reader of one type of a log."""
-    from maia.config.input_files import read_certificates
-    from maia.spark.governed.opened_log import LogReader
+    def to_stream(self, spark: SparkSession, terms: Streaming | None = None) -> DataFrame:
+        """Return the events as a stream of Spark, which goes on with what the log gets later."""
+        from maia.spark.governed.table import Streaming
 
-    wallet = wallet_places(profile.settings.wallet)
-    return LogReader(
-        log=place,
-        key=signing_key(profile),
-        credentials=(*profile.certificates(), *read_certificates(wallet)),
-        versions=profile.lineage(name, at=system_now()),
-        network=profile.network,
-        folders=(*(path for path in profile.settings.credentials if path.is_dir()), *wallet),
-        keys_at=profile.settings.keys,
-        constitutions=profile.constitutions(),
-    )
+        return self._in_spark(spark, terms or Streaming())
+
+    def _in_spark(self, spark: SparkSession, stream: Streaming | None) -> DataFrame:
+        from maia.spark.session.java_home import check_spark_version
+
+        self._log._check_open()
+        check_spark_version(import_module("pyspark").__version__)
+        from maia.spark.governed.table import spark_table
+
+        # Whatever is made of the table needs the keys, for as long as the session is used.
+        weakref.finalize(spark, self._log.close)
+        return spark_table(spark, str(self._log.place), self._read, stream=stream, ledger=self._ledger)
 
 
 def _instant(moment: datetime | Instant | str | None) -> Instant | None:

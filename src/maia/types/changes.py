@@ -10,9 +10,8 @@ A uid means one attribute of one kind for ever. Renaming keeps the uid.
 Retyping keeps the name and takes a new uid, so it equals remove and add
 (docs/decisions/type-definitions.md).
 
-How does an event leave one version of its type and arrive in another?
-
-The publisher's broker translates into transit, where only uids exist: no
+An event leaves one version of its type and arrives in another: the publisher's
+broker translates into transit, where only uids exist: no
 names, no version (dissertation, section 4.3.2). The subscriber's broker
 translates out of transit into the subscriber's version. Attributes that the
 subscriber's version does not have are dropped, those that the publisher did

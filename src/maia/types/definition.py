@@ -10,8 +10,6 @@ keeps all that it inherits as it is, and every count is bounded.
 A definition holds the signed definition of its super-type, so that it can be
 verified without anything else (docs/decisions/inheritance.md).
 
-How is a tree of topics declared, so that an event on a topic is an event of a type?
-
 The owner of the topics below `/news` signs one declaration: the definition of
 the type `topic.news`, whose attribute `topic` holds the path that an event was
 published on. Everything else follows from that. All topics of a tree meet at
@@ -121,7 +119,7 @@ def check_declaration(name: str, attributes: tuple[Attribute, ...]) -> str | Non
     return f"`{name}` declares topics: its first attribute is `topic:string` with the uid `topic`"
 
 
-# How does the owner of a type want its events protected on the way?
+# How events of the type are protected on the way.
 
 
 ADDRESSES_MAX: Final = 16

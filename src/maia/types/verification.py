@@ -32,7 +32,7 @@ from maia.types.definition import SignedDefinition, TypeDefinition, is_weaker
 from maia.types.encoding import definition_from_body
 from maia.types.verified import _SEAL, VerifiedType, VerifiedTypeCache
 
-# May this signer publish this definition?
+# The signer's right to publish a definition.
 
 
 _Held: TypeAlias = Mapping[Action, tuple[VerifiedChain, ...]]

@@ -6,8 +6,6 @@ with a type seen before costs one look into a dictionary. The cache saves work
 and never extends a right: every hit compares the proof's validity with the
 moment asked about.
 
-Does this version agree with every version of the type seen before?
-
 A definition certifies itself, but it cannot certify that no one signed
 another definition under the same full name, or gave an old uid another kind
 on another branch. Registries and brokers remember what they have accepted in
@@ -371,7 +369,7 @@ class TypeHistory:
                 )
 
 
-# On which stream does an issuer publish its statements on validity?
+# The stream of an issuer's statements on validity.
 #
 # Every issuer has one, and its name follows from the key: verifiers subscribe to it before they have met a
 # definition of it (dissertation 6.3.3: one topic for as many certificates as possible). Each event has one

@@ -173,7 +173,7 @@ class OpenQuestions:
             del self._open[nonce]
 
 
-# ------------------------------------------------------------ what answers permit, and for how long
+# What one-time answers permit, and for how long.
 
 
 NO_ANSWERS: Final[frozenset[Once]] = frozenset()

@@ -315,7 +315,7 @@ def _common(hold: Hold, other: Hold | None) -> Hold | None:
     return Hold(since, until, (*hold.sources, *other.sources)) if since <= until else None
 
 
-# ------------------------------------------------------------ what they say together
+# All statements of one issuer, taken together.
 
 
 _NONE: frozenset[bytes] = frozenset()
@@ -400,7 +400,7 @@ def _same(one: PresentValue, other: PresentValue) -> bool:
     return type(one) is type(other) and one == other
 
 
-# ------------------------------------------------------------ how much each issuer may say
+# How much room an issuer has.
 
 
 ISSUERS_MAX: Final = 4096

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.events import Instant, Kind
-from maia.spark.governed.frame_reader import arrow_column
+from maia.spark.governed.arrow_columns import arrow_column
 from maia.views.arrow_executor import ARROW_TYPES
 from maia.wire.columns import BadColumn, decode_column, encode_column
 from support.wire import values_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from maia.credentials import (
     sign_statement,
     statement_to_bytes,
 )
+from maia.events import Kind
 from maia.keystore.key_files import create_key_file
 from maia.spark.applications import APPLICATIONS
 from maia.testing.refusals import raises
@@ -66,7 +68,8 @@ def asked(tmp_path: Path) -> dict[str, object]:
 
 def open_(asked: dict[str, object], **more: object) -> None:
     """Open the source; no table is asked for, so nothing of Spark is needed."""
-    with EventOptions(**asked, **more).opened(None, APPLICATIONS["billing"]):  # type: ignore[arg-type]
+    plates = replace(APPLICATIONS["billing"], reads={"numberplate": Kind.STRING})
+    with EventOptions(**asked, **more).opened(None, plates):  # type: ignore[arg-type]
         pass
 
 

@@ -51,7 +51,7 @@ import maia
 maia.connect("lab", tiemout_s=3.0)
 maia.connect("lab", timeout_s="soon")
 maia.open_log("log")
-maia.open_log(profile="lab").table("LabResult", columns=3)
+maia.open_log(as_="lab").table("LabResult", columns=3)
 """
 
 

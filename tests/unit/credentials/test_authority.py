@@ -14,9 +14,7 @@ from maia.credentials import (
     Authority,
     AuthorityTooLarge,
     NetworkName,
-    NetworkPattern,
     TopicName,
-    TopicPattern,
     TypeName,
     TypePattern,
     UnknownAction,
@@ -41,76 +39,6 @@ BOTH = SUBSCRIBE | {Action.PUBLISH}
 
 def is_car(plate: str) -> Predicate:
     return Comparison(PLATE, Operator.EQ, plate)
-
-
-def test_a_blanket_capability_is_limited_by_what_the_domain_was_granted():
-    granted = Authority(NUMBERPLATE, BOTH)
-    assert intersect(granted, EVERYTHING) is granted
-    assert intersect(EVERYTHING, granted) is granted
-
-
-def test_a_narrower_link_is_reused_and_a_wider_one_is_harmless():
-    wide = Authority(TypePattern(PITO, parse_name_pattern("uk.gov.*"), None), BOTH)
-    narrow = Authority(NUMBERPLATE, SUBSCRIBE, frozenset({PLATE, TIME}))
-    assert intersect(wide, narrow) is narrow
-    assert intersect(narrow, wide) is narrow
-
-
-def test_the_fields_narrow_independently():
-    one = Authority(TypePattern(None, parse_name_pattern("uk.*"), "0"), BOTH, frozenset({PLATE}))
-    other = Authority(TypePattern(PITO, parse_name_pattern("*plate"), None), SUBSCRIBE | {Action.EXTEND})
-    both = intersect(one, other)
-    assert both == Authority(
-        TypePattern(PITO, both.resources.name, "0"),
-        SUBSCRIBE,
-        frozenset({PLATE}),  # type: ignore[union-attr]  # the test says it is not None
-    )
-    assert covers_request(both, Action.SUBSCRIBE, TypeName(PITO, "uk.gov.Numberplate", "0"))
-    assert not covers_request(both, Action.SUBSCRIBE, TypeName(CCS, "uk.gov.Numberplate", "0"))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Authority(NetworkPattern(PITO, parse_name_pattern("*")), ALL_ACTIONS),
-        Authority(TopicPattern(PITO, parse_name_pattern("*")), BOTH),
-        Authority(TypePattern(CCS, parse_name_pattern("*"), None), BOTH),
-        Authority(TypePattern(PITO, parse_name_pattern("uk.gov.ccs.*"), None), BOTH),
-        Authority(NUMBERPLATE, frozenset({Action.EXTEND})),
-        Authority(AnyResource(), frozenset({Action.CONNECT})),
-        Authority(NUMBERPLATE, SUBSCRIBE, frozenset({TIME})),
-    ],
-)
-def test_grants_with_nothing_in_common_grant_nothing(other):
-    assert intersect(Authority(NUMBERPLATE, BOTH, frozenset({PLATE})), other) is None
-    assert intersect(other, Authority(NUMBERPLATE, BOTH, frozenset({PLATE}))) is None
-
-
-def test_actions_that_need_no_attribute_survive_the_loss_of_all():
-    one = Authority(NUMBERPLATE, BOTH | {Action.EXTEND}, frozenset({PLATE}))
-    other = Authority(NUMBERPLATE, BOTH | {Action.EXTEND}, frozenset({TIME}))
-    both = intersect(one, other)
-    assert both is not None
-    assert both.actions == {Action.EXTEND}
-
-
-def test_a_restriction_survives_when_its_attribute_is_hidden():
-    detective = Authority(NUMBERPLATE, SUBSCRIBE, frozenset({PLATE, TIME}), is_car("AE05 XYZ"))
-    both = intersect(detective, Authority(NUMBERPLATE, SUBSCRIBE, frozenset({TIME})))
-    assert both is not None
-    assert both.attributes == {TIME}
-    assert both.restriction == is_car("AE05 XYZ")
-
-
-def test_terms_are_flat_and_never_repeated():
-    one = Authority(NUMBERPLATE, BOTH, restriction=AllOf((is_car("A"), is_car("B"))))
-    other = Authority(NUMBERPLATE, BOTH, restriction=is_car("B"), condition=is_car("C"))
-    both = intersect(one, other)
-    for _ in range(50):
-        assert both is not None
-        assert both.restriction == AllOf((is_car("A"), is_car("B")))
-        assert both.condition == is_car("C")
-        both = intersect(both, other)
 
 
 def test_terms_of_different_kinds_are_different_terms():

@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import (
-    BadCertificate,
     BadSignature,
-    BrokenChain,
     Budget,
     CertificateExpired,
     VerificationCache,
@@ -129,25 +127,6 @@ def test_a_reduction_is_worked_out_once_for_the_same_links() -> None:
     for other in range(5):
         cache.reduce(Links((replace(certificates[0], comment=str(other)), certificates[1])))
     assert cache.reduce(links) == reduce_chain(certificates)
-
-
-def test_a_chain_that_does_not_reduce_is_not_remembered_as_one_that_does() -> None:
-    cache, broken = VerificationCache(), Links(tuple(signed.certificate for signed in reversed(CHAIN)))
-    for _ in range(2):
-        with pytest.raises(BrokenChain):
-            cache.reduce(broken)
-
-
-def test_the_same_bytes_are_read_once_and_say_nothing_about_the_signature() -> None:
-    cache = VerificationCache(reductions_max=2)
-    data = certificate_to_bytes(replace(CHAIN[0], signature=bytes(64)))
-    assert cache.read(data) is cache.read(data)
-    assert not cache.knows(cache.read(data))
-    with pytest.raises(BadCertificate):
-        cache.read(data + b" ")
-    for who in (ALICE, BOB, CAROL):
-        assert cache.read(certificate_to_bytes(grant(OWNER, who))).certificate.subject == who
-    assert cache.read(data) == certificate_from_bytes(data)
 
 
 def test_a_cache_from_disk_is_checked_again_and_not_believed() -> None:

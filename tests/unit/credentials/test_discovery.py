@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import (
-    UNBOUNDED,
     Action,
     BrokenChain,
     FlowLimits,
     LeftOut,
     NoChain,
-    VerificationCache,
     find_chain,
     find_chains,
 )
@@ -72,30 +70,12 @@ def test_certificates_with_nothing_in_common_are_a_miss_of_their_own() -> None:
         found(grant(OWNER, ALICE, about(attributes=uids("a"))), apart)
 
 
-def test_the_shorter_chain_is_found_first() -> None:
-    direct = grant(OWNER, DAVE)
-    assert found(grant(OWNER, ALICE), grant(ALICE, DAVE), direct).certificates == (direct,)
-
-
 def test_a_renewed_certificate_makes_the_old_one_needless() -> None:
     old, new = grant(OWNER, DAVE, validity=TODAY), grant(OWNER, DAVE)
     chains = find_chains(
         [old, new], root=OWNER, subject=DAVE, action=Action.SUBSCRIBE, resource=TYPE, at=NOON
     )
     assert [chain.certificates for chain in chains] == [(new,)]
-
-
-def test_a_renewed_name_outlives_the_old_one() -> None:
-    group = grant(OWNER, named(ALICE, "team"))
-    chain = found(group, call(ALICE, "team", DAVE, validity=TODAY), call(ALICE, "team", DAVE))
-    assert chain.validity == UNBOUNDED
-
-
-def test_members_of_a_group_who_cannot_help_cost_no_signature_check() -> None:
-    cache = VerificationCache()
-    team = [call(ALICE, "team", who) for who in (BOB, CAROL, DAVE)]
-    found(grant(OWNER, named(ALICE, "team")), *team, cache=cache)
-    assert len(cache) == 2
 
 
 def test_a_resource_of_another_principal_is_refused_before_any_search() -> None:

@@ -9,13 +9,9 @@ import pytest
 
 from maia.credentials import (
     BadKey,
-    BadSignature,
-    SignedKind,
     SigningKey,
     principal_from_bytes,
-    principal_from_text,
     same_secret,
-    verify_signature,
 )
 
 SEED = bytes(range(32))
@@ -26,26 +22,6 @@ def test_the_first_test_vector_of_rfc_8032_gives_its_public_key():
     seed = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
     public = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
     assert SigningKey.from_seed(seed).principal.key == public
-
-
-def test_a_signature_holds_for_its_key_kind_and_bytes():
-    signature = KEY.sign(SignedKind.CERTIFICATE, b"body")
-    verify_signature(KEY.principal, SignedKind.CERTIFICATE, b"body", signature)
-    with pytest.raises(BadSignature):
-        verify_signature(KEY.principal, SignedKind.CERTIFICATE, b"Body", signature)
-    with pytest.raises(BadSignature):
-        verify_signature(
-            SigningKey.from_seed(bytes(32)).principal, SignedKind.CERTIFICATE, b"body", signature
-        )
-
-
-def test_signing_is_repeatable():
-    assert KEY.sign(SignedKind.REQUEST, b"x") == KEY.sign(SignedKind.REQUEST, b"x")
-
-
-def test_a_principal_is_read_from_its_text():
-    assert principal_from_text(str(KEY.principal)) == KEY.principal
-    assert principal_from_bytes(KEY.principal.key) == KEY.principal
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 33, 64])

@@ -4,58 +4,16 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import pytest
-
-from maia.credentials import SearchTooLarge
 from maia.credentials.chains.quorum import Tries, checked_threshold, disjoint_choices, leaves, satisfied
-from maia.credentials.chains.reduction import Budget, name_book, rewritten
-from maia.credentials.encoding.parts import LINKED_NAMES_MAX, MEMBERS_MAX, THRESHOLD_DEPTH_MAX
+from maia.credentials.chains.reduction import Budget, name_book
+from maia.credentials.encoding.parts import MEMBERS_MAX, THRESHOLD_DEPTH_MAX
 from maia.testing.refusals import raises
-from support.chains import ALICE, BOB, CAROL, DAVE, PEOPLE, call, k_of, named
+from support.chains import ALICE, BOB, PEOPLE, call, k_of, named
 
 
 def meanings(name, *certificates, steps: int = 1000):
     book = name_book(certificates, lambda _signed: True)
     return {meaning.subject for meaning in book.meanings(name, Budget(steps))}
-
-
-@pytest.mark.parametrize(
-    ("name", "means", "after"),
-    [
-        (named(ALICE, "a"), BOB, BOB),
-        (named(ALICE, "a", "b", "c"), BOB, named(BOB, "b", "c")),
-        (named(ALICE, "a", "b"), named(BOB, "x", "y"), named(BOB, "x", "y", "b")),
-        (named(ALICE, "a"), k_of(1, BOB), k_of(1, BOB)),
-        (named(ALICE, "a", "b"), k_of(1, BOB), None),
-        (named(ALICE, "b"), BOB, None),
-        (named(CAROL, "a"), BOB, None),
-        (named(ALICE, *["a"] * LINKED_NAMES_MAX), named(BOB, "x", "y"), None),
-    ],
-)
-def test_one_step_of_the_four_tuple_reduction(name, means, after) -> None:
-    assert rewritten(name, call(ALICE, "a", means).certificate) == after
-
-
-def test_a_name_is_a_group() -> None:
-    certificates = [call(ALICE, "team", who) for who in (BOB, CAROL)]
-    assert meanings(named(ALICE, "team"), *certificates) == {BOB, CAROL}
-
-
-def test_a_linked_name_asks_every_member() -> None:
-    certificates = [
-        call(ALICE, "team", BOB),
-        call(ALICE, "team", CAROL),
-        call(BOB, "partner", DAVE),
-        call(CAROL, "partner", ALICE),
-    ]
-    assert meanings(named(ALICE, "team", "partner"), *certificates) == {DAVE, ALICE}
-
-
-def test_a_walk_ends_when_its_steps_do() -> None:
-    certificates = [call(ALICE, "team", who) for who in PEOPLE[:20]]
-    assert len(meanings(named(ALICE, "team"), *certificates, steps=20)) == 20
-    with pytest.raises(SearchTooLarge):
-        meanings(named(ALICE, "team"), *certificates, steps=19)
 
 
 def test_a_definition_that_is_not_accepted_says_nothing() -> None:

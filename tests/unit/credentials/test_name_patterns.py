@@ -4,26 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import ANY_NAME, BadPattern, PatternTooComplex, exact_name, parse_name_pattern
-from maia.credentials.names import INFIXES_MAX, pattern_of_parts
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matching", "other"),
-    [
-        ("uk.gov.pito.Numberplate", ["uk.gov.pito.Numberplate"], ["uk.gov.pito.Numberplates", "uk.gov.pito"]),
-        ("uk.gov.*", ["uk.gov.pito", "uk.gov."], ["uk.govern", "xuk.gov.a"]),
-        ("*plate", ["plate", "Numberplate"], ["plates", "Plate"]),
-        ("ab*ba", ["abba", "ab.ba"], ["aba", "ab", "abab"]),
-        ("*gov*", ["gov", "uk.gov.pito"], ["go.v", "GOV"]),
-        ("*", ["", "anything"], []),
-    ],
-)
-def test_the_six_forms(pattern, matching, other):
-    parsed = parse_name_pattern(pattern)
-    assert str(parsed) == pattern
-    assert [name for name in matching if not parsed.matches(name)] == []
-    assert [name for name in other if parsed.matches(name)] == []
+from maia.credentials import ANY_NAME, BadPattern, PatternTooComplex, parse_name_pattern
+from maia.credentials.names import INFIXES_MAX
 
 
 @pytest.mark.parametrize(
@@ -92,13 +74,6 @@ def test_intersections_as_people_write_them(one, other, both):
     assert parse_name_pattern(other).intersection(parse_name_pattern(one)) == found
 
 
-def test_prefix_and_suffix_of_two_patterns_may_overlap_in_a_name():
-    both = parse_name_pattern("ab*").intersection(parse_name_pattern("*ba"))
-    assert both is not None
-    assert both.matches("aba")
-    assert not parse_name_pattern("ab*ba").matches("aba")
-
-
 def test_infixes_add_up_to_a_limit():
     pattern = ANY_NAME
     infixes = [f"*x{number:02}*" for number in range(INFIXES_MAX)]
@@ -109,17 +84,3 @@ def test_infixes_add_up_to_a_limit():
     assert pattern.parts() == tuple(infixes)
     with pytest.raises(PatternTooComplex):
         pattern.intersection(parse_name_pattern("*y*"))
-
-
-@pytest.mark.parametrize(
-    "parts", [[], ["*", "a*"], ["a*", "a*"], ["*b", "a*"], ["*y*", "*x*"], ["a", "b"], ["a*"] * 30]
-)
-def test_a_conjunction_is_written_in_one_way(parts):
-    with pytest.raises(BadPattern):
-        pattern_of_parts(parts)
-
-
-def test_an_exact_name_is_a_pattern():
-    assert exact_name("a.b") == parse_name_pattern("a.b")
-    with pytest.raises(BadPattern):
-        exact_name("a*")

@@ -43,13 +43,6 @@ def test_versions_are_zero_or_a_uuid(version):
         TypeName(OWNER, "a", "")
 
 
-@given(VALIDITIES, VALIDITIES)
-def test_an_intersection_holds_exactly_when_both_hold(one, other):
-    both = one.intersection(other)
-    for moment in EVERY_MOMENT:
-        assert both.contains(moment) == (one.contains(moment) and other.contains(moment))
-
-
 @given(VALIDITIES)
 def test_an_empty_period_contains_no_moment(validity):
     if validity.is_empty:
@@ -57,11 +50,6 @@ def test_an_empty_period_contains_no_moment(validity):
     else:
         assert any(validity.contains(moment) for moment in EVERY_MOMENT)
     assert validity.intersection(UNBOUNDED) == validity
-
-
-def test_both_ends_are_included():
-    validity = Validity(Instant(1), Instant(3))
-    assert [moment for moment in range(6) if validity.contains(Instant(moment))] == [1, 2, 3]
 
 
 @given(st.lists(VALIDITIES, max_size=4), st.sampled_from(EVERY_MOMENT))

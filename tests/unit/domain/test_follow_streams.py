@@ -77,7 +77,7 @@ def held(watch: RightWatch, desk: JobDesk, right: SignedCertificate) -> HeldRigh
         (right,),
         slices_of(request, who),
         lambda now: slices_of(request, now),
-        (desk.open(None, frozenset()),),
+        desk.open(None, frozenset()),
     )
     watch.begin(table)
     return table
@@ -94,7 +94,7 @@ async def held_once_heard(watch: RightWatch, desk: JobDesk, right: SignedCertifi
 
 def stands(table: HeldRight) -> bool:
     try:
-        table.passes[0].keys_of(())
+        table.grant.keys_of(())
     except Refusal as problem:
         if problem.code != "PIPELINE-GRANT-ENDED":
             raise

@@ -17,8 +17,8 @@ from maia.sealing.member.member import KeyMember
 from maia.sealing.member.past import PastReading
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
-from maia.spark.governed.opened_log import fetch_reading_keys
-from maia.spark.keys.content_keys import PastKeys
+from maia.spark.keys.content_keys import HeldKeys
+from maia.spark.keys.reading_keys import fetch_reading_keys
 from maia.testing.refusals import error_code, raises
 from maia.types import SealingLevel
 from maia.validity import answer_question
@@ -280,12 +280,12 @@ def test_bytes_that_are_no_past_keys_are_refused():
 def test_past_keys_serve_a_governed_table(net):
     net.run_to(at(2500))
     asker = ask(net, "reader", grant(key_of("reader"), [PLATE]))
-    keys = PastKeys(asker.epochs, asker.terms)
+    keys = HeldKeys.of_past(asker.epochs, asker.terms)
     held = keys.held(1, frozenset({None, PLATE, PLACE}))
     assert set(held.keys) == {None, PLATE}
     assert (held.first, held.last) == (at(-10), at(1010))
     assert keys.held(3, frozenset({None})) is None
-    assert repr(keys) == "PastKeys(epochs=[1, 2])"
+    assert repr(keys) == "HeldKeys(epochs=[1, 2])"
 
 
 def test_only_sealed_types_have_keys():

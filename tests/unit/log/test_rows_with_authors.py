@@ -9,7 +9,7 @@ import pytest
 
 from maia.log.format.records import type_id_of
 from maia.log.format.segments import message_of, row_of
-from maia.spark.governed.frame_reader import frame_of_row
+from maia.spark.governed.opener import frame_of_row
 from maia.wire import decode
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "wire" / "messages.json").read_text())

@@ -7,7 +7,7 @@ import pytest
 from maia.credentials.certificate import UNBOUNDED
 from maia.errors import BadInput
 from maia.events import AttributeUid
-from maia.policy import Audience, Denial, Facts, Reason
+from maia.policy import Denial, Facts, Reason
 from maia.policy.decision import SENTENCE_MAX, Explanation, for_both, for_owner
 from maia.predicates.syntax import ALWAYS, Comparison, Not, Operator
 from support.policy import NOON
@@ -30,15 +30,6 @@ def test_a_reason_for_programs_has_the_whole_id_and_no_empty_field():
         "attribute": "3265",
     }
     assert Reason("owner", "x").record() == {"rule": "owner", "sentence": "x"}
-
-
-def test_what_is_kept_reaches_the_owner_alone():
-    explanation = for_both(FULL) + for_owner(
-        Reason("restriction", "secret"), instead=Reason("restriction", "no")
-    )
-    assert explanation.lines(Audience.OWNER)[1] == "secret"
-    assert explanation.lines(Audience.REQUESTER)[1] == "no"
-    assert [record["sentence"] for record in explanation.records(Audience.REQUESTER)] == ["expired", "no"]
 
 
 def test_a_denial_that_is_printed_by_accident_keeps_the_owners_reasons():

@@ -27,7 +27,6 @@ from maia.testing.refusals import raises
 from maia.views.plan import checked_view
 from support.policy import (
     CCS,
-    MALLORY,
     MET,
     NOON,
     NUMBERPLATE,
@@ -144,14 +143,6 @@ def refusal_from(wanted, pool):
     return denial(decide(wanted, gather_evidence(wanted, pool, at=NOON), NO_FACTS, NOON))
 
 
-def test_evidence_is_found_in_a_pool_in_any_order():
-    noise = granted(PITO, CCS, "publish")
-    wanted = request(SMITH, "subscribe")
-    evidence = gather_evidence(wanted, [noise, TO_SMITH, TO_MET], at=NOON)
-    assert [signed.id for signed in evidence.chains[0].certificates] == [TO_MET.id, TO_SMITH.id]
-    permit(decide(wanted, evidence, NO_FACTS, NOON))
-
-
 def test_an_expired_certificate_in_the_pool_explains_the_denial():
     ended = granted(MET, SMITH, "subscribe", validity=Validity(later(-20), later(-10)))
     wanted = request(SMITH, "subscribe")
@@ -177,11 +168,6 @@ def test_a_certificate_that_may_not_be_passed_on_explains_the_denial_to_the_owne
     assert refused.code == "POLICY-NO-CHAIN"
     assert refused.explanation.owner[0].certificate == kept_by_met.id
     assert refused.explanation.owner[0].field == "delegation"
-
-
-def test_an_empty_pool_is_a_denial_and_not_an_error():
-    wanted = request(MALLORY, "subscribe")
-    assert refusal_from(wanted, []).code == "POLICY-NO-CHAIN"
 
 
 def test_evidence_for_a_publication_on_a_topic_is_gathered_level_by_level():

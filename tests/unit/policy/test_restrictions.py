@@ -17,7 +17,6 @@ from maia.predicates.syntax import (
     Membership,
     Not,
     Operator,
-    conjuncts,
     mistyped,
 )
 
@@ -27,14 +26,6 @@ KINDS = {A: Kind.INT, B: Kind.STRING}
 
 def equals(uid, literal):
     return Comparison(uid, Operator.EQ, literal)
-
-
-def test_an_equality_forces_its_value():
-    assert forced_values(equals(A, 1)) == {A: 1}
-
-
-def test_a_list_of_one_forces_its_value():
-    assert forced_values(Membership(A, frozenset({1}))) == {A: 1}
 
 
 @pytest.mark.parametrize(
@@ -52,12 +43,6 @@ def test_anything_else_forces_nothing(free):
     assert forced_values(free) == {}
 
 
-def test_equalities_are_found_inside_nested_conjunctions():
-    nested = AllOf((AllOf((equals(A, 1),)), AnyOf((equals(B, "x"),))))
-    assert forced_values(nested) == {A: 1, B: "x"}
-    assert len(list(conjuncts(nested))) == 2
-
-
 def test_a_deep_conjunction_is_no_danger():
     deep = equals(A, 1)
     for _ in range(100_000):
@@ -67,19 +52,6 @@ def test_a_deep_conjunction_is_no_danger():
 
 def unmet(restriction, writable=ALL_ATTRIBUTES):
     return unmeetable(restriction, writable=writable, kinds=KINDS)
-
-
-def test_a_restriction_on_something_that_cannot_be_written_cannot_be_met():
-    found = unmet(equals(B, "x"), writable=frozenset({A}))
-    assert found.attribute == B
-
-
-def test_a_restriction_that_one_writable_attribute_can_satisfy_is_left_to_the_event():
-    assert unmet(AnyOf((equals(B, "x"), Comparison(A, Operator.GT, 1))), writable=frozenset({A})) is None
-
-
-def test_asking_for_the_absence_of_something_that_cannot_be_written_is_met():
-    assert unmet(Not(Exists(B)), writable=frozenset({A})) is None
 
 
 @pytest.mark.parametrize(
@@ -92,18 +64,6 @@ def test_asking_for_the_absence_of_something_that_cannot_be_written_is_met():
 )
 def test_a_forced_value_that_the_rest_contradicts_cannot_be_met(restriction):
     assert unmet(restriction).attribute == A
-
-
-def test_two_equal_equalities_agree():
-    assert unmet(AllOf((equals(A, 1), equals(A, 1)))) is None
-
-
-def test_one_and_true_do_not_agree():
-    assert unmet(AllOf((equals(A, 1), equals(A, True)))) is not None
-
-
-def test_never_cannot_be_met_and_names_no_attribute():
-    assert unmet(NEVER).attribute is None
 
 
 def test_a_literal_of_another_kind_than_declared_cannot_be_met():

@@ -162,6 +162,7 @@ def test_no_key_history_or_environment_of_a_checkout_is_in_the_image(tmp_path: P
         ".html",
         ".svg",
         ".sql",
+        ".toml",
     }
 
 

@@ -118,7 +118,8 @@ def answered(installed: Path, script: str, *words: str, at: Path) -> str:
 
 
 def test_the_wheel_holds_every_module_and_the_source_distribution_every_file(built: Path) -> None:
-    files = [*(ROOT / "src/maia").rglob("*.py"), *(ROOT / "src/maia/console/static").iterdir()]
+    package = ROOT / "src/maia"
+    files = [one for kind in ("*.py", "errors.toml", "static/*") for one in package.rglob(kind)]
     source = {str(one.relative_to(ROOT / "src")) for one in files}
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         names = set(wheel.namelist())

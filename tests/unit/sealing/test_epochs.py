@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maia.credentials import BadSignature, SignedKind
 from maia.errors import MaiaError
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.epochs import (
@@ -22,11 +21,10 @@ from maia.sealing.keys.epochs import (
     epoch_from_bytes,
     epoch_to_bytes,
     sign_epoch,
-    verify_epoch,
 )
 from maia.sealing.keys.secrets import Secret
 from maia.testing.refusals import raises
-from support.key_groups import MANAGER, NOON, PLACE, PLATE, at, key_of, random_from
+from support.key_groups import MANAGER, NOON, PLACE, PLATE, at, random_from
 
 TYPE = bytes(range(32))
 GROUP, PLATES, PLACES = GroupId(TYPE), GroupId(TYPE, PLATE), GroupId(TYPE, PLACE)
@@ -35,12 +33,6 @@ GROUP, PLATES, PLACES = GroupId(TYPE), GroupId(TYPE, PLATE), GroupId(TYPE, PLACE
 def epoch(number=1, since=NOON, refreshed=None, previous=None, key=MANAGER, type_id=TYPE):
     made = {GROUP: bytes(32)} if refreshed is None else refreshed
     return sign_epoch(EpochStatement(type_id, number, since, made, previous), key)
-
-
-def test_an_epoch_is_read_as_it_was_written():
-    signed = epoch(7, refreshed={GROUP: b"a" * 32, PLATES: b"b" * 32, PLACES: b"c" * 32}, previous=b"p" * 32)
-    assert epoch_from_bytes(epoch_to_bytes(signed)) == signed
-    assert verify_epoch(signed, MANAGER.principal) == signed.statement
 
 
 def test_the_order_of_groups_is_not_the_authors_choice():
@@ -79,27 +71,6 @@ def test_a_group_that_is_named_twice_is_refused():
 def test_whatever_arrives_ends_in_an_epoch_or_in_an_error_of_ours(data):
     with suppress(MaiaError):
         assert epoch_to_bytes(epoch_from_bytes(data)) == data
-
-
-def test_only_the_manager_signs_and_only_for_this():
-    with pytest.raises(BadEpoch, match="does not run"):
-        verify_epoch(epoch(key=key_of("mallory")), MANAGER.principal)
-    signed = epoch()
-    other = MANAGER.sign(SignedKind.REQUEST, signed.body)
-    forged = epoch_from_bytes(epoch_to_bytes(signed).replace(signed.signature, other))
-    with pytest.raises(BadSignature):
-        verify_epoch(forged, MANAGER.principal)
-
-
-def test_a_chain_follows_what_follows():
-    chain = EpochChain(TYPE, MANAGER.principal)
-    first = epoch()
-    assert chain.follow(first) == first.statement
-    assert chain.follow(first) is None
-    second = epoch(2, at(1), previous=first.digest)
-    assert chain.follow(second) == second.statement
-    assert chain.number == 2
-    assert chain.follow(first) is None
 
 
 def test_a_chain_refuses_a_fork_a_gap_and_another_type():

@@ -21,13 +21,12 @@ from maia.sealing.keys.delivery import (
     check_encryption_key,
     seal_to,
 )
-from maia.sealing.keys.parcels import GroupWelcome, Handed, HeldPath, pack, parcel_info, unpack
+from maia.sealing.keys.parcels import unpack
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.testing.refusals import raises
-from support.key_groups import MANAGER, PLATE, key_of, random_from
+from support.key_groups import MANAGER, key_of, random_from
 
 LIBRARY = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-TYPE = bytes(range(32))
 
 
 @given(st.binary(max_size=2000), st.binary(max_size=100))
@@ -38,13 +37,6 @@ def test_what_we_seal_the_library_opens_and_the_other_way_round(content, info):
     )
     public = X25519PublicKey.from_public_bytes(session.public)
     assert session.open(LIBRARY.encrypt(content, public, info), info) == content
-
-
-def test_the_same_random_bytes_seal_to_the_same_parcel():
-    session = SessionKey(random_from(b"session"))
-    sealed = [seal_to(session.public, b"keys", b"info", random_from(b"chance")) for _ in range(2)]
-    assert sealed[0] == sealed[1]
-    assert sealed[0] != seal_to(session.public, b"keys", b"info", random_from(b"other"))
 
 
 @given(st.integers(0, 79), st.integers(1, 255))
@@ -88,30 +80,10 @@ def test_an_encryption_key_is_signed_by_its_member_for_one_session_with_one_mana
         check_encryption_key(EncryptionKey(bytes(32), shown.signature), **good)
 
 
-def test_a_parcel_is_read_as_it_was_packed():
-    secrets = [
-        Handed(None, 1, 4, Secret.fresh(random_from(b"1"))),
-        Handed(PLATE, 2, None, Secret.fresh(random_from(b"2"))),
-    ]
-    parcel = GroupWelcome([None, PLATE], secrets, [HeldPath(PLATE, b"path")])
-    assert unpack(pack(parcel)) == parcel
-
-
 @given(st.binary(max_size=200))
 def test_whatever_is_in_a_parcel_ends_in_one_or_in_an_error_of_ours(data):
     with suppress(ProtocolViolation):
         unpack(data)
-
-
-def test_a_parcel_is_for_one_type_one_manager_and_one_member():
-    one, other = key_of("one").principal, key_of("other").principal
-    infos = {
-        parcel_info(type_id, manager=manager, member=member)
-        for type_id in (TYPE, bytes(32))
-        for manager in (one, other)
-        for member in (one, other)
-    }
-    assert len(infos) == 8
 
 
 def test_what_is_kept_opens_under_its_own_name_with_its_own_key():

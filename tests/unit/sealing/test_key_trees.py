@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 
 from maia.sealing.tree.key_tree import GROUP_BYTES_MAX, MEMBER_BYTES_MAX, Slots
 from maia.sealing.tree.node_secrets import MEMBERS_MAX, ROOT, ancestor, level_of, named, stands_above
-from maia.sealing.tree.rekey import PathNeeded, read_rekey
+from maia.sealing.tree.rekey import read_rekey
 from maia.testing.refusals import raises
 from reference.tree_store import (
     Scheme,
-    member_from_bytes,
     new_tree,
     seated,
     tree_to_bytes,
 )
-from support.key_trees import GROUP, counted_bytes, member_of, tree_of
+from support.key_trees import GROUP, counted_bytes, tree_of
 
 ANN, BOB, CEM, DEE = b"Ann", b"Bob", b"Cem", b"Dee"
 
@@ -169,77 +165,7 @@ def test_a_group_has_a_name_of_bounded_length():
         new_tree(group=b"g" * (GROUP_BYTES_MAX + 1), random=counted_bytes())
 
 
-def test_a_stranger_has_no_path():
-    with raises("SEALING-MEMBER", match="outside the group"):
-        tree_of(ANN).path(BOB)
-
-
-def test_a_path_is_for_one_group():
-    path = tree_of(ANN, BOB).path(ANN)
-    with raises("PROTOCOL-TREE-PATH", match="does not lead to the secret of this group"):
-        member_from_bytes(path.to_bytes(), group=b"another")
-
-
-@pytest.mark.parametrize("scheme", Scheme)
-def test_a_wrong_confirmation_is_noticed_and_nothing_changes(scheme):
-    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
-    member = member_of(tree, ANN)
-    broadcast, before = bytearray(tree.leave(CEM).broadcast), member.to_bytes()
-    broadcast[34] ^= 1
-    with pytest.raises(PathNeeded, match="another secret than announced"):
-        member.apply(bytes(broadcast))
-    assert member.to_bytes() == before
-
-
-@pytest.mark.parametrize("scheme", Scheme)
-def test_one_who_left_cannot_follow_and_says_so(scheme):
-    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
-    member = member_of(tree, BOB)
-    with pytest.raises(PathNeeded):
-        member.apply(tree.leave(BOB).broadcast)
-
-
 # ---------------------------------------------------------------- what is kept
 
 
-@pytest.mark.parametrize("scheme", Scheme)
-def test_a_member_is_kept_and_goes_on(scheme):
-    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
-    kept = member_from_bytes(member_of(tree, ANN).to_bytes(), group=GROUP)
-    assert kept.apply(tree.leave(BOB).broadcast) == tree.secret
-
-
 # ---------------------------------------------------------------- what stays quiet
-
-
-@pytest.mark.parametrize("scheme", Scheme)
-def test_no_text_shows_a_secret(scheme):
-    tree = tree_of(ANN, BOB, CEM, scheme=scheme)
-    rekeyed = tree.leave(BOB)
-    member, path = member_of(tree, ANN), tree.path(ANN)
-    shown = " ".join(map(repr, (tree, member, path, rekeyed)))
-    secrets = [secret for _, secret in path.secrets] + [tree.secret.reveal()]
-    for secret in secrets:
-        assert secret.hex() not in shown
-        assert repr(secret)[2:-1] not in shown
-    assert repr(tree) == f"{type(tree).__name__}(members=2, version=2)"
-    assert repr(member) == f"{type(member).__name__}(slot=0, version=2)"
-
-
-@pytest.mark.parametrize("scheme", Scheme)
-def test_neither_side_can_be_pickled_or_copied(scheme):
-    tree = tree_of(ANN, scheme=scheme)
-    for thing in (tree, member_of(tree, ANN)):
-        with pytest.raises(TypeError, match="cannot be pickled"):
-            pickle.dumps(thing)
-        with pytest.raises(TypeError, match="cannot be pickled"):
-            copy.copy(thing)
-
-
-@pytest.mark.parametrize("scheme", Scheme)
-def test_a_group_may_become_empty_and_begin_again(scheme):
-    tree = tree_of(ANN, BOB, scheme=scheme)
-    last = tree.rekey(leaves=[ANN, BOB])
-    assert (len(tree), entries(last.broadcast)) == (0, 0)
-    assert tree.refresh().secret != last.secret
-    assert tree.join(CEM).secret == member_of(tree, CEM).secret

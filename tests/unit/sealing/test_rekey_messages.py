@@ -10,8 +10,6 @@ from maia.sealing.tree.key_tree import TreeMember
 from maia.sealing.tree.node_secrets import ROOT, ancestor
 from maia.sealing.tree.rekey import ENTRIES_MAX, read_path, read_rekey
 from maia.testing.refusals import raises
-from reference.tree_store import Scheme
-from support.key_trees import tree_of
 
 HEAD = "!BB8sQ16s16s12sII"
 
@@ -30,12 +28,6 @@ def rekey(*, scheme=1, form=1, version=3, gone=(), entries=(), counts=None) -> b
 
 
 PARENT, GRANDPARENT = ancestor(0, 1), ancestor(0, 2)
-
-
-def test_a_rekey_written_by_hand_is_read():
-    read = read_rekey(rekey(gone=[PARENT], entries=[(GRANDPARENT, 0), (ROOT, GRANDPARENT)]))
-    assert (read.version, read.gone) == (3, (PARENT,))
-    assert [(entry.node, entry.under) for entry in read.entries] == [(GRANDPARENT, 0), (ROOT, GRANDPARENT)]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +95,6 @@ def path(nodes, *, slot=0, form=1, scheme=1, version=1, count=None) -> bytes:
 def test_any_other_path_is_refused(data, sentence):
     with raises("PROTOCOL-TREE-PATH", match=sentence):
         read_path(data)
-
-
-@pytest.mark.parametrize("scheme", Scheme)
-def test_what_a_manager_writes_is_read_back(scheme):
-    tree = tree_of(b"Ann", b"Bob", b"Cem", scheme=scheme)
-    for broadcast in (tree.join(b"Dee").broadcast, tree.leave(b"Bob").broadcast, tree.refresh().broadcast):
-        assert read_rekey(broadcast).version <= tree.version
-    assert read_path(tree.path(b"Ann").to_bytes()) == tree.path(b"Ann")
 
 
 def test_a_path_of_no_root_is_refused():

@@ -14,16 +14,13 @@ from maia.testing.refusals import raises
 from maia.types import SealingLevel
 from maia.wire.columns import frame_to_columns
 from support.sealing import (
-    BROKER,
     PLACE,
     PLATE,
     TYPE_ID,
     Publishing,
-    content,
     keys,
     opened,
     plates,
-    read,
     secret,
 )
 
@@ -37,30 +34,9 @@ def test_a_single_event_is_committed_to_if_its_plaintext_goes_along_and_a_frame_
     assert Publishing().seal(plates(rows), is_shared=is_shared).is_committed is is_committed
 
 
-def test_the_billing_office_opens_the_plate_and_not_the_place():
-    proved = read(Publishing().seal(plates(5)), keys(only=[PLATE]))
-    assert [one.uid for one in proved.columns[0]] == ["plate"]
-    assert proved.closed == {"place", "seen"}
-    assert not proved.is_closed
-    assert proved.signer == BROKER.principal
-
-
-def test_an_event_sealed_as_a_whole_is_opened_as_a_whole():
-    frame = Publishing(level=SealingLevel.EVENT).seal(plates(5))
-    assert content(read(frame, keys(only=[None]))) == plates(5)
-    assert read(frame, keys(only=[PLATE])).is_closed
-
-
 def test_only_some_attributes_may_be_opened():
     found = opened(Publishing().seal(plates(5)), keys(), only=[PLACE])
     assert [one.uid for one in found.columns[0]] == ["place"]
-
-
-def test_a_member_without_any_key_still_knows_who_signed():
-    proved = verify(read_run([Publishing().seal(plates(5))]), SignatureChecks())
-    assert proved.signer == BROKER.principal
-    assert proved.is_closed
-    assert proved.columns == [()]
 
 
 def test_frames_that_are_sealed_together_have_the_same_columns():
@@ -78,31 +54,6 @@ def test_fields_that_contradict_each_other_are_refused_without_a_key(fields):
     frame = Publishing(level=SealingLevel.EVENT).seal(plates(3))
     with raises("PROTOCOL-SEALED-FRAME"):
         read_run([replace(frame, **fields)])
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"epoch": 2}, {"signer": bytes(32)}, {"type_id": bytes(32)}, {"is_committed": True}, {"columns": []}],
-)
-def test_frames_of_a_run_are_alike(fields):
-    publishing = Publishing()
-    run = [publishing.seal(plates(1)) for _ in range(3)]
-    assert len(read_run(run).frames) == 3
-    with raises("PROTOCOL-SEALED-FRAME"):
-        read_run([*run[:2], replace(run[2], **fields)])
-
-
-def test_an_attribute_stands_once():
-    frame = Publishing().seal(plates(1))
-    with raises("PROTOCOL-SEALED-FRAME"):
-        read_run([replace(frame, columns=[frame.columns[0], frame.columns[0]])])
-
-
-def test_keys_of_another_type_or_epoch_open_nothing():
-    frame = Publishing().seal(plates(1))
-    for other in (keys(2), keys(type_id=bytes(32))):
-        with raises("SEALING-BROKEN"):
-            opened(frame, other)
 
 
 @pytest.mark.parametrize(("type_id", "epoch"), [(b"short", 1), (TYPE_ID, -1)])
@@ -163,11 +114,3 @@ def test_one_signature_covers_a_bounded_number_of_frames(count):
     draft = publishing.draft(Frame(1, {}))
     with raises("SEALING-BATCH"):
         publishing.by.sign([draft] * count)
-
-
-def test_as_many_frames_as_a_signature_may_cover_are_provable():
-    publishing = Publishing()
-    drafts = [publishing.draft(Frame(1, {})) for _ in range(BATCH_MAX)]
-    signed = publishing.by.sign(drafts)
-    assert {len(frame.path) for frame in signed} == {8}
-    assert all(read(frame).signer == BROKER.principal for frame in signed[::17])

@@ -14,20 +14,10 @@ from maia.testing.refusals import raises
 BYTES = sha256(b"a secret").digest()
 
 
-def test_a_secret_gives_back_what_it_holds():
-    assert Secret.from_bytes(BYTES).reveal() == BYTES
-
-
 def test_derivation_is_hkdf_with_lengths_in_front_of_every_part():
     info = b"\0\0\0\x07purpose" + b"\0\0\0\x01x" + b"\0\0\0\0"
     expected = HKDF(SHA256(), 32, salt=b"maia/1/sealing", info=info).derive(BYTES)
     assert Secret.from_bytes(BYTES).derive(b"purpose", b"x", b"").reveal() == expected
-
-
-def test_secrets_are_equal_if_their_bytes_are():
-    assert Secret.from_bytes(BYTES) == Secret.from_bytes(BYTES)
-    assert Secret.from_bytes(BYTES) != Secret.from_bytes(BYTES[::-1])
-    assert Secret.from_bytes(BYTES) != BYTES
 
 
 def test_a_secret_is_no_key_of_a_dictionary():

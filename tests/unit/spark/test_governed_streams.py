@@ -15,11 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log import Keep, LogDamaged, Retention
 from maia.log.disk.event_log import EventLog, LogLimits
-from maia.spark.errors import SparkProblem
-from maia.spark.governed import log_folder, recorded_log
-from maia.spark.governed.log_folder import BadLogPlace, LogFolder, Wanted
-from maia.spark.governed.recorded_log import LogStreamReader
-from maia.spark.governed.table import governed
+from maia.spark.errors import SparkProblem, told_to_spark
+from maia.spark.governed import log_folder
+from maia.spark.governed.log_folder import BadLogPlace, LogFolder, LogFrames, Stretch, Wanted
+from maia.spark.governed.stream_source import LogStreamReader
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from support.governed import (
@@ -30,6 +29,7 @@ from support.governed import (
     Recorded,
     at,
     between,
+    governed,
     grant,
     reader,
     rows_of,
@@ -69,21 +69,28 @@ class Growing:
     def _open(self):
         return closing(EventLog.open(self.folder, now=NOON, limits=NO_GRACE))
 
-    def reader(
-        self, *, columns: tuple[str, ...] = ("published_at", "header", PLATE), **how
-    ) -> LogStreamReader:
-        wanted = Wanted(str(self.folder), self.made.event_type.type_id, INSTANT_MIN, INSTANT_MAX, **how)
-        return LogStreamReader(wanted, columns)
+    def reader(self, **how) -> LogStreamReader:
+        return LogStreamReader(self.wanted(**how))
+
+    def wanted(self, **how) -> Wanted:
+        return Wanted(str(self.folder), self.made.event_type.type_id, INSTANT_MIN, INSTANT_MAX, **how)
+
+    def frames(self, part, columns: tuple[str, ...] = ("header", PLATE), **how):
+        """Yield what a task reads that was given a partition of the source."""
+        ranges = [Stretch(**row) for batch in self.reader().read(part) for row in batch.to_pylist()]
+        with told_to_spark():
+            for one in ranges:
+                yield from LogFrames(self.wanted(**how), columns).batches(one)
 
     @property
     def files(self) -> list[Path]:
         return sorted(self.folder.glob("type=*/day=*/*.parquet"))
 
 
-def read(one: LogStreamReader, start, end) -> list[bytes]:
+def read(log: Growing, one: LogStreamReader, start, end) -> list[bytes]:
     """Return the headers of a batch, as tasks in processes of their own would read them."""
-    task, parts = copied((one, one.partitions(start, end)))
-    return [header for part in parts for b in task.read(part) for header in b.column("header").to_pylist()]
+    _, parts = copied((one, one.partitions(start, end)))
+    return [header for part in parts for b in log.frames(part) for header in b.column("header").to_pylist()]
 
 
 def copied(value):
@@ -218,10 +225,10 @@ def test_a_task_finds_frames_that_were_joined_after_it_was_planned(tmp_path):
     one = log.reader()
     start = one.initialOffset()
     end = one.latestOffset(start, EVERYTHING)
-    planned, whole = one.partitions(start, end), read(one, start, end)
+    planned, whole = one.partitions(start, end), read(log, one, start, end)
     log.join()
     (again,) = planned
-    found = [header for batch in log.reader().read(again) for header in batch.column("header").to_pylist()]
+    found = [header for batch in log.frames(again) for header in batch.column("header").to_pylist()]
     assert found == whole
     assert len(whole) == 6
 
@@ -235,10 +242,10 @@ def test_what_is_forgotten_between_plan_and_task_is_an_error_and_not_less(tmp_pa
     (planned,) = one.partitions(start, end)
     log.forget()
     with pytest.raises(SparkProblem, match=r"\[PIPELINE-FRAMES-FORGOTTEN\]"):
-        list(one.read(planned))
+        list(log.frames(planned))
     with pytest.raises(SparkProblem, match=r"\[PIPELINE-FRAMES-FORGOTTEN\]"):
         one.partitions(start, end)
-    assert list(log.reader(fails_on_loss=False).read(planned)) == []
+    assert list(log.frames(planned, fails_on_loss=False)) == []
 
 
 def test_a_file_that_was_removed_by_hand_is_reported(tmp_path):
@@ -249,7 +256,7 @@ def test_a_file_that_was_removed_by_hand_is_reported(tmp_path):
     (planned,) = one.partitions(start, one.latestOffset(start, EVERYTHING))
     log.files[0].unlink()
     with pytest.raises(SparkProblem, match=r"\[LOG-DAMAGED\]"):
-        list(one.read(planned))
+        list(log.frames(planned))
 
 
 def test_a_flipped_byte_is_reported(tmp_path):
@@ -263,7 +270,7 @@ def test_a_flipped_byte_is_reported(tmp_path):
     data[len(data) // 3] ^= 1
     file.write_bytes(data)
     with pytest.raises(SparkProblem, match=r"\[LOG-DAMAGED\]"):
-        list(one.read(planned))
+        list(log.frames(planned))
 
 
 def test_a_stream_that_begins_after_frames_were_forgotten_has_lost_nothing(tmp_path):
@@ -275,7 +282,7 @@ def test_a_stream_that_begins_after_frames_were_forgotten_has_lost_nothing(tmp_p
     start = one.initialOffset()
     end = one.latestOffset(start, EVERYTHING)
     assert (start["position"], start["forgotten"], end["position"]) == (0, 3, 4)
-    assert len(read(one, start, end)) == 1
+    assert len(read(log, one, start, end)) == 1
     assert one.latestOffset(end, EVERYTHING) == end
     log.forget()
     assert one.latestOffset(end, EVERYTHING) == end  # it was read before
@@ -287,7 +294,7 @@ def test_other_types_do_not_make_batches(tmp_path):
     one = log.reader()
     end = one.latestOffset(one.initialOffset(), EVERYTHING)
     other = Wanted(str(log.folder), bytes(32), INSTANT_MIN, INSTANT_MAX)
-    nothing = LogStreamReader(other, ("header",))
+    nothing = LogStreamReader(other)
     assert nothing.latestOffset(nothing.initialOffset(), EVERYTHING) == nothing.initialOffset()
     assert end["position"] == 1
 
@@ -324,14 +331,14 @@ def test_a_large_segment_is_divided_and_small_ones_are_read_together(tmp_path, m
     one = log.reader()
     start = one.initialOffset()
     end = one.latestOffset(start, EVERYTHING)
-    whole = read(one, start, end)
+    whole = read(log, one, start, end)
     assert len(one.partitions(start, end)) == 1
-    monkeypatch.setattr(recorded_log, "PARTITION_BYTES", log.files[0].stat().st_size // 3)
+    monkeypatch.setattr(log_folder, "PARTITION_BYTES", log.files[0].stat().st_size // 3)
     assert len(one.partitions(start, end)) >= 12
-    assert read(one, start, end) == whole
+    assert read(log, one, start, end) == whole
     monkeypatch.setattr(log_folder, "_BATCH_BYTES", 1)
     (first, *_) = one.partitions(start, end)
-    assert {batch.num_rows for batch in one.read(first)} == {1}
+    assert {batch.num_rows for batch in log.frames(first)} == {1}
     assert len(whole) == 20
 
 
@@ -343,10 +350,10 @@ def test_a_stream_that_begins_late_takes_some_at_a_time(tmp_path):
     start = offset = one.initialOffset()
     limit, seen, batches = ReadMaxBytes(log.files[0].stat().st_size + 1), [], 0
     while (end := one.latestOffset(offset, limit)) != offset:
-        seen += read(one, offset, end)
+        seen += read(log, one, offset, end)
         offset, batches = end, batches + 1
     assert 2 <= batches <= 3
-    assert seen == read(one, start, one.latestOffset(start, EVERYTHING))
+    assert seen == read(log, one, start, one.latestOffset(start, EVERYTHING))
     assert len(seen) == 8
 
 
@@ -355,7 +362,7 @@ def test_segments_published_outside_of_the_period_are_not_opened(tmp_path):
     log.record(hours=-48)
     log.record()
     wanted = Wanted(str(log.folder), log.made.event_type.type_id, int(at(-1)), int(at(1)))
-    one = LogStreamReader(wanted, ("header",))
+    one = LogStreamReader(wanted)
     start = one.initialOffset()
     (planned,) = one.partitions(start, one.latestOffset(start, EVERYTHING))
     assert [stretch.first for stretch in planned.value] == [2]
@@ -364,10 +371,10 @@ def test_segments_published_outside_of_the_period_are_not_opened(tmp_path):
 def test_a_column_that_a_segment_does_not_have_is_null(tmp_path):
     log = Growing(tmp_path)
     log.record()
-    one = log.reader(columns=("header", "another"))
+    one = log.reader()
     start = one.initialOffset()
     (planned,) = one.partitions(start, one.latestOffset(start, EVERYTHING))
-    (batch,) = one.read(planned)
+    (batch,) = log.frames(planned, ("header", "another"))
     assert batch.column("another").type == pa.binary()
     assert batch.column("another").null_count == batch.num_rows == 1
 

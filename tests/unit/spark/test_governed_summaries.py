@@ -10,10 +10,21 @@ from pyspark.sql import SparkSession
 from maia.credentials import ALL_ATTRIBUTES, SignedCertificate, Transformation, TypeName, Validity, issue
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions.summary_text import parse_summary
-from maia.spark.governed.table import governed
 from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
-from support.governed import ATTRIBUTES, NOON, OWNER, PLACE, SPEED, Recorded, at, between, grant, reader
+from support.governed import (
+    ATTRIBUTES,
+    NOON,
+    OWNER,
+    PLACE,
+    SPEED,
+    Recorded,
+    at,
+    between,
+    governed,
+    grant,
+    reader,
+)
 
 TRAFFIC = verify_definition(
     sign_definition(

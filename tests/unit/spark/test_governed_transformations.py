@@ -28,7 +28,6 @@ from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence, see
 from maia.predicates import parse_predicate
 from maia.spark.closure.what_if import Affected, compare
 from maia.spark.governed.reader import slices_of
-from maia.spark.governed.table import governed
 from maia.testing.refusals import raises
 from maia.types import TypeDefinition, from_transit, sign_definition, verify_definition
 from support.governed import (
@@ -40,6 +39,7 @@ from support.governed import (
     asked,
     at,
     between,
+    governed,
     grant,
     key_of,
     reader,

@@ -9,8 +9,6 @@ from maia.credentials import TypeName
 from maia.ledger.files import disclosures_in
 from maia.ledger.records import from_ranges
 from maia.spark.governed.arrow_table import ArrowTable
-from maia.spark.governed.plan import governed_read
-from maia.spark.governed.table import governed
 from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.governed import (
@@ -23,6 +21,8 @@ from support.governed import (
     Recorded,
     at,
     between,
+    decided,
+    governed,
     grant,
     reader,
     sightings,
@@ -90,8 +90,8 @@ def test_a_table_without_spark_is_on_record_in_the_same_way(spark, tmp_path):
     asked = {"event_type": log.event_type, "reader": reads}
     governed(spark, log=str(log.folder), ledger=tmp_path / "of-spark", **asked)
     with raises("PIPELINE-LEDGER-REQUIRED"):
-        ArrowTable(governed_read(**asked), log=str(log.folder))
-    table = ArrowTable(governed_read(**asked), log=str(log.folder), ledger=tmp_path / "of-arrow")
+        ArrowTable(decided(**asked), log=str(log.folder))
+    table = ArrowTable(decided(**asked), log=str(log.folder), ledger=tmp_path / "of-arrow")
     assert table.schema.names == [one.name for one in ATTRIBUTES]
     assert sum(batch.num_rows for batch in table.batches()) == 60  # the early ones, by their speed
 

@@ -28,7 +28,7 @@ from maia.policy import GrantStale
 from maia.spark.governed.reader import accepted_signers, slices_of
 from maia.spark.governed.right_watch import (
     HeldRight,
-    RightsOnWatch,
+    RightWatch,
     follow_streams,
     read_statements,
     right_watch,
@@ -107,52 +107,69 @@ def test_writers_are_tested_as_readers_are():
 # ------------------------------------------------------------ while a job runs
 
 
-def held(who, passes=()) -> HeldRight:
+def held(who, grant=None) -> HeldRight:
     request = asked(who, TYPE)
     return HeldRight(
-        who, who.credentials, slices_of(request, who), lambda now: slices_of(request, now), tuple(passes)
+        who, who.credentials, slices_of(request, who), lambda now: slices_of(request, now), grant
     )
 
 
-def on_watch(*credentials: SignedCertificate) -> tuple[RightsOnWatch, HeldRight]:
-    rights = RightsOnWatch(heard(listed(1)))
-    right = held(reader(*credentials).tested(rights.monitor, NOW))
-    rights.begin(right)
-    return rights, right
+class Desk:
+    """Takes note of the grants that are ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[object] = []
+
+    def end(self, grant: object) -> None:
+        self.ended.append(grant)
+
+
+class Watched:
+    """A watch over one table, with a clock of its own."""
+
+    def __init__(self, *credentials: SignedCertificate) -> None:
+        self.desk, self.now = Desk(), NOW
+        self.watch = RightWatch(self.desk, heard(listed(1)), lambda: self.now)
+        self.watch.begin(held(reader(*credentials).tested(self.watch.monitor, NOW), "mine"))
+
+    def ended_at(self, now: Instant) -> list[object]:
+        self.now = now
+        self.watch.look()
+        return self.desk.ended
 
 
 def test_a_revocation_ends_the_table_that_depends_on_it_and_no_other():
-    rights, right = on_watch(RIGHT)
-    rights.begin(held(reader(grant())))
-    assert rights.follow([listed(2, RIGHT, since=None)], NOW)[0] == [right]
-    assert rights.follow([listed(3, since=None)], NOW)[0] == []
+    one = Watched(RIGHT)
+    one.watch.begin(held(reader(grant()), "another"))
+    assert one.watch.follow([listed(2, RIGHT, since=None)]) == []
+    assert one.watch.follow([listed(3, since=None)]) == []
+    assert one.desk.ended == ["mine"]
 
 
 def test_a_table_with_another_right_to_the_same_goes_on():
-    rights, _ = on_watch(RIGHT, grant())
-    assert rights.follow([listed(2, RIGHT, since=None)], NOW)[0] == []
+    one = Watched(RIGHT, grant())
+    one.watch.follow([listed(2, RIGHT, since=None)])
+    assert one.desk.ended == []
 
 
 def test_a_table_ends_a_moment_after_the_last_list():
-    rights, right = on_watch(RIGHT)
-    last = Instant(NOW + MINUTE - 1)
-    assert rights.look(last) == []
-    assert rights.look(Instant(last + 1)) == [right]
+    one, last = Watched(RIGHT), Instant(NOW + MINUTE - 1)
+    assert one.ended_at(last) == []
+    assert one.ended_at(Instant(last + 1)) == ["mine"]
 
 
 def test_the_next_list_keeps_a_table():
-    rights, _ = on_watch(RIGHT)
-    assert rights.follow([listed(2, since=Instant(NOW + MINUTE))], NOW) == ([], [])
-    assert rights.look(Instant(NOW + MINUTE + 5)) == []
-    assert rights.monitor.next_change() == NOW + 2 * MINUTE
+    one = Watched(RIGHT)
+    assert one.watch.follow([listed(2, since=Instant(NOW + MINUTE))]) == []
+    assert one.ended_at(Instant(NOW + MINUTE + 5)) == []
+    assert one.watch.monitor.next_change() == NOW + 2 * MINUTE
 
 
 def test_what_cannot_be_believed_changes_nothing_and_is_told():
-    rights, _ = on_watch(RIGHT)
-    rights.follow([listed(5, since=None)], NOW)
-    ended, odd = rights.follow([listed(2, RIGHT, since=None)], NOW)
-    assert ended == []
-    assert len(odd) == 1
+    one = Watched(RIGHT)
+    one.watch.follow([listed(5, since=None)])
+    assert len(one.watch.follow([listed(2, RIGHT, since=None)])) == 1
+    assert one.desk.ended == []
 
 
 def test_one_time_answers_count_for_one_lease_and_not_before_they_came():
@@ -176,7 +193,7 @@ def test_the_desk_checks_the_clock_before_it_answers():
     now = [NOW]
     with job_desk() as desk, right_watch(desk, [listed(1)], every_s=3600, clock=lambda: now[0]) as watch:
         one, other = desk.open(None, frozenset()), desk.open(None, frozenset())
-        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), [one]))
+        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         now[0] = Instant(NOW + MINUTE - 1)
         assert one.keys_of(()) == {}
         now[0] = Instant(NOW + MINUTE)
@@ -192,7 +209,7 @@ def test_a_statement_that_appears_in_a_wallet_is_followed(tmp_path):
         right_watch(desk, [listed(1)], folders=[tmp_path], every_s=0.01, clock=lambda: NOW) as watch,
     ):
         one = desk.open(None, frozenset())
-        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), [one]))
+        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         (tmp_path / "a.statement").write_bytes(b"half of one")
         (tmp_path / "b.statement").write_bytes(statement_to_bytes(listed(2, RIGHT, since=None)))
         until_in_a_thread(lambda: watch.ended == 1, "the table ends")
@@ -224,7 +241,7 @@ def test_a_client_that_receives_a_tester_ends_what_the_tester_takes_back():
     client = Streams(b"no statement", *map(statement_to_bytes, said))
     with job_desk() as desk, right_watch(desk, [listed(1)], every_s=3600, clock=lambda: NOW) as watch:
         one = desk.open(None, frozenset())
-        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), [one]))
+        watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         asyncio.run(follow_streams(client, watch, [TESTER.principal], again_s=0))
         assert watch.ended == 1
         assert set(watch.monitor) == {TESTER.principal}

@@ -83,7 +83,7 @@ def test_the_zip_holds_the_package_and_is_the_same_each_time(tmp_path):
 
 def test_the_package_works_from_the_zip_alone(tmp_path):
     packed = package_zip(tmp_path)
-    program = "import maia.views, maia.spark.governed.frame_reader, maia; print(maia.__file__)"
+    program = "import maia.views, maia.spark.governed.opener, maia; print(maia.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packed)!r}); {program}"],
         capture_output=True,

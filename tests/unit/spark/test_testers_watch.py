@@ -62,7 +62,7 @@ def held(watch: RightWatch, desk: JobDesk, right: SignedCertificate, *more: Sign
         who.credentials,
         decided,
         lambda now: slices_of(request, now),
-        (desk.open(None, frozenset()),),
+        desk.open(None, frozenset()),
         request,
     )
     watch.begin(table)
@@ -81,7 +81,7 @@ def asking(*rights: SignedCertificate) -> Asking:
 
 def stands(right: HeldRight) -> bool:
     try:
-        right.passes[0].keys_of(())
+        right.grant.keys_of(())
     except Refusal as problem:
         if problem.code != "PIPELINE-GRANT-ENDED":
             raise

@@ -1,13 +1,10 @@
 """What was accepted once is not contradicted later."""
 
-import pytest
-
 from maia.credentials.keys import SigningKey
-from maia.events import Kind
 from maia.testing.refusals import raises
-from maia.types import TypeHistory, UidReused, sign_definition, verify_definition
+from maia.types import TypeHistory, sign_definition, verify_definition
 from maia.types import verified as history_module
-from support.types import CCS, NOON, PITO, PLATE, TIME, attribute, numberplate, version
+from support.types import NOON, PITO, TIME, numberplate, version
 
 
 def verified(*attributes, number=0, previous=0, signer: SigningKey = PITO, owner=PITO.principal):
@@ -41,26 +38,6 @@ def test_remembering_twice_changes_nothing():
     assert history.remember(FIRST) is history
 
 
-def test_a_second_definition_under_one_full_name_is_a_fork():
-    with raises("TYPE-FORK"):
-        remembered(FIRST, verified(PLATE))
-
-
-def test_a_uid_keeps_its_kind_on_every_branch_and_after_removal():
-    branch = verified(PLATE, attribute("speed", "5", Kind.INT), number=1)
-    without = verified(PLATE, number=2, previous=1)
-    clash = verified(PLATE, attribute("speed", "5", Kind.FLOAT), number=3)
-    with pytest.raises(UidReused):
-        remembered(FIRST, branch, without, clash)
-    same = verified(PLATE, attribute("velocity", "5", Kind.INT), number=3)
-    assert remembered(FIRST, branch, without, same).kinds["5"] is Kind.INT
-
-
-def test_another_owners_type_of_the_same_name_is_another_type():
-    with raises("TYPE-ANOTHER-TYPE"):
-        EMPTY.remember(verified(owner=CCS.principal, signer=CCS))
-
-
 def test_versions_do_not_run_in_a_circle():
     with raises("TYPE-VERSIONS-IN-A-CIRCLE"):
         remembered(verified(number=1, previous=2), verified(number=2, previous=1))
@@ -71,14 +48,6 @@ def test_an_upgrade_follows_the_version_in_use():
     assert EMPTY.upgrade(current=FIRST, offered=second) is second
     assert remembered(second).upgrade(current=FIRST, offered=third) is third
     assert EMPTY.upgrade(current=second, offered=second) is second
-
-
-def test_a_downgrade_or_a_sibling_is_no_upgrade():
-    second, sibling = verified(number=1), verified(number=2)
-    with raises("TYPE-DOWNGRADE"):
-        EMPTY.upgrade(current=second, offered=FIRST)
-    with raises("TYPE-DOWNGRADE"):
-        remembered(FIRST).upgrade(current=second, offered=sibling)
 
 
 def test_a_history_is_bounded(monkeypatch):

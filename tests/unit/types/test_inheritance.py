@@ -21,9 +21,7 @@ from maia.types import (
     TypeDefinition,
     VerifiedTypeCache,
     definition_from_bytes,
-    definition_from_text,
     definition_to_bytes,
-    definition_to_text,
     encoding,
     next_version,
     sign_definition,
@@ -59,37 +57,6 @@ SUPER = sign_definition(numberplate(), PITO)
 
 def granted(*certificates, **changes):
     return sign_definition(sub_type(SUPER, COLOUR, owner=MET, credentials=certificates, **changes), MET)
-
-
-def test_a_sub_type_is_believed_with_the_consent_of_the_super_types_owner():
-    verified = verify_definition(granted(extend(PITO, MET)), at=NOON)
-    assert verified.super_type == verify_definition(SUPER, at=NOON)
-    assert [one.name for one in verified.super_types] == [SUPER.definition.name]
-    assert [chain.subject for chain in verified.extension] == [MET.principal]
-    assert verified.attributes == (PLATE, TIME, LOCATION, COLOUR)
-
-
-def test_the_owner_of_the_super_type_needs_no_certificate_to_extend_it():
-    own = sign_definition(sub_type(SUPER, COLOUR, owner=PITO), PITO)
-    assert verify_definition(own, at=NOON).extension == ()
-
-
-@pytest.mark.parametrize(
-    "certificate",
-    [
-        extend(CCS, MET),
-        extend(PITO, CCS),
-        grant(PITO, MET.principal, frozenset({Action.PUBLISH, Action.SUBSCRIBE}), type_pattern()),
-        grant(PITO, MET.principal, frozenset({Action.EXTEND}), type_pattern(name="uk.gov.pito.Arrest")),
-        grant(PITO, MET.principal, frozenset({Action.EXTEND}), type_pattern(version=str(version(4)))),
-        extend(PITO, MET, attributes=frozenset({PLATE.uid})),
-    ],
-    ids=["not the owner", "to another", "not extend", "another type", "another version", "some attributes"],
-)
-def test_without_consent_a_sub_type_is_refused(certificate):
-    for credentials in ((), (certificate,)):
-        with raises("TYPE-EXTEND-NOT-GRANTED"):
-            verify_definition(granted(*credentials), at=NOON)
 
 
 def test_consent_under_a_condition_is_none():
@@ -128,28 +95,6 @@ def test_a_sub_type_holds_no_longer_than_its_super_type():
     assert verify_definition(below, at=until, cache=cache)
     with raises("TYPE-EXPIRED"):
         verify_definition(below, at=Instant(until + 1_000_000), cache=cache)
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        (PLATE, TIME, COLOUR),
-        (PLATE, TIME, attribute("place", "3467"), COLOUR),
-        (PLATE, TIME, attribute("location", "3467", Kind.INT), COLOUR),
-        (PLATE, TIME, attribute("location", "3468"), COLOUR),
-    ],
-    ids=["left out", "renamed", "retyped", "another uid"],
-)
-def test_what_is_inherited_is_kept_as_it_is(attributes):
-    with raises("TYPE-INHERITED-CHANGED"):
-        TypeDefinition(
-            TypeName(PITO.principal, "uk.gov.met.Stolen", FIRST_VERSION), None, attributes, extends=(SUPER,)
-        )
-
-
-def test_the_order_of_attributes_does_not_count():
-    name = TypeName(PITO.principal, "uk.gov.met.Stolen", FIRST_VERSION)
-    assert TypeDefinition(name, None, (COLOUR, LOCATION, TIME, PLATE), extends=(SUPER,))
 
 
 def test_a_type_is_not_its_own_super_type():
@@ -195,14 +140,6 @@ def test_a_sub_type_seals_at_least_as_much_as_its_super_type():
 def test_what_the_system_acts_on_is_not_extended():
     with raises("TYPE-NOT-EXTENSIBLE"):
         sub_type(validity_definition(PITO), COLOUR, owner=PITO)
-
-
-def test_an_altered_super_type_inside_is_refused():
-    forged = sign_definition(numberplate(), MET)  # PITO's type, signed by another
-    signed = sign_definition(sub_type(forged, COLOUR, owner=MET, credentials=(extend(PITO, MET),)), MET)
-    with pytest.raises(MaiaError) as refused:
-        verify_definition(signed, at=NOON)
-    assert refused.value.code == "TYPE-NOT-A-MANAGER"
 
 
 def test_a_super_type_of_a_manager_with_some_rights_comes_with_the_version_before():
@@ -271,12 +208,6 @@ def test_on_a_network_the_super_type_has_to_be_installed_as_well():
     assert verify_definition(signed, at=NOON)
     with pytest.raises(InstallNotGranted):
         verify_definition(signed, at=NOON, network=NETWORK)
-
-
-def test_a_sub_type_is_written_and_read_in_both_forms():
-    signed = granted(extend(PITO, MET))
-    assert definition_from_bytes(definition_to_bytes(signed)) == signed
-    assert definition_from_text(definition_to_text(signed)) == signed
 
 
 def test_a_definition_with_a_super_type_has_a_largest_size(monkeypatch):

@@ -35,7 +35,7 @@ from maia.types.definition import (
     ENVELOPE_UID,
 )
 from maia.types.encoding import definition_from_body, definition_to_expression
-from support.types import CCS, MANAGER, MET, NOON, PITO, attribute, manage, numberplate, version
+from support.types import CCS, MANAGER, NOON, PITO, attribute, manage, numberplate, version
 
 EVENT = Sealing(SealingLevel.EVENT, PITO.principal)
 ATTRIBUTE = Sealing(SealingLevel.ATTRIBUTE, PITO.principal, ("127.0.0.1:7500", "keys.pito.example:7500"))
@@ -62,17 +62,6 @@ def test_a_choice_is_read_back_as_it_was_written(sealing):
     assert definition_from_bytes(definition_to_bytes(signed)) == signed
     assert definition_from_text(definition_to_text(signed)) == signed
     assert verify_definition(signed, at=NOON).sealing == sealing
-
-
-def test_a_definition_that_says_nothing_has_the_bytes_it_always_had():
-    assert b"sealing" not in sign_definition(sealed(None), PITO).body
-
-
-def test_the_choice_is_what_is_signed():
-    bodies = {sign_definition(sealed(sealing), PITO).body for sealing in LEVELS}
-    bodies.add(sign_definition(sealed(replace(ATTRIBUTE, manager=CCS.principal)), PITO).body)
-    bodies.add(sign_definition(sealed(replace(ATTRIBUTE, addresses=())), PITO).body)
-    assert len(bodies) == 5
 
 
 def changed(change):
@@ -171,17 +160,6 @@ def test_as_many_addresses_as_allowed_are_allowed():
 # ---------------------------------------------------------------- it is never given up
 
 
-@pytest.mark.parametrize("later", range(3))
-@pytest.mark.parametrize("earlier", range(3))
-def test_a_later_version_never_seals_less(earlier, later):
-    before = verified(LEVELS[earlier])
-    if later >= earlier:
-        assert verified(LEVELS[later], number=1, before=before).sealing == LEVELS[later]
-    else:
-        with raises("TYPE-SEALING-WEAKENED"):
-            verified(LEVELS[later], number=1, before=before)
-
-
 @pytest.mark.parametrize(
     ("earlier", "later", "is_refused"),
     [
@@ -206,15 +184,6 @@ def test_a_later_version_stays_blinded_and_covered(earlier, later, is_refused):
 @pytest.mark.parametrize("order", list(permutations([None, EVENT, BLINDED, ATTRIBUTE])))
 def test_every_order_of_versions_gives_one_strongest_choice(order):
     assert strongest(order) == ATTRIBUTE
-
-
-@pytest.mark.parametrize("first_known", ["earlier", "later"])
-def test_a_history_refuses_a_weaker_version_whichever_it_met_first(first_known):
-    """The owner's definition is believed alone, so the two may never have been compared."""
-    earlier, later = verified(ATTRIBUTE), verified(EVENT, number=1)
-    known, offered = (earlier, later) if first_known == "earlier" else (later, earlier)
-    with raises("TYPE-SEALING-WEAKENED"):
-        TypeHistory(earlier.type_id).remember(known).remember(offered)
 
 
 def test_a_history_seals_at_the_strongest_level_of_any_version():
@@ -254,16 +223,6 @@ def test_a_principal_that_holds_every_right_may_change_the_seal():
     before = verified(EVENT)
     rights = (manage(PITO, MANAGER),)
     assert verified(ATTRIBUTE, signer=MANAGER, number=1, credentials=rights, before=before).sealing
-
-
-@pytest.mark.parametrize(
-    "sealing", [ATTRIBUTE, replace(EVENT, manager=MET.principal), replace(EVENT, addresses=("a:1",))]
-)
-def test_some_rights_are_not_enough_to_change_the_seal(sealing):
-    """Level, manager or address: a principal that names the manager decides who holds the keys."""
-    some = (manage(PITO, MANAGER, Action.MANAGE_ADD, Action.MANAGE_REMOVE, Action.MANAGE_RENAME),)
-    with raises("TYPE-CHANGE-NOT-GRANTED", match="sealed"):
-        verified(sealing, signer=MANAGER, number=1, credentials=some, before=verified(EVENT))
 
 
 def test_some_rights_are_enough_while_the_seal_stays():

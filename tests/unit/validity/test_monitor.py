@@ -12,7 +12,6 @@ from maia.credentials import (
     Authority,
     BadSignature,
     BadStatement,
-    CertificateNotRevalidated,
     CertificateRevoked,
     CertificateStale,
     CertificateTestedOnce,
@@ -26,8 +25,6 @@ from maia.credentials import (
     period_from,
     root_handover_certificate,
     sign_statement,
-    statement_from_bytes,
-    statement_to_bytes,
 )
 from maia.testing.refusals import error_code
 from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
@@ -92,14 +89,6 @@ def test_an_issuer_revokes_also_what_demands_no_test():
     assert code_of(standing, UNTESTED, 0) is CertificateRevoked
 
 
-def test_no_other_principal_revokes():
-    standing = Monitor()
-    standing.receive(crl(1, UNTESTED, TIMED, by=STRANGER), moment(0))
-    standing.receive(crl(1, since=0), moment(0))
-    assert code_of(standing, UNTESTED, 0) is None
-    assert code_of(standing, TIMED, 0) is None
-
-
 def test_a_certificate_that_two_have_listed_stays_revoked_when_one_restores_it():
     standing = Monitor()
     standing.receive(crl(1, TIMED, since=0), moment(0))
@@ -108,74 +97,6 @@ def test_a_certificate_that_two_have_listed_stays_revoked_when_one_restores_it()
     assert code_of(standing, TIMED, 1) is CertificateRevoked
     assert standing.receive(crl(2), moment(2)).restored == {TIMED.id}
     assert code_of(standing, TIMED, 2) is None
-
-
-def test_a_plain_list_is_enough_for_who_demands_one_and_not_for_who_demands_a_timed_one():
-    standing = Monitor()
-    standing.receive(crl(1), moment(0))
-    assert code_of(standing, LISTED, 1_000_000) is None
-    assert code_of(standing, TIMED, 0) is CertificateStale
-
-
-def test_a_timed_list_holds_from_its_first_microsecond_to_its_last():
-    standing = Monitor()
-    standing.receive(crl(1, since=10), moment(0))
-    assert code_of(standing, TIMED, 9.999_999) is CertificateStale
-    assert code_of(standing, TIMED, 10) is None
-    assert code_of(standing, TIMED, 39.999_999) is None
-    assert code_of(standing, TIMED, 40) is CertificateStale
-
-
-def test_the_next_list_may_come_before_it_begins():
-    standing = Monitor()
-    standing.receive(crl(1, since=0), moment(0))
-    assert standing.fresh_until(BY, moment(0)) == moment(30) - 1
-    standing.receive(crl(2, since=30), moment(20))
-    assert standing.fresh_until(BY, moment(20)) == moment(60) - 1
-    assert code_of(standing, TIMED, 30) is None
-
-
-def test_a_gap_between_two_lists_is_a_gap():
-    standing = Monitor()
-    standing.receive(crl(1, since=0), moment(0))
-    standing.receive(crl(2, since=30.000_001), moment(20))
-    assert standing.fresh_until(BY, moment(20)) == moment(30) - 1
-    assert code_of(standing, TIMED, 30) is CertificateStale
-    assert code_of(standing, TIMED, 30.000_001) is None
-
-
-def test_an_immediate_revocation_is_a_plain_list_with_the_next_number():
-    standing = Monitor()
-    standing.receive(crl(1, since=0), moment(0))
-    assert code_of(standing, TIMED, 4) is None
-    assert standing.receive(crl(2, TIMED), moment(5)).revoked == {TIMED.id}
-    assert code_of(standing, TIMED, 5) is CertificateRevoked
-    assert standing.fresh_until(BY, moment(5)) == moment(30) - 1
-
-
-def test_a_list_gives_back_from_the_beginning_of_its_period_and_takes_away_at_once():
-    """RFC 2693 5.2, dissertation 6.2.3: the list of that moment decides, whatever was received besides."""
-    other = certificate(TestKind.TIMED_CRL, comment="another")
-    standing = Monitor()
-    standing.receive(crl(1, TIMED, since=0), moment(0))
-    heard = standing.receive(crl(2, other, since=30), moment(20))
-    assert (heard.revoked, heard.restored) == ({other.id}, frozenset())
-    assert code_of(standing, TIMED, 29.999_999) is CertificateRevoked
-    assert code_of(standing, other, 20) is CertificateRevoked
-    assert code_of(standing, TIMED, 30) is None
-    assert [one.restored for one in standing.advance(moment(30))] == [{TIMED.id}]
-    assert standing.revoked_by(BY) == {other.id}
-
-
-def test_an_immediate_revocation_stands_until_the_period_of_a_newer_list_begins():
-    standing = Monitor()
-    for signed in (crl(1, since=0), crl(3, since=30), crl(2, TIMED)):
-        standing.receive(signed, moment(5))
-    assert code_of(standing, TIMED, 6) is CertificateRevoked
-    assert code_of(Monitor.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
-    assert code_of(standing, TIMED, 30) is None
-    assert [one.restored for one in standing.advance(moment(30))] == [{TIMED.id}]
-    assert isinstance(standing.receive(crl(2, TIMED), moment(31)).refused, StatementOld)
 
 
 def test_the_list_of_the_moment_is_kept_however_many_are_to_come():
@@ -188,69 +109,7 @@ def test_the_list_of_the_moment_is_kept_however_many_are_to_come():
     assert code_of(Monitor.reloaded(standing.exported()), TIMED, 29) is CertificateRevoked
 
 
-def test_what_is_known_is_no_news():
-    standing = Monitor()
-    signed = crl(1, TIMED, since=0)
-    assert standing.receive(signed, moment(0)).is_news
-    again = statement_from_bytes(statement_to_bytes(signed))
-    assert standing.receive(again, moment(0)) == Changed(BY, False)
-
-
-def test_a_newcomer_learns_everything_from_what_another_verifier_holds():
-    old, new = Monitor(), Monitor()
-    for signed in (
-        crl(1, since=0),
-        crl(2, UNTESTED),
-        crl(3, UNTESTED, since=30),
-        revalidation(1, VOUCHED, since=0),
-    ):
-        old.receive(signed, moment(10))
-    for signed in reversed(old.statements(BY, moment(10))):
-        new.receive(signed, moment(10))
-    assert new.revoked_by(BY) == old.revoked_by(BY) == {UNTESTED.id}
-    assert new.fresh_until(BY, moment(10)) == old.fresh_until(BY, moment(10)) == moment(60) - 1
-    assert code_of(new, VOUCHED, 10) is None
-    assert [one.statement.sequence for one in old.statements(BY, moment(30))] == [3, 1]
-
-
-def test_a_late_statement_is_the_newest_word_and_makes_nothing_fresh():
-    """Who was offline must not miss a revocation because its list has run out meanwhile."""
-    standing = Monitor()
-    heard = standing.receive(crl(9, UNTESTED, by=ISSUER, since=0), moment(31))
-    assert heard.revoked == {UNTESTED.id}
-    assert standing.fresh_until(ISSUER.principal, moment(31)) is None
-
-
 # ---------------------------------------------------------------- revalidations
-
-
-def test_a_revalidation_confirms_what_it_names_while_it_holds():
-    standing = Monitor()
-    standing.receive(revalidation(1, VOUCHED, since=0), moment(0))
-    other = certificate(TestKind.REVALIDATION, comment="another")
-    assert code_of(standing, VOUCHED, 29) is None
-    assert code_of(standing, other, 29) is CertificateNotRevalidated
-    assert code_of(standing, VOUCHED, 30) is CertificateStale
-    assert standing.fresh_until(BY, moment(30), TestKind.REVALIDATION) is None
-
-
-def test_the_newest_revalidation_takes_away_before_it_begins_and_gives_only_from_then_on():
-    standing = Monitor()
-    other = certificate(TestKind.REVALIDATION, comment="another")
-    standing.receive(revalidation(1, VOUCHED, since=0), moment(0))
-    heard = standing.receive(revalidation(2, other, since=30), moment(20))
-    assert (heard.revoked, heard.restored) == ({VOUCHED.id}, frozenset())
-    assert code_of(standing, VOUCHED, 21) is CertificateNotRevalidated
-    assert code_of(standing, other, 21) is CertificateNotRevalidated
-    assert code_of(standing, other, 30) is None
-    assert [one.restored for one in standing.advance(moment(30))] == [{other.id}]
-
-
-def test_who_must_revalidate_can_revoke_at_once():
-    standing = Monitor()
-    standing.receive(revalidation(1, VOUCHED, since=0), moment(0))
-    standing.receive(crl(1, VOUCHED), moment(5))
-    assert code_of(standing, VOUCHED, 5) is CertificateRevoked
 
 
 # ---------------------------------------------------------------- facts
@@ -272,27 +131,6 @@ def test_facts_are_told_by_who_says_them_while_they_hold():
     }
     assert standing.facts_about(ISSUER.principal, moment(29)) == {}
     assert standing.facts_about(HOLDER.principal, moment(30)) == {}
-
-
-def test_newer_facts_replace_older_ones_at_once():
-    standing = Monitor()
-    standing.receive(facts(1, 0, on_duty=True, grade=1), moment(0))
-    heard = standing.receive(facts(2, 10, grade=2), moment(5))
-    assert heard.about == {HOLDER.principal}
-    assert heard.problem is None
-    assert standing.facts_about(HOLDER.principal, moment(10)) == {BY: {"grade": 2}}
-    assert [one.about for one in standing.advance(moment(10))] == [{HOLDER.principal}]
-    assert isinstance(standing.receive(facts(1, 0, on_duty=True, grade=1), moment(11)).refused, StatementOld)
-
-
-def test_what_newer_facts_do_not_say_is_over_before_they_begin():
-    """A verifier whose clock is behind must not keep a principal on duty for so long."""
-    standing = Monitor()
-    standing.receive(facts(1, 0, on_duty=True, grade=1, shift="early"), moment(0))
-    heard = standing.receive(facts(2, 10, grade=True, shift="early"), moment(5))
-    assert heard.about == {HOLDER.principal}
-    assert standing.facts_about(HOLDER.principal, moment(5)) == {BY: {"shift": "early"}}
-    assert standing.facts_about(HOLDER.principal, moment(10)) == {BY: {"shift": "early", "grade": True}}
 
 
 def test_who_is_left_out_of_a_newer_list_is_among_those_whose_facts_changed():
@@ -336,18 +174,6 @@ def test_facts_that_stay_the_same_concern_no_principal():
 
 
 # ---------------------------------------------------------------- what is refused, and what is reported
-
-
-def test_a_forged_statement_changes_nothing():
-    standing = Monitor()
-    signed = crl(1, UNTESTED, by=ISSUER)
-    data = statement_to_bytes(signed)
-    assert isinstance(
-        standing.receive(statement_from_bytes(data[:-3] + bytes((data[-3] ^ 1,)) + b"))"), moment(0)).refused,
-        BadSignature,
-    )
-    assert standing.sequence_of(ISSUER.principal) == 0
-    assert code_of(standing, UNTESTED, 0) is None
 
 
 def test_overlapping_periods_are_reported_and_the_later_one_makes_nothing_fresh():
@@ -435,17 +261,6 @@ def test_periods_that_are_over_take_no_room(monkeypatch):
     assert standing.sequence_of(BY) == 8
 
 
-def test_one_issuer_may_name_only_so_many_although_there_is_room(monkeypatch):
-    monkeypatch.setattr(standing_room, "IDS_OF_ONE_MAX", 1)
-    monkeypatch.setattr(standing_room, "IDS_KEPT_MAX", 16)
-    standing = Monitor()
-    assert (
-        error_code(standing.receive(crl(1, UNTESTED, TIMED), moment(0)).refused)
-        == "UNAVAILABLE-STANDING-FULL"
-    )
-    assert standing.receive(crl(1, UNTESTED), moment(0)).revoked == {UNTESTED.id}
-
-
 # ---------------------------------------------------------------- who is asked, and how long that will do
 
 
@@ -488,22 +303,6 @@ def test_who_advances_is_told_what_has_ended_and_when_to_advance_again():
     assert standing.next_change() is None
 
 
-def test_who_did_not_advance_is_told_with_the_next_statement():
-    standing = Monitor()
-    standing.receive(crl(1, since=0), moment(0))
-    assert TestKind.TIMED_CRL in standing.receive(crl(2), moment(31)).tests
-    assert standing.advance(moment(32)) == []
-
-
-def test_a_statement_that_is_refused_hides_no_end():
-    standing = Monitor()
-    standing.receive(crl(2, since=0), moment(0))
-    told = standing.receive(crl(1), moment(31))
-    assert isinstance(told.refused, StatementOld)
-    assert told
-    assert told.tests == {TestKind.TIMED_CRL}
-
-
 def test_an_issuer_that_moves_its_periods_about_leaves_no_moments_behind():
     """A39: each statement cuts the one before short, and only the next moment is waited for."""
     standing = Monitor()
@@ -522,15 +321,6 @@ def test_a_copy_goes_its_own_way():
     assert code_of(copy, TIMED, 3) is CertificateRevoked
     assert code_of(standing, TIMED, 31) is None
     assert copy.next_change() == moment(30)
-
-
-def test_asking_ahead_forgets_nothing():
-    standing = Monitor()
-    standing.receive(crl(1, since=0), moment(0))
-    assert standing.fresh_until(BY, moment(100)) is None
-    assert code_of(standing, TIMED, 100) is CertificateStale
-    assert standing.statements(BY, moment(100))
-    assert code_of(standing, TIMED, 1) is None
 
 
 # ---------------------------------------------------------------- restart

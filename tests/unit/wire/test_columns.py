@@ -82,14 +82,6 @@ def raw(*values: object) -> bytes:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_corner_values_travel_unchanged_and_in_their_class(kind):
-    values = CORNERS[kind]
-    back = decode_column(kind, encode_column(kind, values), len(values))
-    assert back == values
-    assert [type(value) for value in back] == [type(value) for value in values]
-
-
-@pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 65_535, 65_536])
 def test_every_number_of_rows_has_its_own_form(kind, rows):
     values = (None,) * rows
@@ -111,13 +103,6 @@ def test_kinds_never_mix(kind, value):
         encode_column(kind, (None, value))
     with pytest.raises(BadColumn):
         decode_column(kind, raw(None, value), 2)
-
-
-def test_an_int_is_not_sent_as_a_moment_nor_a_moment_as_an_int():
-    with pytest.raises(BadValue):
-        encode_column(Kind.TIMESTAMP, (5,))
-    with pytest.raises(BadValue):
-        encode_column(Kind.INT, (Instant(5),))
 
 
 @pytest.mark.parametrize("number", [INSTANT_MIN - 1, INSTANT_MAX + 1, 2**63, 2**64 - 1])
@@ -150,11 +135,6 @@ def test_minus_zero_becomes_zero_when_sent_and_is_refused_when_it_arrives():
     assert encode_column(Kind.FLOAT, (-0.0,)) == encode_column(Kind.FLOAT, (0.0,))
     with pytest.raises(BadColumn):
         decode_column(Kind.FLOAT, raw(-0.0, 1.0), 2)
-
-
-def test_floats_whose_sum_is_no_number_pass_if_each_of_them_is_one():
-    values = (1.7e308, 1.7e308, -1.7e308)
-    assert decode_column(Kind.FLOAT, encode_column(Kind.FLOAT, values), 3) == values
 
 
 @pytest.mark.parametrize(("kind", "value"), [*BAD, (Kind.FLOAT, -0.0)])
@@ -224,18 +204,6 @@ def test_numbers_of_kinds_are_kept_for_ever():
 FRAME = Frame(2, {A: Column(Kind.STRING, ("x", None)), B: Column(Kind.INT, (1, 2))})
 
 
-def test_a_frame_comes_back_as_it_was():
-    assert columns_to_frame(frame_to_columns(FRAME), 2) == FRAME
-    assert columns_to_frame(frame_to_columns(FRAME), 2, FRAME.kinds) == FRAME
-
-
-def test_only_the_wanted_columns_are_decoded():
-    columns = [frame_to_columns(FRAME)[0], WireColumn(B, kind_to_number(Kind.INT), b"no column at all")]
-    assert columns_to_frame(columns, 2, only={A}) == FRAME.only([A])
-    with pytest.raises(BadColumn, match="`b`"):
-        columns_to_frame(columns, 2)
-
-
 def test_kinds_are_read_without_decoding():
     assert kinds_of_columns(frame_to_columns(FRAME)) == FRAME.kinds
 
@@ -246,12 +214,6 @@ def test_a_foreign_attribute_or_another_kind_is_refused():
         columns_to_frame(columns, 2, {A: Kind.STRING})
     with pytest.raises(TransitKindMismatch):
         columns_to_frame(columns, 2, {A: Kind.STRING, B: Kind.FLOAT})
-
-
-def test_a_uid_stands_once():
-    column = frame_to_columns(FRAME)[0]
-    with pytest.raises(BadColumns, match="two columns"):
-        columns_to_frame([column, column], 2)
 
 
 @pytest.mark.parametrize("uid", ["", "A", "a b", "-a", "a\0", "é", "a" * 65])

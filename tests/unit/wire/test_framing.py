@@ -8,33 +8,6 @@ from maia.testing.refusals import raises
 from maia.wire import HANDSHAKE_BYTES_MAX, MESSAGE_BYTES_MAX, Splitter, framed, length_prefix
 
 
-def test_one_feed_may_bring_several_messages_and_a_part():
-    splitter = Splitter()
-    assert splitter.feed(framed(b"one") + framed(b"two") + framed(b"three")[:-1]) == [b"one", b"two"]
-    assert splitter.feed(b"e") == [b"three"]
-    assert splitter.held == 0
-
-
-def test_a_message_may_come_byte_by_byte():
-    splitter = Splitter()
-    stream = framed(b"one") + framed(b"two")
-    arrived = [message for at in range(len(stream)) for message in splitter.feed(stream[at : at + 1])]
-    assert arrived == [b"one", b"two"]
-
-
-def test_a_message_at_the_limit_passes_and_one_byte_more_does_not():
-    assert Splitter(10).feed(framed(b"x" * 10)) == [b"x" * 10]
-    with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
-        Splitter(10).feed(framed(b"x" * 11))
-
-
-def test_an_empty_message_is_refused():
-    with raises("PROTOCOL-EMPTY-MESSAGE"):
-        Splitter().feed(bytes(4))
-    with raises("PROTOCOL-EMPTY-MESSAGE"):
-        framed(b"")
-
-
 def test_nothing_longer_than_the_limit_is_framed():
     with raises("PROTOCOL-MESSAGE-TOO-LARGE"):
         length_prefix(bytes(MESSAGE_BYTES_MAX + 1))

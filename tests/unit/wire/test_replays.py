@@ -6,7 +6,7 @@ import pytest
 
 from maia.events import Instant
 from maia.testing.refusals import raises
-from maia.wire import PAGES, ReplayMemory, page_of
+from maia.wire import ReplayMemory
 from support.wire import CLIENT, NOON, OTHER
 
 ME, YOU = CLIENT.principal, OTHER.principal
@@ -21,88 +21,11 @@ def hear(memory, number, *, at=NOON, principal=ME):
     return memory.remember(principal, nonce(number), signed_at=at)
 
 
-def test_the_same_nonce_of_two_principals_is_two_requests():
-    memory = ReplayMemory()
-    hear(memory, 1)
-    hear(memory, 1, principal=YOU)
-    with raises("REQUEST-REPLAYED"):
-        hear(memory, 1)
-
-
-def test_a_nonce_is_spent_whatever_the_time_stamp():
-    memory = ReplayMemory()
-    hear(memory, 1)
-    with raises("REQUEST-REPLAYED"):
-        hear(memory, 1, at=Instant(NOON + 1))
-
-
-def test_what_is_forgotten_stays_refused_by_its_time_stamp():
-    memory = ReplayMemory()
-    hear(memory, 1)
-    memory.forget_before(NOON)
-    assert len(memory) == 1
-    memory.forget_before(Instant(NOON + 1))
-    assert len(memory) == 0
-    for at in (NOON, Instant(NOON - 1)):
-        with raises("REQUEST-STALE"):
-            hear(memory, 1, at=at)
-    hear(memory, 1, at=Instant(NOON + 1))
-
-
 def test_a_memory_that_never_forgot_has_no_horizon():
     memory = ReplayMemory()
     memory.forget_before(NOON)
     assert memory.horizon is None
     hear(memory, 1, at=Instant(0))
-
-
-def test_a_full_memory_refuses_and_does_not_forget():
-    memory = ReplayMemory(entries_max=2)
-    hear(memory, 1)
-    hear(memory, 2, principal=YOU)
-    with raises("UNAVAILABLE-REPLAY-MEMORY-FULL"):
-        hear(memory, 3)
-    with raises("REQUEST-REPLAYED"):
-        hear(memory, 1)
-    memory.forget_before(Instant(NOON + 1))
-    hear(memory, 3, at=Instant(NOON + 1))
-
-
-def test_one_principal_cannot_fill_the_memory_of_all():
-    memory = ReplayMemory(entries_max=10, per_principal_max=2)
-    hear(memory, 1)
-    hear(memory, 2)
-    with raises("REQUEST-TOO-MANY"):
-        hear(memory, 3)
-    hear(memory, 3, principal=YOU)
-    memory.forget_before(Instant(NOON + 1))
-    hear(memory, 3, at=Instant(NOON + 1))
-
-
-def test_a_memory_comes_back_whole():
-    memory = ReplayMemory()
-    hear(memory, 1)
-    memory.forget_before(Instant(NOON + 1))
-    hear(memory, 2, at=Instant(NOON + 5))
-    back = ReplayMemory.from_parts([memory.to_bytes()])
-    assert (len(back), back.horizon) == (1, NOON)
-    assert back.to_bytes() == memory.to_bytes()
-    with raises("REQUEST-REPLAYED"):
-        hear(back, 2, at=Instant(NOON + 5))
-    with raises("REQUEST-STALE"):
-        hear(back, 1)
-
-
-def test_a_memory_comes_back_from_the_pages_that_changed():
-    memory = ReplayMemory()
-    kept = {}
-    for number in range(200):
-        page = hear(memory, number, principal=ME if number % 2 else YOU)
-        assert page == page_of(nonce(number))
-        kept[page] = memory.to_bytes(page)
-    assert len(kept) == PAGES
-    back = ReplayMemory.from_parts(kept.values())
-    assert back.to_bytes() == memory.to_bytes()
 
 
 def test_parts_may_repeat_and_the_latest_horizon_counts():
@@ -124,13 +47,6 @@ def test_what_was_kept_is_remembered_beyond_a_lower_limit():
         hear(back, 4)
     with raises("UNAVAILABLE-REPLAY-MEMORY-FULL"):
         hear(back, 5)
-
-
-def test_a_broker_that_lost_its_memory_can_refuse_all_that_was_signed_before():
-    memory = ReplayMemory(horizon=NOON)
-    with raises("REQUEST-STALE"):
-        hear(memory, 1)
-    hear(memory, 1, at=Instant(NOON + 1))
 
 
 def test_the_horizon_never_falls():

@@ -254,7 +254,7 @@ def outcomes(
         hidden = sorted(one.name for one in event_type.attributes if one.uid not in readable)
         period = {name: value for name, value in (("since", since), ("until", until)) if value is not None}
         with (
-            asked.opened_table(spark, None, with_meta=True, **period) as events,
+            asked.opened_table(spark, with_meta=True, **period) as events,
             counted("comparing principals", len(changed)) as done,
         ):
             # Not cached: Spark would put the asker's rows on a disk.

@@ -167,10 +167,10 @@ def explain(*, name: str = NAME, asked: EventOptions, changes: list[str] | None 
     asked.check(application)
     session = spark_for("maia-pipeline", cores=1, memory_mib=1024)
     with session as spark, asked.opened(spark, application) as events:
-        from maia.spark.applications.application import columns_read, plan_lines
+        from maia.spark.applications.application import plan_lines
 
         result = application.of(events.table(), terms)
-        lines, read = plan_lines(result), sorted(events.attributes(columns_read(result)))
+        lines, read = plan_lines(result), sorted(events.reads(result))
     never = sorted(application.never_reads)
     return Answer(
         row("", lines, plan=lines),
@@ -200,28 +200,26 @@ def verify(
     with (
         spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
         tempfile.TemporaryDirectory() as folder,
+        asked.opened(spark, application) as events,
+        spark_steps(spark) as step,
     ):
-        from maia.spark.applications.application import columns_read
-
-        with asked.opened(spark, application) as events, spark_steps(spark) as step:
-            for way in ("batch", "stream"):
-                step(f"running {name} as a {way}")
-                run_application(
-                    spark, application, terms, events, result=Path(folder, way), is_stream=way == "stream"
-                )
-            step("comparing")
-            batch, stream = (spark.read.parquet(str(Path(folder, way))) for way in ("batch", "stream"))
-            record: dict[str, object] = {
-                "application": name,
-                "rows": batch.count(),
-                "only_in_batch": batch.exceptAll(stream).count(),
-                "only_in_stream": stream.exceptAll(batch).count(),
-                "rows_with_a_key_of_another": _doubled(application, batch),
-                "reads_what_it_must_not": sorted(
-                    events.attributes(columns_read(application.of(events.table(), terms)))
-                    & application.never_reads
-                ),
-            }
+        for way in ("batch", "stream"):
+            step(f"running {name} as a {way}")
+            run_application(
+                spark, application, terms, events, result=Path(folder, way), is_stream=way == "stream"
+            )
+        step("comparing")
+        batch, stream = (spark.read.parquet(str(Path(folder, way))) for way in ("batch", "stream"))
+        record: dict[str, object] = {
+            "application": name,
+            "rows": batch.count(),
+            "only_in_batch": batch.exceptAll(stream).count(),
+            "only_in_stream": stream.exceptAll(batch).count(),
+            "rows_with_a_key_of_another": _doubled(application, batch),
+            "reads_what_it_must_not": sorted(
+                events.reads(application.of(events.table(), terms)) & application.never_reads
+            ),
+        }
     holds = not any(record[check] for check in _CHECKS)
     return Answer(_fields(record | {"holds": holds}), no=not holds)
 

@@ -41,7 +41,7 @@ def who_saw(
         from maia.spark.disclosures import who_saw as question
 
         chosen = {"filter": where} if where else {}
-        with asked.opened_table(spark, None, with_meta=True, **chosen) as events:
+        with asked.opened_table(spark, with_meta=True, **chosen) as events:
             yield from found_rows(question(disclosed, events).orderBy("first_at"), _shown)
 
 

@@ -302,6 +302,6 @@ def _events(
     )
     check_sight(frozenset().union(*needed), readable, event_type)
     known = [one for one in event_type.attributes if one.uid in readable]
-    with asked.opened_table(spark, None, with_meta=True) as table:
+    with asked.opened_table(spark, with_meta=True) as table:
         place = [F.col(name).alias(name[1:]) for name in ("_publisher", "_stream", "_sequence", "_row")]
         yield shaped(table, place, known)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Source
     from maia.spark.governed.reader import Reader, ReaderIdentity
+    from maia.spark.open_log import RecordedLog
     from maia.types import VerifiedType
 
 
@@ -101,34 +101,30 @@ class LogOptions:
         return Reader(principal, mine, constitutions=quorums, identity=self._identity())
 
     @contextmanager
-    # Any: what `governed` is told by name.
-    def opened_table(
-        self, spark: SparkSession, columns: list[str] | None, **named: Any
-    ) -> Iterator[DataFrame]:
+    # Any: what `Asked` is told by name.
+    def opened_table(self, spark: SparkSession, **asked: Any) -> Iterator[DataFrame]:
         """Hand out the log as a governed table; keys that it needed are gone when the body ends."""
-        with self._governed_source(spark, columns, {}, **named) as source:
-            yield source.table()
+        from maia.spark.governed.plan import Asked
 
-    @contextmanager
-    # Any: what `governed` is told by name.
-    def _governed_source(
-        self, spark: SparkSession, columns: list[str] | None, sized: Mapping[str, int], **named: Any
-    ) -> Iterator[Source]:
-        from maia.spark.applications.runs import Source
-        from maia.spark.governed.opened_log import LogReader, opened_log
+        with self.opened_log() as log:
+            yield log.asked("", Asked(**asked), ledger=self.record).to_spark(spark)
+
+    def opened_log(self) -> RecordedLog:
+        """Open the log; it shows one type, whatever name is asked for."""
+        from maia.spark.open_log import LogReader, RecordedLog
 
         assert self.key is not None  # noqa: S101 - checked above
         assert self.log is not None  # noqa: S101 - checked above
         quorums = read_constitutions(self.credentials or [])
-        versions = _versions(self.definition or [], quorums)
+        versions = tuple(_versions(self.definition or [], quorums))
         mine = tuple(read_certificates(self.credentials or []))
         # A login that stays renews the wallet while this runs.
         folders = [path for path in (*(self.credentials or ()), *(self.statements or ())) if path.is_dir()]
         reader = LogReader(
-            log=self.log,
-            key=open_key(self.key),
-            credentials=mine,
-            versions=tuple(versions),
+            str(self.key),
+            open_key(self.key),
+            mine,
+            versions=lambda _name: versions,
             network=lambda: self._network(mine),
             folders=tuple(folders),
             statements=tuple(self.statements or ()),
@@ -139,9 +135,7 @@ class LogOptions:
             hint="log in again (`maia login`) and name the wallet with --credentials, or name valid "
             "statements with --statements; testers were asked at the locations in the certificates",
         )
-        with opened_log(reader) as table:
-            whole = partial(table, spark, columns=columns, ledger=self.record, **named)
-            yield Source(whole, partial(whole, is_stream=True, **sized), names=_names(versions))
+        return RecordedLog(self.log, reader)
 
     def _identity(self) -> ReaderIdentity | None:
         return None
@@ -212,27 +206,30 @@ class EventOptions(LogOptions):
     # Any: each application has terms of its own.
     def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
         """Hand out the source; keys that it needed are gone when the body ends."""
-        from maia.spark.applications.runs import parquet_source
+        from maia.keystore.lookup_tables import TransformationKeyFile
+        from maia.spark.applications.runs import Source, parquet_source
+        from maia.spark.governed.plan import Asked
 
         if self.source is not None:
             yield parquet_source(spark, self.source)
             return
-        sized = {} if self.batch_bytes is None else {"batch_bytes": self.batch_bytes}
-        named = {"requires": self.requires, **self._transformed()}
-        with self._governed_source(spark, list(application.reads), sized, **named) as source:
-            yield source
+        from maia.spark.governed.table import Streaming
 
-    # Any: what `governed` is told by name.
-    def _transformed(self) -> dict[str, Any]:
-        """Return what `governed` needs where the reader's right transforms events."""
-        from maia.keystore.lookup_tables import TransformationKeyFile
-
-        named: dict[str, Any] = {}
+        shown_as = None
         if self.shown_as:
-            named["shown_as"] = _versions(self.shown_as, read_constitutions(self.credentials or []))[-1]
+            shown_as = _versions(self.shown_as, read_constitutions(self.credentials or []))[-1]
+        secrets = None
         if self.transformation_keys is not None:
-            named["transformation_keys"] = TransformationKeyFile(str(self.transformation_keys.resolve()))
-        return named
+            secrets = TransformationKeyFile(str(self.transformation_keys.resolve()))
+        asked = Asked(requires=self.requires, columns=list(application.reads), shown_as=shown_as)
+        terms = Streaming() if self.batch_bytes is None else Streaming(batch_bytes=self.batch_bytes)
+        with self.opened_log() as log:
+            table = log.asked("", asked, ledger=self.record, secrets=secrets)
+            yield Source(
+                lambda: table.to_spark(spark),
+                lambda: table.to_stream(spark, terms),
+                reads=lambda _result: set(table.reads),
+            )
 
     def _identity(self) -> ReaderIdentity | None:
         from maia.config.input_files import read_identity, read_principal
@@ -269,14 +266,6 @@ def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution
         return list(types_named(name, type_places(), constitutions=constitutions, at=moment(None)))
     history = history_of(definitions[-1], definitions[:-1])
     return [verified(history[: number + 1], constitutions) for number in range(len(history))]
-
-
-def _names(versions: list[VerifiedType]) -> dict[str, str | None]:
-    """Return which attributes are in the columns of a log; the newest version wins."""
-    from maia.log.format.segments import HEADER_COLUMNS, SEALED_COLUMN, column_name
-
-    names: dict[str, str | None] = dict.fromkeys((*HEADER_COLUMNS, SEALED_COLUMN))
-    return names | {column_name(one.uid): one.name for version in versions for one in version.attributes}
 
 
 CORES = opt("How many cores Spark may use.", default=2, min=1, max=1024)

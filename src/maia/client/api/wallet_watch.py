@@ -110,7 +110,7 @@ async def show_news(client: Client, *, before: KeptWallet, now: KeptWallet) -> b
     return True
 
 
-# How does a client that runs for days keep its identity statement in force?
+# Identity statements, renewed in time.
 #
 # A statement holds for minutes or hours. `maia domain identity --watch` asks the provider for the next one
 # and puts it in the place of the last, or the application brings a source of its own. The client asks

@@ -12,8 +12,6 @@ anywhere between; a certificate that is shown twice, or that plays no part, is
 refused. Where a threshold takes part, k sub-chains meet at the principal and
 order means nothing; what was granted is what all k of them grant.
 
-Has this signature been checked before, and what did this chain amount to?
-
 An Ed25519 check costs a hundred times what everything else about a
 certificate costs, and its answer never changes; so brokers remember it
 (dissertation 5.3.3). What does change with time, validity and revocation, is

@@ -364,7 +364,7 @@ _BENT_FOR_REQUESTERS: Final = _BENT_ONE_BY_ONE[:1]
 """What is wrong in every other way is the business of the pool's owner, who can search for it itself."""
 
 
-# Which of the certificates that a stranger shows do the owner's signatures lead to?
+# What an owner's signatures lead to, of all that a stranger shows.
 
 
 FORGED_MAX: Final = 8

@@ -52,7 +52,7 @@ class BadQuorum(BrokenCredential):
     code = "CREDENTIAL-CONSTITUTION"
 
 
-# When have k of n agreed, and who was counted?
+# Agreement of k of n, and who was counted.
 
 
 _Offer = TypeVar("_Offer")

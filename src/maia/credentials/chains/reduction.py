@@ -36,7 +36,7 @@ from maia.credentials.keys import LocalName, Owner, Principal, Subject, Threshol
 from maia.errors import BrokenCredential
 from maia.predicates.syntax import ALWAYS
 
-# What can be wrong with a chain of certificates, and which certificate is to blame?
+# Errors of chains, with the certificate to blame.
 #
 # Verifier, reducer and search raise these. Each names the certificate by the first twelve digits of its id,
 # and the field that failed, so that its issuer can find it. The sentences are for the owner of the
@@ -121,7 +121,7 @@ class NoChain(BrokenChain):
     code = "CREDENTIAL-NO-CHAIN"
 
 
-# How much work may one question about certificates cause?
+# The work that one question may cause.
 #
 # Verifiers search on behalf of others, and strangers ask too. A budget counts what a search does: steps,
 # weighed by the size of the terms that a step compares, and signature checks. It never counts time, so a
@@ -380,7 +380,7 @@ def _never_valid(links: Sequence[Reducible], ids: Sequence[bytes]) -> BrokenChai
     )
 
 
-# Whom does a local name mean?
+# The principals that a local name means.
 
 
 Terminal: TypeAlias = Principal | Threshold

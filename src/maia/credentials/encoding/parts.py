@@ -15,7 +15,7 @@ of them. A term that is always true is left out. A combination that means
 nothing, such as publishing a network, is refused by writer and reader alike,
 so that no issuer believes to have granted it.
 
-How does a certificate say from when to when it holds, and who must vouch for it meanwhile?
+Its period, and who must confirm it meanwhile:
 
     (valid (not-before 2026-11-15_08:30:00) (not-after unbounded)
       (online timed-crl (by (ed25519 KEY)) (at "https://met.example/statements")*)*)

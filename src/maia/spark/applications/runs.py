@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from maia.errors import BadInput
 from maia.spark.applications import Application, start_stream
+from maia.spark.applications.application import columns_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,13 +41,8 @@ class Source:
     stream: Callable[[], DataFrame]
     rows: int | None = None
     """How many events there are, if that is known without reading them."""
-    names: Mapping[str, str | None] = field(default_factory=dict)
-    """The attributes behind columns of other names; None for no attribute."""
-
-    def attributes(self, columns: Iterable[str]) -> set[str]:
-        """Return the attributes in some columns of the files."""
-        found = (self.names.get(column, column) for column in columns)
-        return {name for name in found if name is not None}
+    reads: Callable[[DataFrame], set[str]] = columns_read
+    """Says which attributes are read from storage for a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Where in a log's folder are the frames of a type, by position, at this moment, and what is in them?
 
-The driver of a governed table or stream asks, each of its tasks where a
-file that the driver has seen is gone, and a program that reads a log without Spark. The answer is the
+The driver of a governed table or stream asks, each of its tasks, and a program that reads a log without
+Spark. A task reads its frames itself, and looks into the manifest where a
+file that the driver has seen is gone. The answer is the
 manifest's: segments are joined and forgotten while jobs run, but a frame keeps its position. A
 folder without a manifest, such as a copy of some segments, is listed; names
 tell positions, too. Nothing is locked or changed, and frames come out as they were recorded.
@@ -10,25 +11,28 @@ tell positions, too. Nothing is locked or changed, and frames come out as they w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from maia.errors import BadInput, MaiaError, Unavailable
-from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid
+from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid
 from maia.log.format.errors import LogDamaged
 from maia.log.format.journal import TailKind
 from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, already_joined, manifest_number, segment_name
 from maia.log.format.segments import SEALED_COLUMN, column_name
-from maia.spark.governed.frame_reader import HEADER
 
+HEADER: Final = "header"
+"""The column with what of a frame is in no other column."""
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
 _LOOKS_MAX: Final = 5
 """A manifest that is written anew while we look for it is looked for again."""
@@ -196,6 +200,9 @@ class _Bytes:
 BYTES_AT_ONCE: Final = 1 << 30
 """About what one batch of a stream reads, so that one that begins late has something to go back to."""
 _BATCH_BYTES: Final = 8 << 20
+PARTITION_BYTES: Final = 8 << 20
+"""About what one task reads. A segment is divided by positions, and small ones are read together."""
+_PARTS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,34 +216,25 @@ class Wanted:
     fails_on_loss: bool = True
     batch_bytes: int = BYTES_AT_ONCE
 
-    def as_options(self) -> dict[str, str]:
+    @property
+    def moments(self) -> tuple[int, int]:
+        """Return the first and the last moment."""
+        return self.since, self.until
+
+    def as_option(self) -> str:
         """Return this as Spark carries it; it is no secret."""
-        return {
-            "log": self.log,
-            "type": self.type_id.hex(),
-            "since": str(self.since),
-            "until": str(self.until),
-            "failOnDataLoss": str(self.fails_on_loss).lower(),
-            "batchBytes": str(self.batch_bytes),
-        }
+        return msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Wanted:
-        """Read what `as_options` wrote."""
-        return cls(
-            options["log"],
-            bytes.fromhex(options["type"]),
-            int(options["since"]),
-            int(options["until"]),
-            options["failOnDataLoss"] == "true",
-            int(options["batchBytes"]),
-        )
+    def from_option(cls, text: str) -> Wanted:
+        """Read what `as_option` wrote."""
+        return msgspec.json.decode(text, type=cls)
 
 
 class LogFrames:
     """The frames of one type in a log, by ranges of positions, wherever their files are by now."""
 
-    def __init__(self, wanted: Wanted, columns: tuple[str, ...]) -> None:
+    def __init__(self, wanted: Wanted, columns: tuple[str, ...] = ()) -> None:
         """Read nothing yet; of each frame, these columns are wanted."""
         self._wanted, self._columns = wanted, columns
         self._folder = LogFolder(wanted.log)
@@ -245,18 +243,32 @@ class LogFrames:
         """Return what the log holds of the type now."""
         return self._folder.of_type(self._wanted.type_id)
 
-    def may_hold(self, one: Stretch) -> bool:
-        """Say whether a range may hold frames of the moments that are wanted."""
-        return one.published_until >= self._wanted.since and one.published_from <= self._wanted.until
+    def ranges(self, first: int = 1, last: int = INT_MAX) -> list[tuple[Stretch, ...]]:
+        """Return what each of some tasks reads between two positions, both included."""
+        found = (cut(one, first, last) for one in self.found().between(first, last))
+        wanted = self._wanted
+        chosen = (
+            one for one in found if one.published_until >= wanted.since and one.published_from <= wanted.until
+        )
+        groups: list[list[Stretch]] = []
+        held = PARTITION_BYTES
+        for one in (part for stretch in chosen for part in _divided(stretch)):
+            if held + one.size > PARTITION_BYTES:
+                groups.append([])
+                held = 0
+            groups[-1].append(one)
+            held += one.size
+        return list(map(tuple, groups))
 
     # Any: pyarrow is not typed.
     def batches(self, one: Stretch) -> Iterator[Any]:
-        """Yield the frames of a range from wherever they are now."""
+        """Yield the frames of a range from wherever they are now, in batches that a task has room for."""
         for table in self._frames(one):
-            yield from _batches(table)
+            if table.num_rows:
+                rows = max(1, table.num_rows * _BATCH_BYTES // max(table.nbytes, _BATCH_BYTES))
+                yield from table.combine_chunks().to_batches(max_chunksize=rows)
 
     def _frames(self, one: Stretch) -> Iterator[Any]:
-        """Yield the frames of a range from wherever they are now."""
         try:
             file = self._folder.open(one.path)
         except FileNotFoundError:
@@ -282,40 +294,46 @@ class LogFrames:
     def _in_file(self, file: Any, one: Stretch) -> Iterator[Any]:
         try:
             with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-                yield from self._in_groups(opened, one)
+                for number in range(opened.num_row_groups):
+                    yield from self._in_group(opened, number, one)
         except MaiaError:
             raise
-        except (pa.ArrowException, OSError) as problem:
+        except (pa.ArrowException, OSError, KeyError) as problem:
             raise LogDamaged(one.path, 0, "it cannot be read as it was written") from problem
         finally:
             file.close()
 
-    def _in_groups(self, file: Any, one: Stretch) -> Iterator[Any]:
+    def _in_group(self, file: Any, number: int, one: Stretch) -> Iterator[Any]:
+        """Yield the frames of a row group that are in the range and of the moments wanted, if there are any.
+
+        Not by the statistics: Arrow ends the process where a file lies about the kind of a column.
+        """
+        heads = file.read_row_group(number, columns=["position", "published_at"])
+        positions, moments = heads["position"], heads["published_at"].cast(pa.int64())
+        is_in = pc.and_(_within(positions, one.first, one.last), _within(moments, *self._wanted.moments))
+        if not pc.any(is_in).as_py():
+            return
         stored = set(file.schema_arrow.names)
         there = [name for name in self._columns if name in stored]
-        for number in range(file.num_row_groups):
-            positions = file.metadata.row_group(number).column(0).statistics
-            if positions is not None and (positions.min > one.last or positions.max < one.first):
-                continue
-            table = file.read_row_group(number, columns=["position", *there])
-            chosen = (pc.field("position") >= one.first) & (pc.field("position") <= one.last)
-            yield self._as_asked(table.filter(chosen))
-
-    def _as_asked(self, table: Any) -> Any:
-        """Return the columns in the order that Spark knows, null where a segment has none."""
+        table = file.read_row_group(number, columns=there).filter(is_in)
         columns = [
-            table.column(name) if name in table.column_names else pa.nulls(table.num_rows, pa.binary())
+            table.column(name) if name in there else pa.nulls(table.num_rows, pa.binary())
             for name in self._columns
         ]
-        return pa.Table.from_arrays(columns, names=list(self._columns))
+        yield pa.Table.from_arrays(columns, names=list(self._columns))
 
 
-def _batches(table: Any) -> Iterator[Any]:
-    """Yield a table in batches that a task has room for, whatever its frames weigh."""
-    if not table.num_rows:
-        return
-    rows = max(1, table.num_rows * _BATCH_BYTES // max(table.nbytes, _BATCH_BYTES))
-    yield from table.combine_chunks().to_batches(max_chunksize=rows)
+def _within(values: Any, first: int, last: int) -> Any:
+    return pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+
+
+def _divided(one: Stretch) -> Iterator[Stretch]:
+    """Yield a large stretch as several of equally many positions."""
+    count = one.last - one.first + 1
+    parts = min(count, _PARTS_MAX, max(1, one.size // PARTITION_BYTES))
+    bounds = [one.first + count * number // parts for number in range(parts + 1)]
+    for first, after in pairwise(bounds):
+        yield replace(one, first=first, last=after - 1, size=one.size // parts)
 
 
 def cut(one: Stretch, first: int, last: int) -> Stretch:
@@ -323,6 +341,6 @@ def cut(one: Stretch, first: int, last: int) -> Stretch:
     return replace(one, first=max(one.first, first), last=min(one.last, last))
 
 
-def columns_to_read(uids: Collection[AttributeUid]) -> tuple[str, ...]:
+def columns_to_read(uids: Iterable[AttributeUid]) -> tuple[str, ...]:
     """Return the columns of the log that a reader of these attributes needs."""
     return (HEADER, SEALED_COLUMN, *(column_name(uid) for uid in uids))

@@ -11,6 +11,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from maia.credentials import Action, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
@@ -21,8 +23,8 @@ from maia.policy.answers import ANSWER_PREFIX, Answers, answered
 from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing import LEVEL_NUMBERS
-from maia.spark.governed.frame_reader import META, FrameOpener
-from maia.spark.governed.log_folder import BadLogPlace, LogFolder
+from maia.spark.governed.log_folder import LogFolder, Wanted, is_address
+from maia.spark.governed.opener import META, FrameOpener, Period
 from maia.spark.governed.reader import (
     PERIODS_MAX,
     FrameRequirements,
@@ -34,12 +36,18 @@ from maia.spark.governed.reader import (
     frame_requirements,
     slices_of,
 )
-from maia.spark.governed.right_watch import HeldRight, Watch
-from maia.spark.keys.content_keys import KeyDesk, KeyPass, KeysBegin, KeySource
+from maia.spark.governed.right_watch import HeldRight, RightWatch
+from maia.spark.keys.content_keys import KeysBegin, KeySource
+from maia.spark.keys.key_server import DeskPass, JobDesk
 from maia.types import SealingLevel, VerifiedType
 from maia.types.definition import strongest
 
+if TYPE_CHECKING:
+    from maia.views.to_spark import TransformationKeySource
+
 __all__ = [
+    "Access",
+    "Asked",
     "GovernedRead",
     "Keys",
     "Plan",
@@ -56,13 +64,46 @@ class Keys:
 
     source: KeySource | None = field(repr=False)
     """None for a type that is not sealed: its executors only check whether the grant is open."""
-    desk: KeyDesk = field(repr=False)
+    desk: JobDesk = field(repr=False)
     signers: Mapping[Principal, Sequence[SignedCertificate]] = field(repr=False)
     """The brokers that sign frames of the type, with the certificates by which they publish."""
     answers: Answers = field(default_factory=dict, repr=False)
     """The answers in its frames to what restricts the reader by attributes that it may not read."""
     begins: tuple[KeysBegin, ...] = ()
     """Since when keys are held, where that is known: a table warns of what it cannot show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who reads a type of a log, and what opens it."""
+
+    reader: Reader = field(repr=False)
+    versions: tuple[VerifiedType, ...]
+    """The type, after other versions of it whose attributes a right may name."""
+    keys: Keys | None = field(default=None, repr=False)
+    """Needed for a sealed type, and for a watch over any type: executors ask whether the grant is open."""
+    watch: RightWatch | None = field(default=None, repr=False)
+    """Tests the reader now, one-time questions included, and ends the grants when its right is gone."""
+    secrets: TransformationKeySource | None = field(default=None, repr=False)
+    """Where executors find the secrets of pseudonyms and noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a type is asked for."""
+
+    filter: Predicate | str = ALWAYS
+    requires: Predicate | str = NO_REQUIREMENT
+    """What the identity statement of a frame's publisher must meet, at the moment of publication."""
+    columns: Collection[str] | None = None
+    """Opens only some attributes, by name."""
+    since: Instant | None = None
+    until: Instant | None = None
+    """Moments of publication, both included."""
+    with_meta: bool = False
+    """Adds what a subscriber receives about an event beside its attributes: `opener.META`."""
+    shown_as: VerifiedType | None = None
+    """The type that the reader's right converts events into; filter and columns are in its names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +119,21 @@ class Plan:
 class GovernedRead:
     """What one reader sees of one type: a plan for each period, oldest first, and what they share."""
 
+    access: Access
+    """With the reader as it was tested."""
+    asked: Asked
     request: Request
-    reader: Reader = field(repr=False)
-    versions: tuple[VerifiedType, ...]
-    """The type, after the versions whose attributes a right may name."""
     slices: tuple[Slice, ...]
     plans: tuple[Plan, ...]
     delivered: tuple[Attribute, ...]
-    keys: Keys | None
     requirements: FrameRequirements
-    period: tuple[Instant | None, Instant | None]
-    """The moments that were asked for."""
-    with_meta: bool = False
-    passes: list[KeyPass] = field(default_factory=list, repr=False)
+    grant: DeskPass | None = field(default=None, repr=False)
+    """With which executors ask for keys, and whether the right still holds: one for all that is read."""
 
     @property
     def event_type(self) -> VerifiedType:
         """Return the version that was asked for."""
-        return self.versions[-1]
+        return self.access.versions[-1]
 
     @property
     def is_summary(self) -> bool:
@@ -103,14 +141,22 @@ class GovernedRead:
         return any(is_summarised(one.view) for one in self.slices)
 
     @property
-    def uids(self) -> list[AttributeUid]:
-        """Return the attributes that are read, for any period."""
-        return sorted({uid for plan in self.plans for uid in plan.kinds})
+    def parts(self) -> list[list[Plan]]:
+        """Return the periods that are opened together; each that is summarised has groups of its own."""
+        summarised = [one for one in self.plans if is_summarised(one.slice.view)]
+        others = [one for one in self.plans if not is_summarised(one.slice.view)]
+        return [*([others] if others else []), *([one] for one in summarised)]
 
     @property
-    def outer(self) -> tuple[Instant, Instant]:
-        """Return the first and the last moment of which anything is shown."""
-        return min(one.since for one in self.slices), max(one.until for one in self.slices)
+    def meta(self) -> list[str]:
+        """Return the columns about the event itself that are shown."""
+        return list(META) if self.asked.with_meta else []
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Return the attributes that are opened, in any period, by name; no others of the log are read."""
+        names = {one.uid: one.name for version in self.access.versions for one in version.attributes}
+        return frozenset(names[uid] for plan in self.plans for uid in plan.kinds if uid in names)
 
     def with_frames(self) -> GovernedRead:
         """Return the same with the columns that say which row of which frame an event is."""
@@ -119,55 +165,77 @@ class GovernedRead:
                 "PIPELINE-NAME-TAKEN",
                 f"attribute `{taken[0]}` has the name of a column about the event itself",
             )
-        return replace(self, with_meta=True)
+        return replace(self, asked=replace(self.asked, with_meta=True))
 
-    def opener(self, plan: Plan) -> FrameOpener:
-        """Return what opens the frames of one period."""
-        sealing = strongest(version.sealing for version in self.versions)
-        if sealing is not None and (self.keys is None or self.keys.source is None):
-            raise Unavailable(
-                "PIPELINE-NO-KEYS", "events of this type are sealed: say where their keys come from"
+    def wanted(self, log: str, plans: Sequence[Plan]) -> Wanted:
+        """Return which frames of a log are read for some periods."""
+        place = log if is_address(log) else str(Path(log).absolute())
+        since = min(one.slice.since for one in plans)
+        return Wanted(place, self.event_type.type_id, int(since), int(max(one.slice.until for one in plans)))
+
+    def opener(self, wanted: Wanted, plans: Sequence[Plan], *, with_meta: bool = False) -> FrameOpener:
+        """Return what opens the frames of some periods."""
+        sealing = strongest(version.sealing for version in self.access.versions)
+        periods = tuple(
+            Period(
+                int(one.slice.since),
+                int(one.slice.until),
+                dict(one.kinds),
+                one.asks,
+                self._signers(one.slice, self.access.reader),
+                tuple((int(first), int(last)) for first, last in one.slice.spans),
             )
-        one = plan.slice
+            for one in plans
+        )
         return FrameOpener(
-            type_id=self.event_type.type_id,
-            kinds=dict(plan.kinds),
-            asks=plan.asks,
+            wanted,
+            periods,
             least_level=0 if sealing is None else LEVEL_NUMBERS[sealing.level],
-            signers=self._signers(one, self.reader),
-            since=int(one.since),
-            until=int(one.until),
-            keys=self._pass(plan.kinds),
-            with_meta=self.with_meta,
-            spans=tuple((int(first), int(last)) for first, last in one.spans),
+            keys=self.grant,
+            with_meta=with_meta or self.asked.with_meta,
             requirements=self.requirements,
         )
 
-    def held(self) -> HeldRight:
+    def begun(self) -> GovernedRead:
+        """Return the same with a grant, which ends when the right does: it is looked after from now on."""
+        keys, watch = self.access.keys, self.access.watch
+        is_sealed = any(version.sealing is not None for version in self.access.versions)
+        if is_sealed and (keys is None or keys.source is None):
+            raise Unavailable(
+                "PIPELINE-NO-KEYS", "events of this type are sealed: say where their keys come from"
+            )
+        uids = (uid for one in self.plans for uid in one.kinds)
+        grant = None if keys is None else keys.desk.open(keys.source, frozenset({None, *uids}))
+        if watch is not None:
+            watch.begin(self._held(grant))
+        return replace(self, grant=grant)
+
+    def _held(self, grant: DeskPass | None) -> HeldRight:
         """Return what the table depends on, and how to recheck it."""
-        since, until = self.period
+        reader, keys = self.access.reader, self.access.keys
 
         def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[Signers]]:
-            found = slices_of(self.request, reader, since=since, until=until)
+            found = slices_of(self.request, reader, since=self.asked.since, until=self.asked.until)
             return found, [self._signers(one, reader) for one in found]
 
-        shown = {} if self.keys is None else self.keys.signers
-        certificates = (*self.reader.credentials, *(one for pool in shown.values() for one in pool))
-        decided = (self.slices, [self._signers(one, self.reader) for one in self.slices])
-        return HeldRight(self.reader, certificates, decided, decide, tuple(self.passes), self.request)
+        shown = {} if keys is None else keys.signers
+        certificates = (*reader.credentials, *(one for pool in shown.values() for one in pool))
+        decided = (self.slices, [self._signers(one, reader) for one in self.slices])
+        return HeldRight(reader, certificates, decided, decide, grant, self.request)
 
     def _signers(self, one: Slice, reader: Reader) -> Signers:
-        if self.keys is None:
+        keys = self.access.keys
+        if keys is None:
             return Signers({}, frozenset())
         found = accepted_signers(
-            self.keys.signers, self.versions, grounds=reader, since=one.since, until=one.until
+            keys.signers, self.access.versions, grounds=reader, since=one.since, until=one.until
         )
-        return replace(found, about={uid: attributes_of(said) for uid, said in self.keys.answers.items()})
+        return replace(found, about={uid: attributes_of(said) for uid, said in keys.answers.items()})
 
     def warn_of_gaps(self, log: str) -> None:
         """Warn of recorded events that the reader's right covers, and that its keys do not open."""
-        begins = () if self.keys is None else self.keys.begins
-        sealing = strongest(version.sealing for version in self.versions)
+        begins = () if self.access.keys is None else self.access.keys.begins
+        sealing = strongest(version.sealing for version in self.access.versions)
         if not begins or sealing is None:
             return
         ever = frozenset[AttributeUid | None]().union(*(one.uids for one in begins))
@@ -189,53 +257,33 @@ class GovernedRead:
                 )
             else:
                 continue
-            warnings.warn(f"{why.message} [{why.code}]", RowsWithheld, stacklevel=3)
-
-    def _pass(self, kinds: Mapping[AttributeUid, Kind]) -> KeyPass | None:
-        if self.keys is None:
-            return None
-        self.passes.append(self.keys.desk.open(self.keys.source, frozenset({None, *kinds})))
-        return self.passes[-1]
+            warnings.warn(f"{why.message} [{why.code}]", RowsWithheld, stacklevel=4)
 
 
-def governed_read(  # noqa: PLR0913 - every one is named at the call
-    *,
-    event_type: VerifiedType,
-    reader: Reader,
-    keys: Keys | None = None,
-    filter: Predicate | str = ALWAYS,  # noqa: A002 - it is called so in requests and in the client
-    requires: Predicate | str = NO_REQUIREMENT,
-    columns: Collection[str] | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    versions: Sequence[VerifiedType] = (),
-    with_meta: bool = False,
-    watch: Watch | None = None,
-    shown_as: VerifiedType | None = None,
-) -> GovernedRead:
-    """Decide what a reader sees; `governed` says what is asked. Raises the refusal of the kernel."""
+def governed_read(access: Access, asked: Asked = Asked()) -> GovernedRead:  # noqa: B008 - a frozen value
+    """Decide what a reader sees, and have its right looked after.
+
+    Raises the refusal of the kernel if it is nothing at any moment that was asked for.
+    """
+    event_type, shown_as, reader = access.versions[-1], asked.shown_as, access.reader
     named = event_type if shown_as is None else shown_as
-    wanted = parse_predicate(filter, named.vocabulary) if isinstance(filter, str) else filter
+    wanted = asked.filter
+    wanted = parse_predicate(wanted, named.vocabulary) if isinstance(wanted, str) else wanted
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
-    reader = reader if watch is None else watch.tested(reader, request)
-    slices = slices_of(request, reader, since=since, until=until)
+    if access.watch is not None:
+        access = replace(access, reader=(reader := access.watch.tested(reader, request)))
+    slices = slices_of(request, reader, since=asked.since, until=asked.until)
     _check_result(slices, shown_as)
-    is_summary = any(is_summarised(one.view) for one in slices)
-    if is_summary and with_meta:
-        raise summary_of_frames()
-    delivered, every = _delivered(named, columns), (*versions, event_type)
-    read = GovernedRead(
-        request,
-        reader,
-        every,
-        slices,
-        tuple(_planned(_asking(one, keys, every), delivered, every) for one in slices),
-        delivered,
-        keys,
-        replace(frame_requirements(reader, requires), for_all_alone=is_summary),
-        (since, until),
-    )
-    return read.with_frames() if with_meta else read
+    delivered = _delivered(named, asked.columns)
+    asking = (_asking(one, access.keys, access.versions) for one in slices)
+    plans = tuple(_planned(one, delivered, access.versions) for one in asking)
+    requirements = frame_requirements(reader, asked.requires)
+    read = GovernedRead(access, asked, request, slices, plans, delivered, requirements)
+    if read.is_summary:
+        if asked.with_meta:
+            raise summary_of_frames()
+        read = replace(read, requirements=replace(requirements, for_all_alone=True))
+    return (read.with_frames() if asked.with_meta else read).begun()
 
 
 def check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stream: bool = False) -> None:
@@ -291,10 +339,7 @@ def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tup
 
 def _holds_any(log: str, type_id: bytes, since: Instant, until: Instant) -> bool:
     """Say whether a log may hold frames that were published from one moment up to another."""
-    try:
-        found = LogFolder(log).of_type(type_id)
-    except BadLogPlace:
-        return False
+    found = LogFolder(log).of_type(type_id)
     return since < until and any(
         one.published_until >= since and one.published_from < until for one in found.stretches
     )

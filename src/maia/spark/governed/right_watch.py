@@ -1,7 +1,7 @@
 """How does a driver learn that the right behind a running table has ended, and what does it do then?
 
     with job_desk() as desk, right_watch(desk, statements, asking=Asking(key, wallet)) as watch:
-        table = governed(spark, ..., keys=Keys(source, desk, signers), watch=watch)
+        table = governed(spark, log, Access(reader, versions, Keys(source, desk, signers), watch))
         watch.follow(more)          from a wallet that a login renews, or a client's subscription
 
 Before every answer the desk looks whether the last statement has ended, to
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from maia.api.testers import answer_one_time, ask_testers
 from maia.client.api.client import Client
@@ -38,8 +38,7 @@ from maia.events import INSTANT_MIN, Instant
 from maia.net.process import waited_for
 from maia.policy import Request, gather_evidence, request_digest
 from maia.spark.governed.reader import Reader
-from maia.spark.keys.content_keys import KeyPass
-from maia.spark.keys.key_server import JobDesk
+from maia.spark.keys.key_server import DeskPass, JobDesk
 from maia.types import validity_type_name
 from maia.validity import (
     ASSUMED_GOOD,
@@ -53,8 +52,6 @@ from maia.validity import (
     questions_for,
 )
 
-# Does the right behind a table still hold while its job runs?
-
 
 @dataclass(frozen=True, slots=True)
 class HeldRight:
@@ -66,7 +63,7 @@ class HeldRight:
     decided: object = field(repr=False)
     decide: Callable[[Reader], object] = field(repr=False)
     """Says what a reader may see; equal to `decided` if nothing has changed, and raises if it is nothing."""
-    passes: tuple[KeyPass, ...] = field(repr=False)
+    grant: DeskPass | None = field(repr=False)
     request: Request | None = field(default=None, repr=False)
     """What was asked for: one-time questions are about it."""
 
@@ -76,64 +73,6 @@ class HeldRight:
             return self.decide(self.reader.tested(monitor, now)) == self.decided
         except MaiaError:
             return False
-
-
-class Watch(Protocol):
-    """Ends the grants of tables whose right has ended."""
-
-    def tested(self, reader: Reader, request: Request) -> Reader:
-        """Return a reader whose certificates were tested at this moment, for this request."""
-
-    def begin(self, right: HeldRight) -> None:
-        """Look after a table from now on."""
-
-
-class RightsOnWatch:
-    """The tables of one driver, as a value that is handed statements and time."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        """Begin with no table, and with the statements received so far."""
-        self.monitor = monitor
-        self._rights: list[HeldRight] = []
-        self._looked_at = Instant(INSTANT_MIN)
-
-    def begin(self, right: HeldRight) -> None:
-        """Look after a table."""
-        self._rights.append(right)
-
-    def follow(
-        self, statements: Iterable[SignedStatement], now: Instant
-    ) -> tuple[list[HeldRight], list[MaiaError]]:
-        """Hear statements; return the tables that must end, and what could not be believed."""
-        received = [self.monitor.receive(signed, now) for signed in statements]
-        odd = [one.refused for one in received if one.refused is not None]
-        return (self._looked(now) if any(received) else self.look(now)), odd
-
-    def look(self, now: Instant) -> list[HeldRight]:
-        """Return the tables that must end because no valid statement covers them any more."""
-        vouched = (one.reader.vouched for one in self._rights)
-        is_over = any(one is not None and self._looked_at <= one.until < now for one in vouched)
-        return self._looked(now) if self.monitor.advance(now) or is_over else []
-
-    @property
-    def asked_once(self) -> tuple[HeldRight, ...]:
-        """Return the tables that depend on one-time answers."""
-        return tuple(one for one in self._rights if one.reader.vouched is not None)
-
-    def answer(self, right: HeldRight, vouched: VouchedFor | None, now: Instant) -> list[HeldRight]:
-        """Take newer answers for a table, or that there are none; return the tables that must end."""
-        newer = replace(right, reader=replace(right.reader, vouched=vouched))
-        self._rights = [newer if one is right else one for one in self._rights]
-        return self._looked(now)
-
-    def _looked(self, now: Instant) -> list[HeldRight]:
-        self._looked_at = now
-        ended = [one for one in self._rights if not one.holds(self.monitor, now)]
-        self._rights = [one for one in self._rights if all(one is not other for other in ended)]
-        return ended
-
-
-# Which testers does a job ask, while it runs, whether its right still holds?
 
 
 EVERY_S: Final = 5.0
@@ -234,19 +173,15 @@ class RightWatch:
         clock: Callable[[], Instant],
         asking: Asking | None = None,
     ) -> None:
-        """Look after nothing yet."""
-        self._desk, self._clock, self._asking = desk, clock, asking
-        self._rights = RightsOnWatch(monitor)
+        """Look after nothing yet; `monitor` has the statements received so far."""
+        self._desk, self.monitor, self._clock, self._asking = desk, monitor, clock, asking
+        self._rights: list[HeldRight] = []
+        self._looked_at = Instant(INSTANT_MIN)
         self._lock = threading.Lock()
         self.ended = 0
         """How many tables have ended so far because their right was gone."""
         self.unanswered: Mapping[Principal, MaiaError] = {}
         """Why testers did not answer the one-time questions of the last table."""
-
-    @property
-    def monitor(self) -> Monitor:
-        """Return the statements received."""
-        return self._rights.monitor
 
     def tested(self, reader: Reader, request: Request) -> Reader:
         """Return a reader whose certificates are tested at this moment, for this request."""
@@ -259,19 +194,20 @@ class RightWatch:
     def begin(self, right: HeldRight) -> None:
         """Look after a table from now on."""
         with self._lock:
-            self._rights.begin(right)
+            self._rights.append(right)
 
     def follow(self, statements: Iterable[SignedStatement]) -> list[MaiaError]:
         """Hear statements, and end what they take the ground from; return what could not be believed."""
         with self._lock:
-            ended, odd = self._rights.follow(statements, self._clock())
-            self._end(ended)
-        return odd
+            now = self._clock()
+            received = [self.monitor.receive(signed, now) for signed in statements]
+            self._end(now, has_changed=any(received))
+        return [one.refused for one in received if one.refused is not None]
 
     def look(self) -> None:
         """End the tables that no valid statement covers any more."""
         with self._lock:
-            self._end(self._rights.look(self._clock()))
+            self._end(self._clock())
 
     def ask(self) -> None:
         """Hear what testers say where the driver asks them, and ask again about tables that go on."""
@@ -279,7 +215,7 @@ class RightWatch:
             return
         self.follow(self._asking.statements(self._clock()))
         with self._lock:
-            goes_on = self._rights.asked_once
+            goes_on = [one for one in self._rights if one.reader.vouched is not None]
         for right in goes_on:
             self._ask_again(self._asking, right)
 
@@ -293,13 +229,25 @@ class RightWatch:
         kept = newer.once & vouched.once
         if kept < vouched.once and not found.is_refused:
             return  # the answer before counts until it is over, and the next look asks again
+        answered = replace(right, reader=replace(right.reader, vouched=replace(newer, once=kept)))
         with self._lock:
-            self._end(self._rights.answer(right, replace(newer, once=kept), self._clock()))
+            self._rights = [answered if one is right else one for one in self._rights]
+            self._end(self._clock(), has_changed=True)
 
-    def _end(self, rights: Sequence[HeldRight]) -> None:
-        self.ended += len(rights)
-        for one in (one for right in rights for one in right.passes):
-            self._desk.end(one)
+    def _end(self, now: Instant, *, has_changed: bool = False) -> None:
+        """End the tables that would not be decided the same way any more, if anything has changed."""
+        vouched = (one.reader.vouched for one in self._rights)
+        is_over = any(one is not None and self._looked_at <= one.until < now for one in vouched)
+        if not (has_changed or self.monitor.advance(now) or is_over):
+            return
+        self._looked_at, rights, self._rights = now, self._rights, []
+        for one in rights:
+            if one.holds(self.monitor, now):
+                self._rights.append(one)
+                continue
+            self.ended += 1
+            if one.grant is not None:
+                self._desk.end(one.grant)
 
 
 @contextmanager

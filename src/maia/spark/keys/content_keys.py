@@ -10,7 +10,7 @@ plan, broadcast, closure, checkpoint, log or sentence
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Protocol, TypeAlias
 
@@ -56,23 +56,6 @@ class KeySource(Protocol):
         """Return what is held of an epoch; None if nothing is."""
 
 
-class KeyPass(Protocol):
-    """What an executor asks with. It is pickled into the job, so it carries no key."""
-
-    def keys_of(self, epochs: Collection[int]) -> Mapping[int, HeldEpoch]:
-        """Return what the table's reader may hold of these epochs; raise if the grant has ended."""
-
-    def report(self, refused: Mapping[str, int]) -> None:
-        """Tell the driver how many frames a task left out, by the code of the reason."""
-
-
-class KeyDesk(Protocol):
-    """Where the driver lays keys out for its executors."""
-
-    def open(self, source: KeySource | None, wanted: Wanted) -> KeyPass:
-        """Begin a grant and return its pass."""
-
-
 # ------------------------------------------------------------ sources
 
 
@@ -93,15 +76,15 @@ class RingKeys:
 
 
 class HeldKeys:
-    """Keys as a ring held them once; they stay when the ring lets go of its own."""
+    """Keys that stay, whatever becomes of where they came from."""
 
     __slots__ = ("_epochs",)
 
     def __init__(self, epochs: Mapping[int, HeldEpoch]) -> None:
         self._epochs = dict(epochs)
 
-    @staticmethod
-    def of(ring: KeyRing, wanted: Wanted) -> HeldKeys:
+    @classmethod
+    def of_ring(cls, ring: KeyRing, wanted: Wanted) -> HeldKeys:
         """Copy what a ring holds of some attributes, in every epoch that it knows."""
         found: dict[int, HeldEpoch] = {}
         number, source = ring.newest, RingKeys(ring)
@@ -109,9 +92,18 @@ class HeldKeys:
             keys = {uid: Secret.from_bytes(key.reveal()) for uid, key in one.keys.items()}
             found[number] = HeldEpoch(one.first, one.last, keys)
             number -= 1
-        return HeldKeys(found)
+        return cls(found)
+
+    @classmethod
+    def of_past(cls, epochs: Iterable[PastEpoch], terms: KeyTerms) -> HeldKeys:
+        """Hold keys as the type's key manager handed them out of epochs that are over.
+
+        `terms` say how far a moment may lie outside its epoch.
+        """
+        return cls({one.number: _held(one.since, one.ends, terms, one.keys) for one in epochs})
 
     def held(self, epoch: int, wanted: Wanted) -> HeldEpoch | None:
+        """Return what is held of an epoch; None if nothing is."""
         found = self._epochs.get(epoch)
         if found is None:
             return None
@@ -119,17 +111,7 @@ class HeldKeys:
         return HeldEpoch(found.first, found.last, chosen)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(epochs={sorted(self._epochs)})"
-
-
-class PastKeys(HeldKeys):
-    """Keys of epochs that are over, as the type's key manager has handed them out."""
-
-    __slots__ = ()
-
-    def __init__(self, epochs: Iterable[PastEpoch], terms: KeyTerms) -> None:
-        """Hold these; `terms` say how far a moment may lie outside its epoch."""
-        super().__init__({one.number: _held(one.since, one.ends, terms, one.keys) for one in epochs})
+        return f"HeldKeys(epochs={sorted(self._epochs)})"
 
 
 def _held(

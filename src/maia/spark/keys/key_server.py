@@ -9,7 +9,7 @@ the token while the driver runs, and reaches the driver, is the job; that is
 the trust a Spark job needs anyway (docs/decisions/governed-tables.md).
 
     with job_desk() as desk:
-        table = governed(spark, keys=Keys(source, desk, signers), ...)
+        table = governed(spark, log, Access(reader, versions, Keys(source, desk, signers)))
         desk.end_all()          the next task of any of its tables is refused
         desk.end(one_pass)      or that of one table (`governed/right_watch.py` does it)
 """
@@ -38,7 +38,6 @@ from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.spark.keys.content_keys import (
     EPOCHS_PER_REQUEST,
     HeldEpoch,
-    KeyPass,
     KeySource,
     Wanted,
     read_handout,
@@ -179,10 +178,10 @@ class JobDesk:
         host, port = self._server.server_address[:2]
         return DeskPass(str(host), int(port), grant, token)
 
-    def end(self, one: KeyPass) -> None:
+    def end(self, one: DeskPass) -> None:
         """Take back the grant of one pass of this desk, and no other's."""
         with self._lock:
-            grant = self._grants.get(one.grant) if isinstance(one, DeskPass) else None
+            grant = self._grants.get(one.grant)
             if grant is not None:
                 grant.is_open, grant.source = False, None
 

@@ -132,7 +132,7 @@ class Host:
         return LinkId(self.links_made)
 
 
-# What would a crash leave of an event log?
+# What a crash leaves of an event log.
 
 
 _DISK_S: Final = 0.02

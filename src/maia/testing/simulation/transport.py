@@ -24,7 +24,7 @@ from maia.testing.simulation.schedule import Schedule
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Partitions, Weather
 from maia.wire.effects import DialFailed, Input, LinkClosed, LinkId, LinkOpened, Received
 
-# What is on its way between two hosts?
+# Messages on their way between two hosts.
 #
 # A connection has two lanes, one for each direction. A lane is a queue, so its
 # messages stay in order by construction; the schedule only says when the next

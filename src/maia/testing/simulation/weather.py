@@ -79,7 +79,7 @@ CALM: Final = Weather()
 NO_CHAOS: Final = Chaos()
 
 
-# Who can reach whom at this moment, and how do connections between two hosts fare?
+# Who can reach whom, and how their connections fare.
 
 
 class Partitions:

@@ -8,7 +8,6 @@ from maia.credentials import Action
 from maia.policy import Request, see
 from maia.spark.closure.what_if import Pools, affected, compare, readable_by, supposed
 from maia.spark.governed.reader import slices_of
-from maia.spark.governed.table import governed
 from maia.testing.refusals import raises
 from support.governed import (
     NOON,
@@ -21,6 +20,7 @@ from support.governed import (
     Recorded,
     at,
     between,
+    governed,
     grant,
     key_of,
     reader,
