@@ -206,7 +206,7 @@ _PARTS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FramesWanted:
     """What a stream reads: a log, a type, and the moments outside of which whole segments are left out."""
 
     log: str
@@ -226,7 +226,7 @@ class Wanted:
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_option(cls, text: str) -> Wanted:
+    def from_option(cls, text: str) -> FramesWanted:
         """Read what `as_option` wrote."""
         return msgspec.json.decode(text, type=cls)
 
@@ -234,7 +234,7 @@ class Wanted:
 class LogFrames:
     """The frames of one type in a log, by ranges of positions, wherever their files are by now."""
 
-    def __init__(self, wanted: Wanted, columns: tuple[str, ...] = ()) -> None:
+    def __init__(self, wanted: FramesWanted, columns: tuple[str, ...] = ()) -> None:
         """Read nothing yet; of each frame, these columns are wanted."""
         self._wanted, self._columns = wanted, columns
         self._folder = LogFolder(wanted.log)
