@@ -243,17 +243,18 @@ class LogFrames:
         """Return what the log holds of the type now."""
         return self._folder.of_type(self._wanted.type_id)
 
-    def ranges(self, first: int = 1, last: int = INT_MAX) -> list[tuple[Stretch, ...]]:
-        """Return what each of some tasks reads between two positions, both included."""
+    def ranges(self, first: int = 1, last: int = INT_MAX, *, cores: int = 1) -> list[tuple[Stretch, ...]]:
+        """Return what each task reads between two positions, both included; some work for each core."""
         found = (cut(one, first, last) for one in self.found().between(first, last))
         wanted = self._wanted
-        chosen = (
+        chosen = [
             one for one in found if one.published_until >= wanted.since and one.published_from <= wanted.until
-        )
+        ]
+        most = min(PARTITION_BYTES, -(-sum(one.size for one in chosen) // cores))
         groups: list[list[Stretch]] = []
-        held = PARTITION_BYTES
+        held = most + 1
         for one in (part for stretch in chosen for part in _divided(stretch)):
-            if held + one.size > PARTITION_BYTES:
+            if held + one.size > most:
                 groups.append([])
                 held = 0
             groups[-1].append(one)

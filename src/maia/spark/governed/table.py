@@ -158,7 +158,8 @@ class _SparkTable:
             option = opener.wanted.as_option()
             ranges = spark.readStream.format(FORMAT).option(OPTION, option).load()
         else:
-            opener = replace(opener, ranges=tuple(LogFrames(opener.wanted).ranges()))
+            cores = spark.sparkContext.defaultParallelism
+            opener = replace(opener, ranges=tuple(LogFrames(opener.wanted).ranges(cores=cores)))
             ranges = spark.range(0, len(opener.ranges), 1, max(1, len(opener.ranges)))
         return ranges.mapInArrow(opener, from_arrow_schema(opener.schema))
 
