@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Final, assert_never
 
@@ -36,15 +35,16 @@ from maia.expressions.syntax import (
     expression_size,
 )
 from maia.predicates.language.literals import NO_PARAMETERS, read_literal
-from maia.predicates.language.parser import parse_predicate
-from maia.predicates.language.scanner import BadPredicateText, Scanner
+from maia.predicates.language.parser import known_attribute, read_predicate
+from maia.predicates.language.scanner import NAME, BadPredicateText, Scanner, nearest
 from maia.predicates.language.writer import format_literal, format_predicate
 from maia.predicates.syntax import ALWAYS, Predicate
 
 _TEXT_MAX: Final = 1 << 14
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NUMBER: Final = re.compile(r"[0-9]")
-_WORDS: Final = frozenset({"true", "false", "none", "when", "coalesce"})
+_OPERAND: Final = "an attribute, a constant or a function"
+_LITERAL_WORDS: Final = ("true", "false", "none")
+_OTHER_WORDS: Final = ("when", "coalesce")
 _FUNCTIONS: Final = {function.value: function for function in Function}
 _SUMS: Final = (ArithmeticSign.PLUS, ArithmeticSign.MINUS)
 _PRODUCTS: Final = (ArithmeticSign.TIMES, ArithmeticSign.OVER)
@@ -65,8 +65,15 @@ def parse_expression(
     parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
 ) -> Expression:
     """Read an expression over the attributes of a type, as one of the `wanted` kind if there is one."""
-    parser = _Parser(_scanner(text), vocabulary, parameters)
-    expression = parser.sum(wanted, depth=1)
+    return read_expression(Scanner(text), vocabulary, wanted, parameters)
+
+
+def read_expression(
+    scanner: Scanner, vocabulary: Vocabulary, wanted: Kind | None, parameters: Mapping[str, PresentValue]
+) -> Expression:
+    """Read what is left of a text as an expression."""
+    parser = _Parser(scanner, vocabulary, parameters)
+    expression = parser.sum(wanted)
     parser.finish(expression, wanted)
     return expression
 
@@ -81,28 +88,25 @@ def parse_rule(
 
     `vocabulary` is what the expression reads; `assigned` what may be assigned, where that is another type.
     """
-    scanner = _scanner(text)
+    return read_rule(Scanner(text), vocabulary, assigned, parameters)
+
+
+def read_rule(
+    scanner: Scanner,
+    vocabulary: Vocabulary,
+    assigned: Vocabulary | None = None,
+    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+) -> Rule:
+    """Read what is left of a text as an assignment."""
     parser = _Parser(scanner, vocabulary, parameters)
     target = parser.attribute(vocabulary if assigned is None else assigned)
-    if not scanner.take(":="):
-        raise scanner.expected("`:=`")
-    value = None
-    if not scanner.take_word("none"):
-        value = parser.sum(target.kind, depth=1)
+    scanner.must_take(":=")
+    value = None if scanner.take_word("none") else parser.sum(target.kind)
     condition: Predicate = ALWAYS
     if scanner.take_word("when"):
-        # The condition is read in place, so that a complaint points at its own column.
-        blank = "".join(c if c == "\n" else " " for c in text[: scanner.here()])
-        condition = parse_predicate(blank + text[scanner.here() :], vocabulary, parameters)
-        scanner.go_back(len(text))
+        condition = read_predicate(scanner, vocabulary, parameters)
     parser.finish(value, target.kind)
     return Rule(target.uid, value, condition)
-
-
-def _scanner(text: str) -> Scanner:
-    if len(text) > _TEXT_MAX:
-        raise BadExpression(f"the text is longer than {_TEXT_MAX} characters")
-    return Scanner(text)
 
 
 class _Parser:
@@ -111,21 +115,21 @@ class _Parser:
     def __init__(
         self, scanner: Scanner, vocabulary: Vocabulary, parameters: Mapping[str, PresentValue]
     ) -> None:
+        if len(scanner.text) > _TEXT_MAX:
+            raise BadExpression(f"the text is longer than {_TEXT_MAX} characters")
         self._scanner, self._vocabulary, self._parameters = scanner, vocabulary, parameters
 
     def finish(self, expression: Expression | None, wanted: Kind | None) -> None:
         """Complain of what is left over, and of a result of another kind."""
-        scanner = self._scanner
-        if not scanner.at_end():
-            raise scanner.expected("`+`, `-`, `*`, `/`, `when` or the end")
+        self._scanner.must_end("`+`, `-`, `*`, `/`, `when` or the end")
         if expression is None:
             return
         expression_size(expression)
         if wanted is not None and expression.kind is not wanted:
             said = f"a {wanted.value} is assigned here, and the expression is a {expression.kind.value}"
-            raise scanner.refused(said, at=0, problem=BadExpressionText)
+            raise self._refused(said, 0)
 
-    def sum(self, wanted: Kind | None, *, depth: int) -> Expression:
+    def sum(self, wanted: Kind | None, *, depth: int = 1) -> Expression:
         """Read products, added and subtracted from left to right."""
         return self._chain(_SUMS, wanted, depth)
 
@@ -149,17 +153,19 @@ class _Parser:
             right = part(left.kind)
             if isinstance(left, Constant) and left.kind is Kind.INT and right.kind is Kind.FLOAT:
                 # `1 + dose`: a whole number beside a float is that float.
-                end = scanner.here()
-                scanner.go_back(begins)
+                end, scanner.position = scanner.position, begins
                 left = part(Kind.FLOAT)
-                scanner.go_back(end)
+                scanner.position = end
             left = self._made(partial(Arithmetic, sign, left, right), at)
 
     def _made(self, make: Callable[[], Expression], at: int) -> Expression:
         try:
             return make()
         except BadExpression as problem:
-            raise self._scanner.refused(problem.message, at=at, problem=BadExpressionText) from problem
+            raise self._refused(problem.message, at) from problem
+
+    def _refused(self, said: str, at: int) -> BadPredicateText:
+        return self._scanner.refused(said, at=at, problem=BadExpressionText)
 
     def _one(self, wanted: Kind | None, depth: int) -> Expression:
         scanner = self._scanner
@@ -171,85 +177,76 @@ class _Parser:
         function = scanner.take_function()
         if function is not None:
             return self._call(function, wanted, depth, at)
-        name = None if scanner.sees('x"') else scanner.take_match(_NAME)
-        if name is not None and name not in _WORDS:
-            scanner.go_back(at)
+        name = None if scanner.sees('x"') else scanner.take_match(NAME)
+        scanner.position = at
+        if name in _OTHER_WORDS:
+            raise scanner.expected(_OPERAND)
+        if name is not None and name not in _LITERAL_WORDS:
             found = self.attribute(self._vocabulary)
             return Take(found.uid, found.kind)
-        scanner.go_back(at)
-        if name in ("when", "coalesce"):
-            raise scanner.expected("an attribute, a constant or a function")
         if wanted in (Kind.STRING, Kind.BYTES, Kind.BOOL) and (scanner.sees("-") or self._sees_number()):
             wanted = None  # the kind is complained of where it does not fit
-        return Constant(read_literal(scanner, wanted, self._parameters))
+        return Constant(self._literal(wanted))
+
+    def _literal(self, kind: Kind | None) -> PresentValue:
+        return read_literal(self._scanner, kind, self._parameters)
 
     def _sees_number(self) -> bool:
-        at = self._scanner.mark()
-        found = self._scanner.take_match(_NUMBER) is not None
-        self._scanner.go_back(at)
-        return found
+        return _NUMBER.match(self._scanner.text, self._scanner.mark()) is not None
 
     def _call(self, name: str, wanted: Kind | None, depth: int, at: int) -> Expression:
         scanner = self._scanner
+        function = _FUNCTIONS.get(name)
         if name == "coalesce":
             parts = [self.sum(wanted, depth=depth + 1)]
             while scanner.take(","):
                 parts.append(self.sum(parts[0].kind, depth=depth + 1))
-            scanner.must_take(")")
-            return self._made(lambda: Coalesce(tuple(parts)), at)
-        function = _FUNCTIONS.get(name)
-        if function is Function.LOOKUP:
-            return self._lookup(wanted, depth, at)
-        if function is None:
-            near = get_close_matches(name[:64], [*_FUNCTIONS, "coalesce"], n=1)
-            known = f": use one of {', '.join(_FUNCTIONS)}, coalesce"
-            hint = f" (the nearest is `{near[0]}`)" if near else known
-            said = f"there is no function `{name[:64]}`{hint}"
-            raise scanner.refused(said, at=at, problem=BadExpressionText)
-        inner = self.sum(None, depth=depth + 1)
-        operands: list[PresentValue] = []
-        while scanner.take(","):
-            operands.append(self._operand(inner.kind))
+            make: Callable[[], Expression] = partial(Coalesce, tuple(parts))
+        elif function is Function.LOOKUP:
+            make = self._lookup(wanted, depth)
+        elif function is None:
+            known = (*_FUNCTIONS, "coalesce")
+            hint = nearest(name, known) or f": use one of {', '.join(known)}"
+            raise self._refused(f"there is no function `{name[:64]}`{hint}", at)
+        else:
+            inner = self.sum(None, depth=depth + 1)
+            operands: list[PresentValue] = []
+            while scanner.take(","):
+                operands.append(self._operand(inner.kind))
+            scope = _DEFAULT_SCOPES.get(function)
+            if scope is not None and not (operands and isinstance(operands[-1], str)):
+                operands.append(scope.value)
+            make = partial(Call, function, inner, tuple(operands))
         scanner.must_take(")")
-        scope = _DEFAULT_SCOPES.get(function)
-        if scope is not None and not (operands and isinstance(operands[-1], str)):
-            operands.append(scope.value)
-        return self._made(lambda: Call(function, inner, tuple(operands)), at)
+        return self._made(make, at)
 
-    def _lookup(self, wanted: Kind | None, depth: int, at: int) -> Expression:
+    def _lookup(self, wanted: Kind | None, depth: int) -> Callable[[], Expression]:
         """Read a table's name, a key, and the kind of the value unless it follows from what is assigned."""
         scanner = self._scanner
-        table = read_literal(scanner, Kind.STRING, self._parameters)
+        table = self._literal(Kind.STRING)
         scanner.must_take(",")
         key = self.sum(None, depth=depth + 1)
-        kind = wanted or Kind.STRING
+        kind = (wanted or Kind.STRING).value
         if scanner.take(","):
-            found = next((one for one in Kind if scanner.take_word(one.value)), None)
+            found = scanner.take_word(*(one.value for one in Kind))
             if found is None:
                 raise scanner.expected("a kind, such as `string`")
             kind = found
-        scanner.must_take(")")
-        return self._made(lambda: Call(Function.LOOKUP, key, (table, kind.value)), at)
+        return partial(Call, Function.LOOKUP, key, (table, kind))
 
     def _operand(self, kind: Kind) -> PresentValue:
-        for scope in Scope:
-            if self._scanner.take_word(scope.value):
-                return scope.value
-        is_number = self._sees_number() and kind is Kind.FLOAT
-        return read_literal(self._scanner, Kind.FLOAT if is_number else None, self._parameters)
+        scope = self._scanner.take_word(*(one.value for one in Scope))
+        if scope is not None:
+            return scope
+        return self._literal(Kind.FLOAT if kind is Kind.FLOAT and self._sees_number() else None)
 
     def attribute(self, vocabulary: Vocabulary) -> Attribute:
         """Read the name of an attribute."""
         at = self._scanner.mark()
-        name = self._scanner.take_match(_NAME)
+        name = self._scanner.take_match(NAME)
         if name is None:
-            raise self._scanner.expected("an attribute, a constant or a function")
-        if name not in vocabulary:
-            near = get_close_matches(name[:64], vocabulary, n=1)
-            hint = f" (the nearest is `{near[0]}`)" if near else ""
-            said = f"there is no attribute `{name[:64]}`{hint}"
-            raise self._scanner.refused(said, at=at, problem=BadExpressionText)
-        return vocabulary[name]
+            raise self._scanner.expected(_OPERAND)
+        return known_attribute(self._scanner, name, at, vocabulary, BadExpressionText)
 
 
 def format_rule(

@@ -17,18 +17,17 @@ from maia.canonical import SExpression
 from maia.canonical.fields import Part, bare, each, fields, many, number, one, record, word_of
 from maia.events import AttributeUid, Kind, PresentValue, Vocabulary, attribute_uid
 from maia.expressions.encoding import BadExpressionEncoding, value_from_expression, value_to_expression
-from maia.expressions.language import BadExpressionText, format_expression, parse_expression, parse_rule
+from maia.expressions.language import BadExpressionText, format_expression, parse_rule, read_expression
 from maia.expressions.summaries import LATE_S_DEFAULT, Aggregate, Key, Measure, Summary, checked_summary
 from maia.expressions.syntax import RULES_MAX, BadExpression
 from maia.predicates.encoding import literal_from_bytes, literal_to_bytes
 from maia.predicates.language.literals import NO_PARAMETERS
-from maia.predicates.language.scanner import Scanner
+from maia.predicates.language.scanner import NAME, BadPredicateText, Scanner
 from maia.predicates.language.writer import format_literal
 from maia.predicates.syntax import ALWAYS
 
 _UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}|0")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ASSIGNED: Final = re.compile(
     r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)\s*:=\s*(?P<call>[A-Za-z_]+)\s*\((?P<inside>.*)\)\s*", re.DOTALL
 )
@@ -48,8 +47,7 @@ def parse_every(text: str) -> tuple[int, int, int]:
         at_least = _number(scanner)
     if scanner.take_word("late"):
         late_s = _seconds(scanner)
-    if not scanner.at_end():
-        raise scanner.expected("`at least`, `late` or the end")
+    scanner.must_end("`at least`, `late` or the end")
     return every_s, at_least, late_s
 
 
@@ -63,7 +61,7 @@ def _number(scanner: Scanner) -> int:
 def _seconds(scanner: Scanner) -> int:
     count = _number(scanner)
     at = scanner.mark()
-    word = scanner.take_match(_NAME) or ""
+    word = scanner.take_match(NAME) or ""
     unit = _UNITS.get(word.removesuffix("s"))
     if unit is None:
         raise scanner.refused("expected seconds, minutes, hours or days", at=at, problem=BadExpressionText)
@@ -96,39 +94,37 @@ def parse_measure(
     known = ", ".join(f"{name}(…)" for name in _AGGREGATES)
     if found is None:
         raise scanner.expected(f"an assignment of {known}")
+
+    def refused(said: str, at: int) -> BadPredicateText:
+        return scanner.refused(said, at=at, problem=BadExpressionText)
+
     name, call = found.group("name"), found.group("call")
     if name not in assigned:
-        said = f"the outcome has no attribute `{name[:64]}`"
-        raise scanner.refused(said, at=found.start("name"), problem=BadExpressionText)
+        raise refused(f"the outcome has no attribute `{name[:64]}`", found.start("name"))
     aggregate = _AGGREGATES.get(call)
     if aggregate is None:
-        said = f"a summary assigns {known}, and not `{call[:64]}`"
-        raise scanner.refused(said, at=found.start("call"), problem=BadExpressionText)
-    inside, step = found.group("inside"), None
-    stepped = _STEP.fullmatch(inside) if aggregate is Aggregate.MEAN else None
+        raise refused(f"a summary assigns {known}, and not `{call[:64]}`", found.start("call"))
+    begins, ends = found.span("inside")
+    step = None
+    stepped = _STEP.fullmatch(text, begins, ends) if aggregate is Aggregate.MEAN else None
     if stepped is not None:
-        inside, step = stepped.group("value"), _step(scanner, stepped, found.start("inside"))
+        ends = stepped.end("value")
+        try:
+            step = float(stepped.group("step"))
+        except ValueError:
+            raise refused("expected a number", stepped.start("step")) from None
     value = None
-    if inside.strip():
-        # Read in place, so that a complaint points at its own column.
-        blank = "".join(c if c == "\n" else " " for c in text[: found.start("inside")])
-        value = parse_expression(blank + inside, vocabulary, None, parameters)
+    if text[begins:ends].strip():
+        inside = Scanner(text[:ends], begins)  # in place, so that a complaint points at its own column
+        value = read_expression(inside, vocabulary, None, parameters)
     try:
         measure = Measure(assigned[name].uid, aggregate, value, step)
     except BadExpression as problem:
-        raise scanner.refused(problem.message, at=found.start("call"), problem=BadExpressionText) from problem
+        raise refused(problem.message, found.start("call")) from problem
     if measure.kind is not assigned[name].kind:
         said = f"a {assigned[name].kind.value} is assigned here, and `{call}` is a {measure.kind.value}"
-        raise scanner.refused(said, at=0, problem=BadExpressionText)
+        raise refused(said, 0)
     return measure
-
-
-def _step(scanner: Scanner, found: re.Match[str], begins: int) -> float:
-    try:
-        return float(found.group("step"))
-    except ValueError:
-        at = begins + found.start("step")
-        raise scanner.refused("expected a number", at=at, problem=BadExpressionText) from None
 
 
 def parse_summary(

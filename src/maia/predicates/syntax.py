@@ -346,49 +346,44 @@ class NotAConstraintFilter(BadInput):
     code = "INPUT-NOT-CONSTRAINTS"
 
 
+def is_true_formula(predicate: Predicate, *, negate: bool = False) -> Predicate:
+    """Return an equal predicate in which `not` is before atoms only, and rarely there.
+
+    "Equal" in all three truth values: `not (x < 5)` and `x >= 5` are unknown for the same events (missing,
+    of another kind), and double negation and De Morgan's laws hold in three-valued logic.
+    """
+    match predicate:
+        case Not(inner):
+            return is_true_formula(inner, negate=not negate)
+        case AllOf(parts) | AnyOf(parts):
+            inner_parts = tuple([is_true_formula(part, negate=negate) for part in parts])
+            return AllOf(inner_parts) if isinstance(predicate, AllOf) is not negate else AnyOf(inner_parts)
+        case atom:
+            return negated(atom) if negate else atom
+
+
+def negated(atom: Atom) -> Constraint:
+    """Return the negation of an atom, as a comparison without `not` where there is one."""
+    if isinstance(atom, Comparison):
+        return Comparison(atom.uid, _OPPOSITE[atom.operator], atom.literal)
+    return Not(atom)
+
+
 def constraints_of(predicate: Predicate) -> Constraints:
     """Return the constraints of `predicate` by attribute, in the order in which they were written."""
     by_uid: dict[AttributeUid, list[Constraint]] = {}
-    for constraint in literals_of(predicate):
-        atom = unnegated(constraint)
-        if isinstance(constraint, Not) and isinstance(atom, Exists):
+    for part in conjuncts(is_true_formula(checked_size(predicate))):
+        if isinstance(part, AllOf | AnyOf):
+            raise NotAConstraintFilter(
+                "a filter with constraints joins them by `and` alone, and this one needs an `or`"
+            )
+        atom = unnegated(part)
+        if part == Not(atom) and isinstance(atom, Exists):
             raise NotAConstraintFilter(
                 f"a constraint asks for a value of an attribute, and `not exists({atom.uid})` for its absence"
             )
-        by_uid.setdefault(atom.uid, []).append(constraint)
+        by_uid.setdefault(atom.uid, []).append(part)
     return {uid: tuple(constraints) for uid, constraints in by_uid.items()}
-
-
-def literals_of(predicate: Predicate) -> Iterator[Constraint]:
-    """Yield the parts of a conjunction of atoms and negated atoms; refuse anything else.
-
-    Double negation and De Morgan's laws hold in three-valued logic, so `not (a or b)`
-    is the conjunction that it looks like.
-    """
-    pending: list[tuple[Predicate, bool]] = [(checked_size(predicate), False)]
-    while pending:
-        node, negated = pending.pop()
-        match node:
-            case Not(inner):
-                pending.append((inner, not negated))
-            case AllOf(parts) | AnyOf(parts):
-                if isinstance(node, AllOf) is negated and len(parts) != 1:
-                    raise NotAConstraintFilter(
-                        "a filter with constraints joins them by `and` alone, and this one needs an `or`"
-                    )
-                pending.extend((part, negated) for part in reversed(parts))
-            case atom:
-                yield direct_constraint(atom, negated=negated)
-
-
-def direct_constraint(atom: Atom, *, negated: bool) -> Constraint:
-    """Return `atom` or its negation, as a comparison without `not` where there is one."""
-    if not negated:
-        return atom
-    if isinstance(atom, Comparison):
-        # Both sides are unknown for the same values (missing, another kind), so this is exact.
-        return Comparison(atom.uid, _OPPOSITE[atom.operator], atom.literal)
-    return Not(atom)
 
 
 def unnegated(constraint: Constraint) -> Atom:

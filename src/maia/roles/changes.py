@@ -7,18 +7,17 @@ are compared by what they say, not by where they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, Principal, QuorumId
-from maia.credentials.appointments import ParameterKind, argument_to_expression
+from maia.credentials.appointments import argument_to_expression
 from maia.events import Vocabulary
 from maia.roles.policy import (
     AppointmentDeclaration,
     CertificatePremise,
-    Condition,
     Declaration,
     Ends,
     FactPremise,
@@ -35,8 +34,11 @@ from maia.roles.policy import (
     TimePremise,
     Transform,
     Variable,
+    WrittenRule,
 )
 from maia.roles.time_windows import TimeWindow
+
+Said = TypeVar("Said", bound=WrittenRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,17 @@ class PolicyChanges:
 def changes(old: Policy, new: Policy) -> PolicyChanges:
     """Compare two policies."""
     return PolicyChanges(
-        tuple(rule for rule in _rules(old) if new.rule(rule.id) is None),
-        tuple(rule for rule in _rules(new) if old.rule(rule.id) is None),
-        tuple(grant for grant in _grants(old) if new.grant(grant.id) is None),
-        tuple(grant for grant in _grants(new) if old.grant(grant.id) is None),
+        _only_in(old.rules, new.rules),
+        _only_in(new.rules, old.rules),
+        _only_in(old.grants, new.grants),
+        _only_in(new.grants, old.grants),
         tuple(name for name in old.appointments if not _issuers(old, name) <= _issuers(new, name)),
     )
 
 
-def _rules(policy: Policy) -> list[Rule]:
-    return [rule for rules in policy.rules.values() for rule in rules]
-
-
-def _grants(policy: Policy) -> list[Grant]:
-    return [grant for grants in policy.grants.values() for grant in grants]
+def _only_in(here: Mapping[str, tuple[Said, ...]], there: Mapping[str, tuple[Said, ...]]) -> tuple[Said, ...]:
+    known = {one.id for some in there.values() for one in some}
+    return tuple(one for some in here.values() for one in some if one.id not in known)
 
 
 def _issuers(policy: Policy, appointment: str) -> frozenset[object]:
@@ -82,55 +81,24 @@ def _issuers(policy: Policy, appointment: str) -> frozenset[object]:
 # Is this the same rule as yesterday?
 
 
-def rule_id(
-    head: tuple[str, tuple[Term, ...]],
-    premises: tuple[Premise, ...],
-    conditions: tuple[Condition, ...],
-    *,
-    asked: tuple[str, ...],
-    ends: Ends,
-    kinds: Mapping[str, ParameterKind],
-    declared: Mapping[str, Declaration],
-) -> str:
-    """Return a digest of what a rule says."""
-    body = (*_common(head, premises, conditions, ends, kinds, declared), tuple(map(str.encode, asked)))
-    return _digest(b"rule", body)
-
-
-def grant_id(
-    head: tuple[str, tuple[Term, ...]],
-    premises: tuple[Premise, ...],
-    conditions: tuple[Condition, ...],
-    *,
-    privilege: Privilege,
-    ends: Ends,
-    kinds: Mapping[str, ParameterKind],
-    declared: Mapping[str, Declaration],
-) -> str:
-    """Return a digest of what a grant says."""
-    body = (*_common(head, premises, conditions, ends, kinds, declared), _privilege(privilege))
-    return _digest(b"grant", body)
-
-
-def _digest(domain: bytes, body: SExpression) -> str:
-    return sha256(b"maia/1/role-" + domain + b"\x00" + write_canonical(body)).hexdigest()
-
-
-def _common(
-    head: tuple[str, tuple[Term, ...]],
-    premises: tuple[Premise, ...],
-    conditions: tuple[Condition, ...],
-    ends: Ends,
-    kinds: Mapping[str, ParameterKind],
-    declared: Mapping[str, Declaration],
-) -> tuple[SExpression, ...]:
-    return (
-        (head[0].encode(), *map(_term, head[1])),
-        tuple(_premise(premise, declared) for premise in premises),
-        tuple(condition.text.encode() for condition in conditions),
-        _ends(ends),
-        tuple((name.encode(), kind.value.encode()) for name, kind in sorted(kinds.items())),
+def identified(said: Said, declared: Mapping[str, Declaration]) -> Said:
+    """Return a rule or grant with a digest of what it says."""
+    own: SExpression
+    if isinstance(said, Rule):
+        domain, own = b"rule", tuple(map(str.encode, said.asked))
+    else:
+        assert isinstance(said, Grant)  # noqa: S101 - there is no third
+        domain, own = b"grant", _privilege(said.privilege)
+    body = (
+        (said.role.encode(), *map(_term, said.terms)),
+        tuple(_premise(premise, declared) for premise in said.premises),
+        tuple(condition.text.encode() for condition in said.conditions),
+        _ends(said.ends),
+        tuple((name.encode(), kind.value.encode()) for name, kind in sorted(said.kinds.items())),
+        own,
     )
+    digest = sha256(b"maia/1/role-" + domain + b"\x00" + write_canonical(body))
+    return replace(said, id=digest.hexdigest())
 
 
 def _premise(premise: Premise, declared: Mapping[str, Declaration]) -> SExpression:

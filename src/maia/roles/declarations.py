@@ -1,4 +1,4 @@
-"""What does a statement declare: a key, a type, a fact, an appointment or a role?
+"""What does a statement declare, and what do the names in this policy mean?
 
     key courts = ed25519:…
     type Numberplate = "uk.gov.pito.Numberplate"
@@ -11,8 +11,6 @@
 The last is a role of another domain: a holder of that domain's role
 membership certificate meets a premise that asks for it.
 
-What do the names in this policy mean?
-
 Roles, appointments and facts share one set of names, so that a premise needs
 no mark to say which of them it asks for. Imported names are there before the
 first line is read, and nothing in the text can give one another meaning.
@@ -24,15 +22,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from maia.credentials import BadKey, BadName, Principal, principal_from_text
 from maia.credentials.appointments import PARAMETERS_MAX, ParameterKind
 from maia.credentials.names import checked_label
 from maia.errors import BadInput
-from maia.events import Kind
-from maia.predicates.language.literals import read_literal
-from maia.predicates.language.scanner import BadPredicateText, Scanner
+from maia.predicates.language.literals import read_text
+from maia.predicates.language.scanner import NAME, Scanner
 from maia.roles.policy import (
     HERE,
     AppointmentDeclaration,
@@ -46,11 +43,11 @@ from maia.roles.policy import (
     RoleDeclaration,
     Rule,
 )
-from maia.roles.statements import Complaint, Consequence, Problems, Statement, did_you_mean, shown
+from maia.roles.statements import MISREAD, Complaint, Consequence, Problems, Statement, did_you_mean, shown
 from maia.types import VerifiedType
 
 NAME_MAX: Final = 63
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+D = TypeVar("D", FactDeclaration, AppointmentDeclaration, RoleDeclaration)
 
 _OF_FILTERS: Final = ("and", "or", "not", "in", "true", "false", "null", "exists", "all", "any")
 _TESTS: Final = ("prefix", "suffix", "contains", "token")
@@ -75,20 +72,9 @@ class Names:
     rules: list[Rule] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
 
-    @property
-    def facts(self) -> dict[str, FactDeclaration]:
-        """Return the facts by name."""
-        return {name: one for name, one in self.declared.items() if isinstance(one, FactDeclaration)}
-
-    @property
-    def appointments(self) -> dict[str, AppointmentDeclaration]:
-        """Return the certificates by name."""
-        return {name: one for name, one in self.declared.items() if isinstance(one, AppointmentDeclaration)}
-
-    @property
-    def roles(self) -> dict[str, RoleDeclaration]:
-        """Return this domain's roles by name."""
-        return {name: one for name, one in self.declared.items() if isinstance(one, RoleDeclaration)}
+    def every(self, what: type[D]) -> dict[str, D]:
+        """Return what is declared as one of roles, facts and appointments, by name."""
+        return {name: one for name, one in self.declared.items() if isinstance(one, what)}
 
     def type_called(self, name: str) -> VerifiedType | None:
         """Return the type that the policy means by `name`, if it means one."""
@@ -132,11 +118,16 @@ class Names:
         if name in self.keys:
             raise Complaint(f"`{name}` is already the name of a key", at=at)
 
+    def declare(self, declared: Declaration, at: int) -> None:
+        """Give a name its meaning, if it has none."""
+        self.refuse_taken(declared.name, at=at)
+        self.declared[declared.name] = declared
+
 
 def take_name(scanner: Scanner, what: str) -> tuple[str, int]:
     """Take a name that an author may choose; return it and its place."""
     at = scanner.mark()
-    name = scanner.take_match(_NAME)
+    name = scanner.take_match(NAME)
     if name is None:
         raise scanner.expected(what)
     if len(name) > NAME_MAX:
@@ -168,6 +159,7 @@ def import_policy(names: Names, parent: str, parents: Mapping[str, Policy]) -> N
 _KEY_TEXT: Final = re.compile(r"ed25519:[0-9A-Za-z]*")
 _MEANT: Final = re.compile(r"\w+\s+([\w-]{1,63})")
 _SWALLOWED: Final = re.compile(r"\n[ \t]+(key|type|fact|appointment|role)[ \t]+([A-Za-z0-9_-]{1,63})")
+END: Final = "the end of the line"
 TYPE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:@[^\s(),\"@]+)?")
 """The name of a type, or NAME@OWNER."""
 
@@ -180,38 +172,37 @@ def read_declaration(statement: Statement, names: Names, origin: str, problems: 
     place = Place(origin, statement.head.line)
     try:
         DECLARING[word](scanner, names, place)
-        must_end(scanner)
-    except (Complaint, BadPredicateText) as refusal:
+        scanner.must_end(END)
+    except MISREAD as refusal:
         meant = _MEANT.match(statement.head.text)
         names.broken[label if meant is None else meant.group(1)] = word
         # A declaration that was indented by mistake has become a part of the one above it.
         names.broken.update((name, swallowed) for swallowed, name in _SWALLOWED.findall(statement.head.text))
         statement.head.report(problems, label, refusal)
-    for clause, fragment in statement.clauses[:1]:
-        problems.add(fragment.problem(label, f"a `{word}` has no clause `{clause}`"))
-
-
-def must_end(scanner: Scanner) -> None:
-    """Complain if anything is left."""
-    if not scanner.at_end():
-        raise scanner.expected("the end of the line")
+    for clause in statement.clauses[:1]:
+        problems.add(clause.problem(label, f"a `{word}` has no clause `{clause.word}`"))
 
 
 def take_key(scanner: Scanner, names: Names) -> KeyReference:
     """Take the name of a key, a key written out, or `here`."""
-    at = scanner.mark()
     if scanner.take_word("here"):
         return HERE
-    text = scanner.take_match(_KEY_TEXT)
-    if text is not None:
-        try:
-            return principal_from_text(text)
-        except BadKey as problem:
-            raise Complaint(problem.message, at=at) from problem
+    if (key := take_key_text(scanner)) is not None:
+        return key
     name, at = take_name(scanner, "a key")
     if name not in names.keys:
         raise names.unknown("key", name, names.keys, at=at)
     return names.keys[name]
+
+
+def take_key_text(scanner: Scanner) -> Principal | None:
+    """Take a key that is written out, if one comes next."""
+    at = scanner.mark()
+    text = scanner.take_match(_KEY_TEXT)
+    try:
+        return None if text is None else principal_from_text(text)
+    except BadKey as problem:
+        raise Complaint(problem.message, at=at) from problem
 
 
 def _label(statement: Statement) -> str:
@@ -223,14 +214,10 @@ def _key(scanner: Scanner, names: Names, _place: Place) -> None:
     name, at = take_name(scanner, "a name for the key")
     names.refuse_taken(name, at=at)
     scanner.must_take("=")
-    key_at = scanner.mark()
-    text = scanner.take_match(_KEY_TEXT)
-    if text is None:
+    key = take_key_text(scanner)
+    if key is None:
         raise scanner.expected("a key: `ed25519:` and 64 hexadecimal digits")
-    try:
-        names.keys[name] = principal_from_text(text)
-    except BadKey as problem:
-        raise Complaint(problem.message, at=key_at) from problem
+    names.keys[name] = key
 
 
 def _type(scanner: Scanner, names: Names, _place: Place) -> None:
@@ -239,10 +226,7 @@ def _type(scanner: Scanner, names: Names, _place: Place) -> None:
         raise Complaint(f"`{name}` already names the type `{names.aliases[name]}`", at=at)
     scanner.must_take("=")
     type_at = scanner.mark()
-    if scanner.sees('"'):
-        meant: str | None = str(read_literal(scanner, Kind.STRING))
-    else:
-        meant = scanner.take_match(TYPE_NAME)
+    meant = read_text(scanner) if scanner.sees('"') else scanner.take_match(TYPE_NAME)
     if meant is None:
         raise scanner.expected("the name of a type")
     names.must_be_type(meant, at=type_at, is_alias_known=False)
@@ -251,9 +235,7 @@ def _type(scanner: Scanner, names: Names, _place: Place) -> None:
 
 def _fact(scanner: Scanner, names: Names, place: Place) -> None:
     name, at = take_name(scanner, "a name for the fact")
-    parameters = _parameters(scanner)
-    names.refuse_taken(name, at=at)
-    names.declared[name] = FactDeclaration(name, parameters, place)
+    names.declare(FactDeclaration(name, _parameters(scanner), place), at)
 
 
 def _appointment(scanner: Scanner, names: Names, place: Place) -> None:
@@ -261,24 +243,18 @@ def _appointment(scanner: Scanner, names: Names, place: Place) -> None:
     parameters = _parameters(scanner)
     if not scanner.take_word("by"):
         raise scanner.expected("`by` and who may issue it")
-    issuers = _issuers(scanner, names)
-    called = _called(scanner, name)
-    names.refuse_taken(name, at=at)
-    names.declared[name] = AppointmentDeclaration(name, parameters, issuers, called, False, place)
+    issuers, called = _issuers(scanner, names), _called(scanner, name)
+    names.declare(AppointmentDeclaration(name, parameters, issuers, called, False, place), at)
 
 
 def _role(scanner: Scanner, names: Names, place: Place) -> None:
     name, at = take_name(scanner, "a name for the role")
     parameters = _parameters(scanner)
     if scanner.take_word("of"):
-        issuers = _issuers(scanner, names)
-        called = _called(scanner, name)
-        names.refuse_taken(name, at=at)
-        names.declared[name] = AppointmentDeclaration(name, parameters, issuers, called, True, place)
-        return
-    is_closed = scanner.take_word("closed")
-    names.refuse_taken(name, at=at)
-    names.declared[name] = RoleDeclaration(name, parameters, is_closed, place)
+        issuers, called = _issuers(scanner, names), _called(scanner, name)
+        names.declare(AppointmentDeclaration(name, parameters, issuers, called, True, place), at)
+    else:
+        names.declare(RoleDeclaration(name, parameters, bool(scanner.take_word("closed")), place), at)
 
 
 def _issuers(scanner: Scanner, names: Names) -> frozenset[KeyReference]:
@@ -292,8 +268,7 @@ def _called(scanner: Scanner, name: str) -> str:
     at = scanner.mark()
     if scanner.take_word("named"):
         at = scanner.mark()
-        quoted = scanner.sees('"')
-        name = str(read_literal(scanner, Kind.STRING)) if quoted else take_name(scanner, "a name")[0]
+        name = read_text(scanner) if scanner.sees('"') else take_name(scanner, "a name")[0]
     try:
         return checked_label(name)
     except BadName as problem:
@@ -304,14 +279,15 @@ def _parameters(scanner: Scanner) -> tuple[Parameter, ...]:
     """Read `(name: kind, …)`; a declaration without parentheses has no parameters."""
     if not scanner.take("(") or scanner.take(")"):
         return ()
-    parameters = [_parameter(scanner, set())]
-    while not scanner.take(")"):
-        if not scanner.take(","):
-            raise scanner.expected("`,` or `)`")
+    parameters: list[Parameter] = []
+
+    def read() -> None:
         at = scanner.mark()
         parameters.append(_parameter(scanner, {parameter.name for parameter in parameters}))
         if len(parameters) > PARAMETERS_MAX:
             raise Complaint(f"there are at most {PARAMETERS_MAX} parameters", at=at)
+
+    scanner.take_list(read)
     return tuple(parameters)
 
 

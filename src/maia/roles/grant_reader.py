@@ -32,8 +32,9 @@ and `as` shows it as an event of another type, which has what is `set` and nothi
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.credentials import (
     ALL_ACTIONS,
@@ -50,35 +51,28 @@ from maia.credentials import (
     exact_name,
     parse_name_pattern,
 )
-from maia.credentials.authority import FITTING_ACTIONS
+from maia.credentials.authority import EVENT_ACTIONS, FITTING_ACTIONS
 from maia.credentials.certificate import TestKind
-from maia.events import Kind, Vocabulary
+from maia.events import AttributeUid, Vocabulary
 from maia.events.zones import UnknownZone
+from maia.expressions.language import parse_rule
+from maia.expressions.summaries import Summary, checked_summary
+from maia.expressions.summary_text import parse_every, parse_key, parse_measure
+from maia.expressions.syntax import RULES_MAX, BadExpression, checked_rules, reads_of
 from maia.policy.facts import check_clock_facts
-from maia.predicates.language.literals import read_literal
-from maia.predicates.syntax import Predicate, attributes_of
-from maia.roles.changes import grant_id
-from maia.roles.declarations import take_key
-from maia.roles.policy import Grant, Privilege, Resource, ResourceKind, RoleDeclaration, Term
-from maia.roles.rule_reader import (
-    Reading,
-    TermReader,
-    read_conditions,
-    read_ends,
-    read_premises,
-    take_window,
-    template,
-)
+from maia.predicates.language.literals import read_text
+from maia.predicates.language.scanner import NAME
+from maia.predicates.syntax import attributes_of
+from maia.roles.declarations import TYPE_NAME, take_key
+from maia.roles.policy import Privilege, Resource, ResourceKind, Transform
+from maia.roles.rule_reader import Reading, TermReader, take_window, template
 from maia.roles.statements import Complaint, Fragment, did_you_mean, shown
 from maia.roles.time_windows import TimeWindow
-from maia.roles.transform_reader import read_transform, take_type
 from maia.types import VerifiedType
 
 _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
-_ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WINDOW: Final = re.compile(r"\s*(?:between\s|on\s+[A-Za-z])")  # a fact may be called `on-duty`, or `on`
 _QUORUM: Final = re.compile(r"quorum:[0-9a-f]{64}")
-_EVENTS: Final = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 _PATTERNS: Final = {
     ResourceKind.TYPE: TypePattern,
     ResourceKind.TOPIC: TopicPattern,
@@ -88,7 +82,7 @@ _TESTS: Final = {test.value: test for test in TestKind}
 
 
 @dataclass(frozen=True, slots=True)
-class _May:
+class May:
     """What follows `may`."""
 
     actions: frozenset[Action]
@@ -97,77 +91,20 @@ class _May:
     attributes: AttributeSet
 
 
-def read_grant(reading: Reading, role: RoleDeclaration, terms: tuple[Term, ...]) -> Grant | None:
-    """Read the clauses of a grant whose head has been read; None if something was wrong."""
-    reading.refuse_clauses_except(
-        "while", "given", "if", "for", "until", "may", "where", "provided", "checked", "as", "set",
-        "every", "per",
-    )  # fmt: skip
-    fine = all([read_premises(reading), read_ends(reading, of_grant=True)])
-    may = _may(reading)
-    conditions = read_conditions(reading) if fine else None
-    if may is None or conditions is None:
-        return None
-    privilege = _privilege(reading, may)
-    if privilege is None:
-        return None
-    reading.variables.check()
-    kinds, premises = reading.variables.kinds, tuple(reading.premises)
-    identity = grant_id(
-        (role.name, terms),
-        premises,
-        conditions,
-        privilege=privilege,
-        ends=reading.ends,
-        kinds=kinds,
-        declared=reading.names.declared,
-    )
-    return Grant(
-        identity, role.name, terms, premises, conditions, privilege, reading.ends, kinds, reading.place
-    )
+def read_may(reading: Reading) -> May | None:
+    """Read what members may do; None if something was wrong."""
+    found: list[May] = []
 
-
-def _privilege(reading: Reading, may: _May) -> Privilege | None:
-    restriction, vocabulary, fine = None, None, True
-    for _, fragment in reading.clauses("where"):
-        found = _restriction(reading, fragment, may)
-        fine &= found is not None
-        if found is not None:
-            restriction, vocabulary = fragment.text.strip(), found
-    condition, during, provided = _provided(reading)
-    tests = _tests(reading)
-    transform, transformed = read_transform(reading, may.event_type, may.actions, may.attributes)
-    if not fine or not provided or not transformed or tests is None:
-        return None
-    may_delegate = any(_is_delegation(fragment) for _, fragment in reading.clauses("may"))
-    return Privilege(
-        may.actions,
-        may.resource,
-        may.attributes,
-        restriction,
-        condition,
-        during,
-        vocabulary,
-        may_delegate,
-        tests,
-        transform,
-    )
-
-
-def _may(reading: Reading) -> _May | None:
-    found: list[_May] = []
-
-    def read(reader: TermReader) -> None:
+    def read(reader: TermReader) -> bool:
         at = reader.scanner.mark()
         may = _privileged(reader)
         if found:
             raise Complaint("a grant ends in one privilege: write a second grant", at=at)
         found.append(may)
+        return True
 
-    fine = True
-    for _, fragment in reading.clauses("may"):
-        if not _is_delegation(fragment):
-            fine &= reading.attempt(fragment, read)
+    clauses = [fragment for fragment in reading.clauses("may") if not _is_delegation(fragment)]
+    fine = None not in [reading.attempt(fragment, read) for fragment in clauses]
     if fine and not found:
         said = "a grant says what its members may do: `may subscribe Numberplate(…)`"
         reading.problems.add(reading.statement.head.problem(reading.label, said))
@@ -176,10 +113,37 @@ def _may(reading: Reading) -> _May | None:
 
 def _is_delegation(fragment: Fragment) -> bool:
     scanner = fragment.scanner()
-    return scanner.take_word("delegate") and scanner.at_end()
+    return scanner.take_word("delegate") is not None and scanner.at_end()
 
 
-def _privileged(reader: TermReader) -> _May:
+def read_privilege(reading: Reading, may: May) -> Privilege | None:
+    """Read the other clauses of a grant; None if something was wrong."""
+    restriction, vocabulary, fine = None, None, True
+    for fragment in reading.clauses("where"):
+        found = _restriction(reading, fragment, may)
+        fine &= found is not None
+        if found is not None:
+            restriction, vocabulary = fragment.text.strip(), found
+    condition, during, provided = _provided(reading)
+    tests = _tests(reading)
+    transform, transformed = _transform(reading, may)
+    if not fine or not provided or not transformed or tests is None:
+        return None
+    return Privilege(
+        may.actions,
+        may.resource,
+        may.attributes,
+        restriction,
+        condition,
+        during,
+        vocabulary,
+        any(map(_is_delegation, reading.clauses("may"))),
+        tests,
+        transform,
+    )
+
+
+def _privileged(reader: TermReader) -> May:
     scanner = reader.scanner
     at = scanner.mark()
     actions = _actions(reader)
@@ -191,19 +155,19 @@ def _privileged(reader: TermReader) -> _May:
     return may
 
 
-def _about(reader: TermReader, actions: frozenset[Action]) -> _May:
+def _about(reader: TermReader, actions: frozenset[Action]) -> May:
     scanner = reader.scanner
     if not scanner.take_word("to"):
         scanner.take_word("on")
     for kind in ResourceKind:
         at = scanner.mark()
         if scanner.take_word(kind.value) and scanner.sees('"'):
-            return _May(actions, _by_pattern(reader, kind), None, ALL_ATTRIBUTES)
-        scanner.go_back(at)
-    event_type = take_type(reader)
+            return May(actions, _by_pattern(reader, kind), None, ALL_ATTRIBUTES)
+        scanner.position = at
+    event_type = _take_type(reader)
     name = event_type.name
     resource = Resource(ResourceKind.TYPE, name.owner, exact_name(name.name))
-    return _May(actions, resource, event_type, _attributes(reader, event_type, actions))
+    return May(actions, resource, event_type, _attributes(reader, event_type, actions))
 
 
 def _actions(reader: TermReader) -> frozenset[Action]:
@@ -226,7 +190,7 @@ def _actions(reader: TermReader) -> frozenset[Action]:
 
 def _by_pattern(reader: TermReader, kind: ResourceKind) -> Resource:
     at = reader.scanner.mark()
-    text = str(read_literal(reader.scanner, Kind.STRING))
+    text = read_text(reader.scanner)
     try:
         pattern = parse_name_pattern(text)
     except BadPattern as problem:
@@ -240,32 +204,38 @@ def _by_pattern(reader: TermReader, kind: ResourceKind) -> Resource:
     return Resource(kind, take_key(reader.scanner, reader.names), pattern)
 
 
+def _take_type(reader: TermReader) -> VerifiedType:
+    at = reader.scanner.mark()
+    name = reader.scanner.take_match(TYPE_NAME)
+    if name is None:
+        raise reader.scanner.expected("a type, or `topic`, `network` or `type` and a pattern in quotes")
+    return reader.names.must_be_type(name, at=at)
+
+
 def _attributes(reader: TermReader, event_type: VerifiedType, actions: frozenset[Action]) -> AttributeSet:
     scanner = reader.scanner
     if not scanner.take("("):
-        if not actions & _EVENTS:
+        if not actions & EVENT_ACTIONS:
             return ALL_ATTRIBUTES
         raise scanner.expected("the attributes in parentheses, or `(*)` for all of them")
     if scanner.take("*"):
         scanner.must_take(")")
         return ALL_ATTRIBUTES
-    uids = set()
-    while True:
+
+    def read() -> AttributeUid:
         at = scanner.mark()
-        name = scanner.take_match(_ATTRIBUTE)
+        name = scanner.take_match(NAME)
         if name is None:
             raise scanner.expected("an attribute or `*`")
         if name not in event_type.vocabulary:
             hint = did_you_mean(name, event_type.vocabulary)
             raise Complaint(f"the type has no attribute `{shown(name)}`", at=at, hint=hint)
-        uids.add(event_type.vocabulary[name].uid)
-        if scanner.take(")"):
-            return frozenset(uids)
-        if not scanner.take(","):
-            raise scanner.expected("`,` or `)`")
+        return event_type.vocabulary[name].uid
+
+    return frozenset(scanner.take_list(read))
 
 
-def _restriction(reading: Reading, fragment: Fragment, may: _May) -> Vocabulary | None:
+def _restriction(reading: Reading, fragment: Fragment, may: May) -> Vocabulary | None:
     """Check a restriction against its type; return the attributes that it speaks of, by name."""
     if may.event_type is None:
         said = "`where` needs a type with known attributes"
@@ -273,59 +243,143 @@ def _restriction(reading: Reading, fragment: Fragment, may: _May) -> Vocabulary 
         return None
     vocabulary = may.event_type.vocabulary
     predicate = template(reading, fragment, vocabulary)
-    if predicate is None:
-        return None
-    spoken = attributes_of(predicate)
-    return {name: attribute for name, attribute in vocabulary.items() if attribute.uid in spoken}
+    return None if predicate is None else _only(vocabulary, attributes_of(predicate))
+
+
+def _only(vocabulary: Vocabulary, uids: Collection[AttributeUid]) -> Vocabulary:
+    return {name: attribute for name, attribute in vocabulary.items() if attribute.uid in uids}
 
 
 def _provided(reading: Reading) -> tuple[str | None, TimeWindow | None, bool]:
     """Read `provided`: a time window, or a condition over facts; and return whether it was good."""
-    for _, fragment in reading.clauses("provided"):
-        windows: list[TimeWindow | None] = []
-        opens_window = _WINDOW.match(fragment.text) is not None
-
-        def read(reader: TermReader, windows: list[TimeWindow | None] = windows) -> None:
-            windows.append(take_window(reader.scanner))
-
-        if opens_window:
-            fine = reading.attempt(fragment, read)
-            return None, windows[0] if fine else None, fine
+    for fragment in reading.clauses("provided"):
+        if _WINDOW.match(fragment.text):
+            window = reading.attempt(fragment, lambda reader: take_window(reader.scanner))
+            return None, window, window is not None
         predicate = template(reading, fragment, None)
-        fine = predicate is not None and _known_zones(reading, fragment, predicate)
-        return fragment.text.strip(), None, fine
+        if predicate is None:
+            return None, None, False
+        try:
+            check_clock_facts(predicate)
+        except UnknownZone as problem:
+            reading.problems.add(fragment.problem(reading.label, problem.message))
+            return None, None, False
+        return fragment.text.strip(), None, True
     return None, None, True
-
-
-def _known_zones(reading: Reading, fragment: Fragment, predicate: Predicate) -> bool:
-    try:
-        check_clock_facts(predicate)
-    except UnknownZone as problem:
-        reading.problems.add(fragment.problem(reading.label, problem.message))
-        return False
-    return True
 
 
 def _tests(reading: Reading) -> tuple[TestKind, ...] | None:
     """Read `checked by`: a timed revocation list by default; `dates` alone demands no statement."""
-    found: list[TestKind] = []
 
-    def read(reader: TermReader) -> None:
+    def read(reader: TermReader) -> list[TestKind]:
+        found: list[TestKind] = []
         reader.scanner.must_take_word("by")
         if reader.scanner.take_word("dates"):
-            return
-        while True:
+            return found
+        while not found or reader.scanner.take(","):
             at = reader.scanner.mark()
             word = reader.scanner.take_name() or ""
             if word not in _TESTS:
                 hint = did_you_mean(word, [*_TESTS, "dates"])
                 raise Complaint(f"expected `dates` or some of {', '.join(_TESTS)}", at=at, hint=hint)
             found.append(_TESTS[word])
-            if not reader.scanner.take(","):
-                return
+        return found
 
-    if not reading.attempt_all("checked", read):
-        return None
     if not reading.clauses("checked"):
         return (TestKind.TIMED_CRL,)
-    return tuple(sorted(set(found), key=lambda test: test.value))
+    tests = reading.attempt_all("checked", read)
+    if tests is None:
+        return None
+    return tuple(sorted({one for some in tests for one in some}, key=lambda test: test.value))
+
+
+# What does a grant make of events?
+
+
+def _transform(reading: Reading, may: May) -> tuple[Transform | None, bool]:
+    """Read what a grant makes of events; return what it says, if anything, and whether it was good."""
+    results, assignments, periods, per = (reading.clauses(word) for word in ("as", "set", "every", "per"))
+    clauses = (*results, *assignments, *periods, *per)
+    if not clauses:
+        return None, True
+    said, event_type, is_published = "", may.event_type, Action.PUBLISH in may.actions
+    if event_type is None or len(may.actions) != 1 or not may.actions <= EVENT_ACTIONS:
+        said = "a transformation belongs to a grant to `subscribe` to a type, or to one to `publish` it"
+    elif not assignments:
+        said = "an event of another type has what is `set`, and nothing is"
+    elif len(assignments) > RULES_MAX:
+        said = f"a transformation has at most {RULES_MAX} assignments"
+    elif (periods or per) and (not periods or not results or is_published):
+        said = "what is summarised is shown to subscribers `every` period, and `as` another type"
+    if said or event_type is None:
+        reading.problems.add(clauses[0].problem(reading.label, said))
+        return None, False
+    for fragment in results[1:]:
+        reading.problems.add(fragment.problem(reading.label, "`as` is here twice"))
+    found = reading.attempt_all("as", _take_type)
+    if found is None or len(found) > 1:
+        return None, False
+    result = found[0] if found else None
+    reads, assigns = event_type.vocabulary, event_type.vocabulary if result is None else result.vocabulary
+    if periods:
+        read, assigned = _summarised(reading, reads, assigns) or (None, None)
+    else:
+        shown_uids = may.attributes if result is None else ALL_ATTRIBUTES
+        read, assigned = _assigned(reading, reads, assigns, shown_uids, clauses[0]) or (None, None)
+    if read is None or assigned is None:
+        return None, False
+    return Transform(
+        tuple(fragment.text.strip() for fragment in assignments),
+        _only(reads, read),
+        _only(assigns, assigned),
+        None if result is None else result.name,
+        event_type.name if result is not None and is_published else None,
+        periods[0].text.strip() if periods else None,
+        tuple(fragment.text.strip() for fragment in per) if periods else (),
+    ), True
+
+
+_Uids: TypeAlias = tuple[Collection[AttributeUid], Collection[AttributeUid]]
+"""The attributes that are read, and those that are assigned."""
+
+
+def _assigned(
+    reading: Reading, reads: Vocabulary, assigns: Vocabulary, shown_uids: AttributeSet, first: Fragment
+) -> _Uids | None:
+    """Read the assignments of a grant, each at its own line."""
+    rules = reading.attempt_all_over("set", lambda text, samples: parse_rule(text, reads, assigns, samples))
+    if rules is None:
+        return None
+    try:
+        checked_rules(tuple(rules))
+    except BadExpression as refusal:
+        reading.problems.add(first.problem(reading.label, refusal.message))
+        return None
+    hidden = [
+        fragment
+        for rule, fragment in zip(rules, reading.clauses("set"), strict=True)
+        if shown_uids is not ALL_ATTRIBUTES and rule.uid not in shown_uids
+    ]
+    for fragment in hidden:
+        said = "the grant does not show the attribute that is set here"
+        hint = "name it among the attributes of the grant"
+        reading.problems.add(fragment.problem(reading.label, said, hint=hint))
+    return None if hidden else (reads_of(rules), {rule.uid for rule in rules})
+
+
+def _summarised(reading: Reading, reads: Vocabulary, assigns: Vocabulary) -> _Uids | None:
+    """Read `every`, `per` and `set` of a grant that summarises, each at its own line."""
+    every = reading.attempt_all_over("every", lambda text, _: parse_every(text))
+    keys = reading.attempt_all_over("per", lambda text, samples: parse_key(text, reads, assigns, samples))
+    measures = reading.attempt_all_over(
+        "set", lambda text, samples: parse_measure(text, reads, assigns, samples)
+    )
+    if every is None or keys is None or measures is None:
+        return None
+    every_s, at_least, late_s = every[0]
+    try:
+        summary = checked_summary(Summary(every_s, tuple(keys), tuple(measures), at_least, late_s))
+    except BadExpression as refusal:
+        reading.problems.add(reading.clauses("every")[0].problem(reading.label, refusal.message))
+        return None
+    return summary.reads, summary.kinds

@@ -13,23 +13,37 @@ smaller policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from maia.credentials import Principal
-from maia.events import Kind
-from maia.predicates.language.literals import read_literal
-from maia.predicates.language.scanner import BadPredicateText
-from maia.roles.declarations import DECLARING, Names, import_policy, must_end, read_declaration, take_name
-from maia.roles.grant_reader import read_grant
-from maia.roles.policy import Grant, Place, Policy, RoleDeclaration, RolePremise, Rule, clash
-from maia.roles.rule_reader import Reading, read_head, read_rule
+from maia.predicates.language.literals import read_text
+from maia.roles.amendments import AMENDING, amended
+from maia.roles.changes import Said, identified
+from maia.roles.declarations import DECLARING, END, Names, import_policy, read_declaration, take_name
+from maia.roles.grant_reader import read_may, read_privilege
+from maia.roles.policy import (
+    AppointmentDeclaration,
+    CertificatePremise,
+    Ends,
+    FactDeclaration,
+    Grant,
+    Place,
+    Policy,
+    RoleDeclaration,
+    RolePremise,
+    Rule,
+    Term,
+    TimePremise,
+    clash,
+)
+from maia.roles.rule_reader import Reading, read_asked, read_conditions, read_ends, read_head, read_premises
 from maia.roles.statements import (
+    MISREAD,
     BadPolicy,
-    Complaint,
     PolicyProblem,
     Problems,
     Statement,
@@ -37,45 +51,12 @@ from maia.roles.statements import (
     did_you_mean,
     split_statements,
 )
-from maia.roles.transform_reader import AMENDING, amended
 from maia.types import VerifiedType
-
-# Does any role depend on itself, and in which order can roles be activated?
-#
-# Roles that depend on each other in a circle are refused. Without circles, to
-# activate every role of a policy in this order takes one pass, a membership
-# never supports itself, and no role can be kept alive by renewing it from
-# itself.
-
-
-class CircularRoles(Exception):
-    """Some roles depend on each other; `circle` names them, the first again at the end."""
-
-    def __init__(self, circle: tuple[str, ...]) -> None:
-        """Keep the names in the order in which each depends on the next."""
-        super().__init__(" > ".join(circle))
-        self.circle = circle
-
-
-def roles_in_order(roles: Iterable[str], rules: Mapping[str, tuple[Rule, ...]]) -> tuple[str, ...]:
-    """Return every role after those that its rules depend on; or raise `CircularRoles`."""
-    depends_on = {role: sorted(_prerequisites(rules.get(role, ()))) for role in sorted(roles)}
-    try:
-        return tuple(TopologicalSorter(depends_on).static_order())
-    except CycleError as problem:
-        raise CircularRoles(tuple(problem.args[1])) from problem
-
-
-def _prerequisites(rules: Iterable[Rule]) -> set[str]:
-    return {premise.name for rule in rules for premise in rule.premises if isinstance(premise, RolePremise)}
-
 
 _NO_PARENTS: Final[Mapping[str, Policy]] = MappingProxyType({})
 _NO_TYPES: Final[Mapping[str, VerifiedType]] = MappingProxyType({})
 _MEANT: Final = re.compile(r"[^\s(]+[ \t]+([A-Za-z0-9_-]{1,63})")
 _WORDS: Final = ("policy", "import", *DECLARING, "rule", "grant", "also", *AMENDING, "end")
-
-_Said = TypeVar("_Said", Rule, Grant)
 
 
 def parse_policy(
@@ -153,10 +134,10 @@ class _Parser:
         scanner = statement.head.scanner()
         try:
             scanner.must_take_word("policy")
-            title = str(read_literal(scanner, Kind.STRING))
-            must_end(scanner)
-        except BadPredicateText as refusal:
-            self._problems.add(statement.head.problem_of("", refusal))
+            title = read_text(scanner)
+            scanner.must_end(END)
+        except MISREAD as refusal:
+            statement.head.report(self._problems, "", refusal)
             return ""
         return title
 
@@ -173,28 +154,20 @@ class _Parser:
     def _imports(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
         imported: list[str] = []
         for statement in statements:
-            name = self._imported(statement) if statement.word == "import" else None
-            if name is None:
+            if statement.word != "import":
                 continue
+            scanner, label = statement.head.scanner(), "import"
+            scanner.take_word("import")
             try:
+                name, _ = take_name(scanner, "the name of a parent policy")
+                scanner.must_end(END)
+                label = f"import {name}"
+                imported.append(name)
                 import_policy(self._names, name, self._parents)
-            except Complaint as complaint:
+            except MISREAD as refusal:
                 self._names.is_incomplete = True
-                self._problems.add(statement.head.problem_of(f"import {name}", complaint))
-            imported.append(name)
+                statement.head.report(self._problems, label, refusal)
         return tuple(imported)
-
-    def _imported(self, statement: Statement) -> str | None:
-        scanner = statement.head.scanner()
-        scanner.take_word("import")
-        try:
-            name, _ = take_name(scanner, "the name of a parent policy")
-            must_end(scanner)
-        except (Complaint, BadPredicateText) as refusal:
-            self._names.is_incomplete = True
-            self._problems.add(statement.head.problem_of("import", refusal))
-            return None
-        return name
 
     def _other(self, statement: Statement) -> None:
         word = statement.word
@@ -225,12 +198,11 @@ class _Parser:
         if found is None:
             return
         extends = self._extended(statement, label, found[0], is_addition=is_addition)
-        if is_rule:
-            rule = read_rule(reading, *found)
-            self._add(self._names.rules, rule and replace(rule, extends=extends), statement, label)
-        else:
-            grant = read_grant(reading, *found)
-            self._add(self._names.grants, grant and replace(grant, extends=extends), statement, label)
+        said = _said(reading, *found, extends, is_rule=is_rule)
+        if isinstance(said, Rule):
+            self._add(self._names.rules, said, statement, label)
+        elif said is not None:
+            self._add(self._names.grants, said, statement, label)
 
     def _extended(
         self, statement: Statement, label: str, role: RoleDeclaration, *, is_addition: bool
@@ -249,9 +221,7 @@ class _Parser:
             self._problems.add(statement.head.problem(label, problem))
         return parent
 
-    def _add(self, known: list[_Said], said: _Said | None, statement: Statement, label: str) -> None:
-        if said is None:
-            return
+    def _add(self, known: list[Said], said: Said, statement: Statement, label: str) -> None:
         twin = next((one for one in known if one.id == said.id), None)
         if twin is not None:
             problem = f"this says the same as {twin.place}"
@@ -260,10 +230,15 @@ class _Parser:
 
     def _policy(self, title: str, imports: tuple[str, ...]) -> Policy | None:
         names = self._names
-        if not names.roles and not names.is_incomplete and "role" not in names.broken.values():
+        if (
+            not names.every(RoleDeclaration)
+            and not names.is_incomplete
+            and "role" not in names.broken.values()
+        ):
             self._problems.add(PolicyProblem(1, 1, "", "the policy has no role"))
-        rules = {role: tuple(rule for rule in names.rules if rule.role == role) for role in names.roles}
-        grants = {role: tuple(one for one in names.grants if one.role == role) for role in names.roles}
+        roles = names.every(RoleDeclaration)
+        rules = {role: tuple(rule for rule in names.rules if rule.role == role) for role in roles}
+        grants = {role: tuple(one for one in names.grants if one.role == role) for role in roles}
         order = self._order(rules)
         if order is None:
             return None
@@ -275,9 +250,9 @@ class _Parser:
             text=self._text,
             imports=imports,
             keys=MappingProxyType(names.keys),
-            facts=MappingProxyType(names.facts),
-            appointments=MappingProxyType(names.appointments),
-            roles=MappingProxyType(names.roles),
+            facts=MappingProxyType(names.every(FactDeclaration)),
+            appointments=MappingProxyType(names.every(AppointmentDeclaration)),
+            roles=MappingProxyType(roles),
             rules=MappingProxyType(rules),
             grants=MappingProxyType(grants),
             roles_in_order=order,
@@ -294,10 +269,67 @@ class _Parser:
         self._problems.add(PolicyProblem(line, 1, f"grant {after.role}", said, hint))
 
     def _order(self, rules: dict[str, tuple[Rule, ...]]) -> tuple[str, ...] | None:
+        """Return every role after those that its rules depend on; roles in a circle are refused.
+
+        Without circles, to activate every role in this order takes one pass, a membership never supports
+        itself, and no role can be kept alive by renewing it from itself.
+        """
+        depends_on = {
+            role: sorted({one.name for rule in some for one in rule.premises if isinstance(one, RolePremise)})
+            for role, some in sorted(rules.items())
+        }
         try:
-            return roles_in_order(self._names.roles, rules)
-        except CircularRoles as problem:
-            line = max(rule.place.line for rule in self._names.rules if rule.role in problem.circle)
-            said = f"these roles depend on each other: `{' > '.join(problem.circle)}`"
-            self._problems.add(PolicyProblem(line, 1, f"rule {problem.circle[0]}", said))
+            return tuple(TopologicalSorter(depends_on).static_order())
+        except CycleError as problem:
+            circle = problem.args[1]  # the first again at the end
+            line = max(rule.place.line for rule in self._names.rules if rule.role in circle)
+            said = f"these roles depend on each other: `{' > '.join(circle)}`"
+            self._problems.add(PolicyProblem(line, 1, f"rule {circle[0]}", said))
             return None
+
+
+_OF_BOTH: Final = ("while", "given", "if", "for", "until")
+_OF_GRANTS: Final = (*_OF_BOTH, "may", "where", "provided", "checked", "as", "set", "every", "per")
+
+
+def _said(
+    reading: Reading, role: RoleDeclaration, terms: tuple[Term, ...], extends: str | None, *, is_rule: bool
+) -> Rule | Grant | None:
+    """Read the clauses of a rule or grant whose head has been read; None if something was wrong."""
+    reading.refuse_clauses_except(*((*_OF_BOTH, "ask") if is_rule else _OF_GRANTS))
+    asked = read_asked(reading) if is_rule else ()
+    fine = read_premises(reading)
+    ends = read_ends(reading, of_grant=not is_rule)
+    may = None if is_rule else read_may(reading)
+    if asked is None or ends is None or not fine:
+        return None
+    conditions = read_conditions(reading)
+    if conditions is None or (may is None and not is_rule):
+        return None
+    privilege = None if may is None else read_privilege(reading, may)
+    if privilege is None and not is_rule:
+        return None
+    reading.variables.check()
+    if is_rule:
+        _check_that_it_ends(reading, ends)
+    make = partial(Rule, asked=asked) if privilege is None else partial(Grant, privilege=privilege)
+    said = make(
+        role=role.name,
+        terms=terms,
+        premises=tuple(reading.premises),
+        conditions=conditions,
+        ends=ends,
+        kinds=reading.variables.kinds,
+        place=reading.place,
+        extends=extends,
+    )
+    return identified(said, reading.names.declared)
+
+
+def _check_that_it_ends(reading: Reading, ends: Ends) -> None:
+    bounded = ends.after_us is not None or ends.premises or ends.moments or ends.is_until_revoked
+    held = (RolePremise, CertificatePremise, TimePremise)
+    if not bounded and not any(isinstance(one, held) and one.is_watched for one in reading.premises):
+        said = "this role would never end"
+        hint = "make it depend on a certificate with `while`, or write `for 30 days` or `until revoked`"
+        reading.problems.add(reading.statement.head.problem(reading.label, said, hint=hint))

@@ -7,13 +7,11 @@ every parameter has one kind, every variable is bound, every role can end and
 no role depends on itself. There are no negative rules, so a policy without a
 rule grants nothing.
 
-Does a domain hold sub-domains, or brokers and clients?
-
-Never both (dissertation 3.2.1, 5.1.4): brokers share all rights of their
-domain, so a domain whose parts have different rights has no brokers of its
-own. What distinguishes the two is who may pass the right to connect on: only a
-domain has use for that. The owner of a network is no domain of it in this
-sense, and lets domains and brokers connect as it likes.
+A domain holds sub-domains, or brokers and clients, and never both (dissertation
+3.2.1, 5.1.4): brokers share all rights of their domain, so a domain whose
+parts have different rights has no brokers of its own. What distinguishes the
+two is who may pass the right to connect on: only a domain has use for that.
+The owner of a network is no domain of it in this sense, and lets domains and brokers connect as it likes.
 
 A policy that would make a domain both is refused when it is read, and so is a
 certificate that was signed by hand when it is registered.
@@ -207,25 +205,32 @@ class Ends:
     is_until_revoked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One way to become a member of a role: all premises and conditions hold.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRule:
+    """What rules and grants have in common: a role, and what has to hold.
 
-    `id` is a digest of what the rule says and not of where it is written, so a
+    `id` is a digest of what it says and not of where it is written, so a
     membership survives when its rule moves, and ends when its rule changes.
     """
 
-    id: str
+    id: str = ""
     role: str
     terms: tuple[Term, ...]
     premises: tuple[Premise, ...]
     conditions: tuple[Condition, ...]
-    asked: tuple[str, ...]
     ends: Ends
     kinds: Mapping[str, ParameterKind] = field(hash=False)
     place: Place = field(compare=False)
     extends: str | None = None
-    """The parent policy whose role this rule adds to, if it was written with `also`."""
+    """The parent policy whose role this adds to, if it was written with `also`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(WrittenRule):
+    """One way to become a member of a role: all premises and conditions hold."""
+
+    asked: tuple[str, ...]
+    """What the asker states."""
 
 
 class ResourceKind(Enum):
@@ -282,20 +287,11 @@ class Transform:
     per: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant(WrittenRule):
     """An authorisation rule: a member of `role`, under some premises, gets one privilege."""
 
-    id: str
-    role: str
-    terms: tuple[Term, ...]
-    premises: tuple[Premise, ...]
-    conditions: tuple[Condition, ...]
     privilege: Privilege
-    ends: Ends
-    kinds: Mapping[str, ParameterKind] = field(hash=False)
-    place: Place = field(compare=False)
-    extends: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

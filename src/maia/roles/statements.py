@@ -1,12 +1,10 @@
-"""Where does one statement of a policy end and the next begin?
+"""Where does one statement of a policy end and the next begin, and what is wrong with it?
 
 A statement begins at the left edge. Indented lines below it belong to it: one
 that begins with a clause word opens a clause, any other goes on with the line
 above. `#` begins a comment when a space, another `#` or the end of the line
 follows it; `#3265` is an attribute by its uid. Line and column survive all of
 this, so that every complaint points into the author's own text.
-
-What is wrong with a policy, where, and what was perhaps meant?
 
 An author wants to see all mistakes at once, each with its line, its rule
 and a hint, and none that only follows from another one. A policy with
@@ -18,12 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.errors import BadInput
-from maia.predicates.language.scanner import BadPredicateText, Scanner
+from maia.predicates.language.scanner import NAME, BadPredicateText, Scanner
 
 PROBLEMS_MAX: Final = 20
 """After so many, reading stops: the rest would mostly follow from these."""
@@ -47,13 +45,7 @@ class PolicyProblem:
 
     def as_record(self) -> dict[str, object]:
         """Return the problem as named fields."""
-        return {
-            "line": self.line,
-            "column": self.column,
-            "statement": self.statement,
-            "sentence": self.sentence,
-            "hint": self.hint,
-        }
+        return asdict(self)
 
 
 class BadPolicy(BadInput):
@@ -85,6 +77,11 @@ class Complaint(Exception):
 
 class Consequence(Complaint):
     """This would not be wrong, had something else not been: what that is, is reported already."""
+
+
+MISREAD: Final = (Complaint, BadPredicateText)
+"""What a reader raises: a sentence about a position, with or without a hint."""
+Misread: TypeAlias = Complaint | BadPredicateText
 
 
 class TooManyProblems(Exception):
@@ -149,7 +146,6 @@ CLAUSE_WORDS: Final = frozenset(
     )
 )
 
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|#(?=[\s#]|$)')
 _STRANGE: Final = re.compile(
     r"[^\S\n\t ]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
@@ -163,6 +159,14 @@ class Fragment:
     text: str
     line: int
     column: int
+    word: str = ""
+    """The word before it, if it is a clause."""
+
+    @property
+    def first_word(self) -> str:
+        """Return the word that it begins with, if it does."""
+        found = NAME.match(self.text)
+        return found.group() if found else ""
 
     def scanner(self) -> Scanner:
         """Return a scanner at its beginning."""
@@ -172,6 +176,10 @@ class Fragment:
         """Return what follows the first word, at its own place."""
         cut = len(self.text) - len(self.text[len(word) :].lstrip(" \t"))
         return Fragment(self.text[cut:], self.line, self.column + cut)
+
+    def part(self, found: re.Match[str], group: str, word: str) -> Fragment:
+        """Return a group of a match as a clause, at its own place."""
+        return Fragment(found.group(group), *self.place(found.start(group)), word)
 
     def place(self, position: int) -> tuple[int, int]:
         """Return line and column of a position in `text`."""
@@ -183,32 +191,26 @@ class Fragment:
         """Return a complaint about a position in `text`."""
         return PolicyProblem(*self.place(at), statement, sentence, hint)
 
-    def report(self, problems: Problems, statement: str, refusal: BadPredicateText | Complaint) -> None:
-        """Add what is wrong here to what was found."""
+    def report(self, problems: Problems, statement: str, refusal: Misread) -> None:
+        """Add what a reader complains of, at its place in the whole, to what was found."""
+        sentence = refusal.sentence
+        if self.word == "if":
+            sentence = sentence.replace("no attribute", "no variable", 1)
         add = problems.add_following if isinstance(refusal, Consequence) else problems.add
-        add(self.problem_of(statement, refusal))
-
-    def problem_of(self, statement: str, refusal: BadPredicateText | Complaint) -> PolicyProblem:
-        """Return what a reader or the predicate parser complains of, at its place in the whole."""
-        if isinstance(refusal, Complaint):
-            return self.problem(statement, refusal.sentence, at=refusal.at, hint=refusal.hint)
-        first = refusal.line == 1
-        column = refusal.column + (self.column - 1 if first else 0)
-        return PolicyProblem(self.line + refusal.line - 1, column, statement, refusal.sentence)
+        add(self.problem(statement, sentence, at=refusal.at, hint=refusal.hint))
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement: its head, and its clauses by their first words."""
+    """One statement: its head, and its clauses."""
 
     head: Fragment
-    clauses: tuple[tuple[str, Fragment], ...]
+    clauses: tuple[Fragment, ...]
 
     @property
     def word(self) -> str:
         """Return the first word, which says what kind of statement it is."""
-        found = _WORD.match(self.head.text)
-        return found.group() if found else ""
+        return self.head.first_word
 
 
 def split_statements(text: str, problems: Problems) -> tuple[Statement, ...]:
@@ -235,6 +237,10 @@ def _without_comment(line: str) -> str:
     return line
 
 
+_Piece: TypeAlias = tuple[int, int, list[str]]
+"""Line, column and text of a head or a clause while its lines are being collected."""
+
+
 def _statements(lines: list[str], problems: Problems) -> Iterator[Statement]:
     pieces: list[_Piece] = []
     for number, line in enumerate(lines, start=1):
@@ -242,11 +248,11 @@ def _statements(lines: list[str], problems: Problems) -> Iterator[Statement]:
         if body and line[0] not in " \t":
             if pieces:
                 yield _statement(pieces, problems)
-            pieces = [_Piece(number, 1, [line])]
-        elif pieces and _opens_clause(body):
-            pieces.append(_Piece(number, line.index(body) + 1, [body]))
+            pieces = [(number, 1, [line])]
+        elif pieces and Fragment(body, 1, 1).first_word in CLAUSE_WORDS:
+            pieces.append((number, line.index(body) + 1, [body]))
         elif pieces:
-            pieces[-1].lines.append(line)  # blank ones too, so that lines are counted as the author does
+            pieces[-1][2].append(line)  # blank ones too, so that lines are counted as the author does
         elif body:
             said = "a statement begins at the left edge, and this line is indented"
             problems.add(PolicyProblem(number, 1, "", said))
@@ -254,35 +260,13 @@ def _statements(lines: list[str], problems: Problems) -> Iterator[Statement]:
         yield _statement(pieces, problems)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A head or a clause while its lines are being collected."""
-
-    line: int
-    column: int
-    lines: list[str]
-
-    def whole(self) -> Fragment:
-        return Fragment("\n".join(self.lines).rstrip(), self.line, self.column)
-
-
-def _opens_clause(body: str) -> bool:
-    word = _WORD.match(body)
-    return word is not None and word.group() in CLAUSE_WORDS
-
-
 def _statement(pieces: list[_Piece], problems: Problems) -> Statement:
-    head, *rest = (piece.whole() for piece in pieces)
+    head, *rest = (Fragment("\n".join(lines).rstrip(), line, column) for line, column, lines in pieces)
     if len(rest) > CLAUSES_MAX:
         problems.add(head.problem("", f"a statement has at most {CLAUSES_MAX} clauses"))
-    return Statement(head, tuple((_word(piece), _behind_word(piece)) for piece in rest[:CLAUSES_MAX]))
+    return Statement(head, tuple(map(_clause, rest[:CLAUSES_MAX])))
 
 
-def _word(piece: Fragment) -> str:
-    word = _WORD.match(piece.text)
-    return word.group() if word else ""
-
-
-def _behind_word(piece: Fragment) -> Fragment:
-    length = len(_word(piece))
-    return Fragment(piece.text[length:], piece.line, piece.column + length)
+def _clause(piece: Fragment) -> Fragment:
+    word = piece.first_word
+    return Fragment(piece.text[len(word) :], piece.line, piece.column + len(word), word)

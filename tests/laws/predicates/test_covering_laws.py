@@ -24,8 +24,8 @@ from maia.predicates import (
     union,
     verdict,
 )
-from maia.predicates.covering.normal_form import clauses_of, is_true_formula, satisfies
-from maia.predicates.syntax import Steps
+from maia.predicates.covering.normal_form import clauses_of, satisfies
+from maia.predicates.syntax import Steps, is_true_formula
 from support.predicates import KINDS, conjunctions, events, predicates
 
 pytestmark = pytest.mark.laws

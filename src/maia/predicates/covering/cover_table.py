@@ -362,7 +362,7 @@ class CoverTable(Generic[Id]):
 def _bounds_in(index: BoxIndex, entry: CoverEntry[Id]) -> Box:
     """Return a filter with the bounds that an index has of it: enough to ask one, or to move elsewhere."""
     edges, exact = index.edges_of(entry.number)
-    return Box(entry.filter, False, edges, exact, None, None)
+    return Box(entry.filter, False, edges, exact, None, {})
 
 
 def _keep(entry: CoverEntry[Id], *, by: CoverEntry[Id]) -> None:

@@ -23,10 +23,8 @@ from maia.predicates.covering.normal_form import (
     Literal,
     clause_of,
     clauses_of,
-    conjuncts,
     groups_of,
     intersected,
-    is_true_formula,
     literal_of,
     literals_of,
     product,
@@ -47,6 +45,8 @@ from maia.predicates.syntax import (
     Steps,
     attributes_of,
     checked_size,
+    conjuncts,
+    is_true_formula,
 )
 
 

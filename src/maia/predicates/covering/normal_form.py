@@ -11,7 +11,8 @@ explode, so it counts steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -26,6 +27,7 @@ from maia.predicates.syntax import (
     AnyOf,
     Atom,
     Comparison,
+    Constraint,
     Exists,
     Membership,
     Not,
@@ -36,19 +38,12 @@ from maia.predicates.syntax import (
     TextMatch,
     attributes_of,
     checked_size,
+    conjuncts,
+    is_true_formula,
 )
 
 Clause: TypeAlias = Mapping[AttributeUid, ValueSet]
 """The events whose attributes all lie in the given sets; attributes not mentioned are free."""
-
-_OPPOSITE = {
-    Operator.EQ: Operator.NE,
-    Operator.NE: Operator.EQ,
-    Operator.LT: Operator.GE,
-    Operator.GE: Operator.LT,
-    Operator.GT: Operator.LE,
-    Operator.LE: Operator.GT,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +64,6 @@ def literal_of(predicate: Predicate) -> Literal | None:
             return Literal(predicate, False, ValueSet.from_atom(predicate))
         case _:
             return None
-
-
-def is_true_formula(predicate: Predicate, *, negate: bool = False) -> Predicate:
-    """Return an equal predicate in which `not` is before atoms only, and rarely there.
-
-    "Equal" in all three truth values: `not (x < 5)` and `x >= 5` are unknown
-    for the same events.
-    """
-    match predicate:
-        case Not(inner):
-            return is_true_formula(inner, negate=not negate)
-        case AllOf(parts) | AnyOf(parts):
-            inner_parts = tuple([is_true_formula(part, negate=negate) for part in parts])
-            return AllOf(inner_parts) if isinstance(predicate, AllOf) is not negate else AnyOf(inner_parts)
-        case atom:
-            return negated(atom) if negate else atom
-
-
-def negated(atom: Atom) -> Predicate:
-    """Return the negation of an atom, as an atom where there is one."""
-    if isinstance(atom, Comparison):
-        return Comparison(atom.uid, _OPPOSITE[atom.operator], atom.literal)
-    return Not(atom)
 
 
 def clauses_of(formula: Predicate, steps: Steps) -> list[Clause]:
@@ -127,11 +99,7 @@ def clause_of(literals: Iterable[Literal], steps: Steps) -> dict[AttributeUid, V
     by_uid: dict[AttributeUid, list[ValueSet]] = {}
     for literal in literals:
         by_uid.setdefault(literal.atom.uid, []).append(literal.values)
-    return {uid: _in_all(sets, steps) for uid, sets in by_uid.items()}
-
-
-def _in_all(sets: list[ValueSet], steps: Steps) -> ValueSet:
-    return _in_pairs(sets, ValueSet.intersection, steps)
+    return {uid: _in_pairs(sets, ValueSet.intersection, steps) for uid, sets in by_uid.items()}
 
 
 def _in_pairs(
@@ -152,14 +120,14 @@ def _product(parts: Iterable[Predicate], steps: Steps) -> list[Clause]:
     start = clause_of((literal for literal in known.values() if literal is not None), steps)
     clauses: list[Clause] = [] if any(map(_is_visibly_empty, start.values())) else [start]
     for part in (part for part, literal in known.items() if literal is None):
-        factors = clauses_of(part, steps)
-        clauses = [
-            both
-            for one in clauses
-            for other in factors
-            if (both := intersected(one, other, steps)) is not None
-        ]
+        clauses = multiplied(clauses, clauses_of(part, steps), steps)
     return clauses
+
+
+def multiplied(ones: list[Clause], others: list[Clause], steps: Steps) -> list[Clause]:
+    """Return the clauses of a conjunction of two formulas that were spread out into clauses."""
+    found = (intersected(one, other, steps) for one in ones for other in others)
+    return [both for both in found if both is not None]
 
 
 def intersected(one: Clause, other: Clause, steps: Steps) -> Clause | None:
@@ -191,12 +159,10 @@ def _joined(alternatives: Iterable[list[Clause]], steps: Steps) -> list[Clause]:
             alone.setdefault((uid, values.claims), []).append(values)
         else:
             joined.append(clause)
-    joined.extend({uid: _in_any(sets, steps)} for (uid, _), sets in alone.items())
+    joined.extend(
+        {uid: _in_pairs(sets, ValueSet.union_under_equal_claims, steps)} for (uid, _), sets in alone.items()
+    )
     return joined
-
-
-def _in_any(sets: list[ValueSet], steps: Steps) -> ValueSet:
-    return _in_pairs(sets, ValueSet.union_under_equal_claims, steps)
 
 
 def satisfies(event: Event, clause: Clause) -> bool:
@@ -308,11 +274,7 @@ def _hull(clauses: Sequence[Clause]) -> dict[AttributeUid, ValueSet]:
 def _union(sets: list[ValueSet]) -> ValueSet:
     """Return a set that holds all of these; without their claims on texts, which need not agree."""
     wide = [ValueSet(one.absent, one.edges) for one in sets]
-    while len(wide) > 1:  # in pairs, and pairs of pairs, to stay far from quadratic
-        odd = wide[len(wide) // 2 * 2 :]
-        pairs = zip(wide[::2], wide[1::2], strict=False)
-        wide = [one.union_under_equal_claims(other) for one, other in pairs] + odd
-    return wide[0]
+    return _in_pairs(wide, ValueSet.union_under_equal_claims, Steps(sys.maxsize))
 
 
 def _telling(clause: Clause) -> dict[AttributeUid, ValueSet]:
@@ -343,15 +305,6 @@ class Group:
         return self._clauses
 
 
-def conjuncts(formula: Predicate) -> Iterator[Predicate]:
-    """Yield the parts of nested conjunctions; the formula itself if it is none."""
-    if isinstance(formula, AllOf):
-        for part in formula.parts:
-            yield from conjuncts(part)
-    else:
-        yield formula
-
-
 def groups_of(formula: Predicate) -> list[Group]:
     """Return a conjunction as groups that share no attributes."""
     group_by_uid: dict[AttributeUid, int] = {}
@@ -375,10 +328,30 @@ def product(groups: Iterable[Group], steps: Steps) -> list[Clause]:
     """Return the clauses of several groups together."""
     clauses: list[Clause] = [{}]
     for group in groups:
-        clauses = [
-            both
-            for one in clauses
-            for other in group.clauses(steps)
-            if (both := intersected(one, other, steps)) is not None
-        ]
+        clauses = multiplied(clauses, group.clauses(steps), steps)
     return clauses
+
+
+BRANCHES_MAX: Final = 64
+
+
+def branches_of(predicate: Predicate) -> list[tuple[Constraint, ...]] | None:
+    """Return the alternatives of a filter, each a conjunction; None if there are more than `BRANCHES_MAX`."""
+    return _branches(is_true_formula(checked_size(predicate)))
+
+
+def _branches(formula: Predicate) -> list[tuple[Constraint, ...]] | None:
+    if not isinstance(formula, AllOf | AnyOf):
+        return [(formula,)]
+    branches: list[tuple[Constraint, ...]] = [()] if isinstance(formula, AllOf) else []
+    for part in formula.parts:
+        found = _branches(part)
+        if found is None:
+            return None
+        if isinstance(formula, AllOf):
+            branches = [(*one, *other) for one in branches for other in found]
+        else:
+            branches += found
+        if len(branches) > BRANCHES_MAX:
+            return None
+    return branches

@@ -120,6 +120,15 @@ def single_values(edges: Edges, at_most: int) -> list[PresentValue] | None:
     return [first for first, _ in found]
 
 
+def late_value(edges: Edges) -> PresentValue:
+    """Return a member of a set of strings or bytes that is as high as is easily said."""
+    first: Any = edges[-1] if len(edges) % 2 else edges[-2]  # Any: see `Edges`
+    top: Any = _LAST_CHARACTER * 2 if isinstance(first, str) else b"\xff" * 8
+    ends = () if len(edges) % 2 or successor(edges[-1][:-1]) != edges[-1] else (edges[-1][:-1],)
+    found: PresentValue = max(one for one in (first, first + top, top, *ends) if is_inside(one, edges))
+    return found
+
+
 def is_subset(*, narrow: Edges, wide: Edges) -> bool:
     """Say whether every member of `narrow` is in `wide`."""
     return all(_holds_interval(wide, first, after_last) for first, after_last in intervals(narrow))

@@ -1,18 +1,12 @@
-"""What does a filter ask of one attribute, in a form that can be compared in bulk?
-
-The cover table and merging ask. A `Side` brackets the values that some
-constraints admit: from outside by a range that holds all of them, from inside
-by values known to be admitted. Both brackets are always true. Where they meet,
-the side says so (`is_range`, `members`), and no proof is needed any more.
-
-Between which bounds does a whole filter lie, attribute by attribute?
+"""Between which bounds does a filter lie, attribute by attribute, as numbers that are compared in bulk?
 
 The cover table asks, to rule out nearly all of a hundred thousand filters
 before it proves anything. A `Box` brackets a filter of any shape. Its outer
 edges hold everything that the filter admits; its inner edges are touched by
 something that the filter admits. If one filter covers another, then the outer
 edges of the first hold the inner edges of the second. The reverse is proof
-only for boxes that are `exact`.
+only for boxes that are `exact`. The bounds follow from the sets of values of
+`normal_form.py`, written as codes: 64-bit integers in the order of the values.
 """
 
 from __future__ import annotations
@@ -20,49 +14,21 @@ from __future__ import annotations
 import hashlib
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import ClassVar, Final
 
 from maia.bounded_map import BoundedMap
-from maia.events import (
-    INSTANT_MAX,
-    INSTANT_MIN,
-    INT_MAX,
-    INT_MIN,
-    AttributeUid,
-    Instant,
-    Kind,
-    PresentValue,
-    kind_of,
-)
-from maia.predicates.covering.covers import covers, provably_empty
-from maia.predicates.meaning import atom_holds_for
-from maia.predicates.path_patterns import parse_path_pattern
-from maia.predicates.syntax import (
-    AllOf,
-    AnyOf,
-    Comparison,
-    Constraint,
-    Constraints,
-    Exists,
-    Membership,
-    Not,
-    Operator,
-    Predicate,
-    TextMatch,
-    TextTest,
-    checked_size,
-    direct_constraint,
-    unnegated,
-)
-
-# How are values of every ordered kind compared by the thousand, as 64-bit integers?
-
+from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, INT_MIN, AttributeUid, Instant, Kind, PresentValue
+from maia.predicates.covering.covers import covers
+from maia.predicates.covering.normal_form import Clause, alternatives_of
+from maia.predicates.covering.ordered_sets import Edges, late_value, single_values
+from maia.predicates.covering.value_sets import ANYTHING, PRESENT, ValueSet
+from maia.predicates.syntax import OutOfSteps, Predicate, Steps
 
 CODE_MIN: Final = -(2**63)
 CODE_MAX: Final = 2**63 - 1
+_CODE_BYTES: Final = 8
 
 
 def is_faithful(kind: Kind) -> bool:
@@ -122,221 +88,21 @@ def _float_code(value: float) -> int:
 
 def _bytes_code(data: bytes) -> int:
     # UTF-8 keeps the order of code points. Padding with zeros keeps a prefix no later than its extensions.
-    return int.from_bytes(data[:8].ljust(8, b"\0"), "big") + CODE_MIN
+    return int.from_bytes(data[:_CODE_BYTES].ljust(_CODE_BYTES, b"\0"), "big") + CODE_MIN
 
 
-_LAST_CHARACTER: Final = "\U0010ffff"
+def bracket(kind: Kind, edges: Edges) -> tuple[int, int]:
+    """Return a range of codes that holds all values inside some edges; of a faithful kind, the tightest."""
+    if len(edges) % 2:
+        return code_of(edges[0]), code_range(kind)[1]
+    after = edges[-1]
+    if not is_faithful(kind):
+        # The code of a text orders its first eight bytes, padded with zeros: values below may share it.
+        data = after.encode() if isinstance(after, str) else after
+        if len(data) > _CODE_BYTES or data.endswith(b"\0"):
+            return code_of(edges[0]), code_of(after)
+    return code_of(edges[0]), code_of(after) - 1
 
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The values of one attribute that one filter admits, from outside and from inside."""
-
-    kind: Kind | None
-    """The kind of every admitted value; None if any present value is admitted."""
-    low: int
-    high: int
-    """Every admitted value has a code from `low` to `high`."""
-    is_range: bool
-    """Every value of the kind with such a code is admitted (codes of this kind are faithful)."""
-    members: frozenset[PresentValue] | None
-    """Exactly the admitted values, where a filter lists them."""
-    samples: tuple[PresentValue, ...]
-    """Some admitted values, in order; the lowest and highest where they are known. May be empty."""
-
-
-ANYTHING: Final = Side(kind=None, low=CODE_MIN, high=CODE_MAX, is_range=True, members=None, samples=())
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Some constraints on one attribute, and the values that meet them; None if there are none."""
-
-    constraints: tuple[Constraint, ...]
-    side: Side | None
-
-
-def asked_of(constraints: Constraints) -> dict[AttributeUid, Asked]:
-    """Bracket what a filter asks of each of its attributes."""
-    return {uid: Asked(asked, side_of(asked)) for uid, asked in constraints.items()}
-
-
-def side_of(constraints: tuple[Constraint, ...]) -> Side | None:
-    """Bracket the values that meet all of some constraints on one attribute; None if there are none.
-
-    A side that is returned may still admit nothing, if that takes more
-    thought than comparing literals.
-    """
-    asked: list[Constraint] = [one for one in constraints if not isinstance(one, Exists)]
-    if any(isinstance(one, Not) and isinstance(one.inner, Exists) for one in asked):
-        return None
-    kinds = {_kind_asked(one) for one in asked}
-    if len(kinds) > 1:
-        return None
-    if not kinds:
-        return ANYTHING
-    kind = kinds.pop()
-    listed = _listed(asked)
-    if listed is not None:
-        return _finite(kind, asked, listed)
-    return _faithful(kind, asked) if is_faithful(kind) else _textual(kind, asked)
-
-
-def side_within(*, wide: Side, narrow: Side, wide_constraints: tuple[Constraint, ...]) -> bool | None:
-    """Say whether `wide` admits all that `narrow` admits; None if the brackets do not tell.
-
-    Both sides admit something. `wide_constraints` are those that `wide` was made of.
-    """
-    if wide.kind is None:
-        return True
-    if narrow.kind is not wide.kind or not all(
-        holds_for(wide_constraints, value) for value in narrow.samples
-    ):
-        return False
-    if narrow.members is not None:
-        return all(holds_for(wide_constraints, value) for value in narrow.members)
-    if wide.is_range and narrow.is_range:
-        return wide.low <= narrow.low and narrow.high <= wide.high
-    return None
-
-
-def holds_for(constraints: Iterable[Constraint], value: PresentValue) -> bool:
-    """Say whether a value meets all of some constraints on its attribute."""
-    for one in constraints:
-        holds = atom_holds_for(unnegated(one), value)
-        if holds is None or holds is isinstance(one, Not):
-            return False
-    return True
-
-
-def _kind_asked(constraint: Constraint) -> Kind:
-    atom = unnegated(constraint)
-    return atom.kind if isinstance(atom, Comparison | Membership) else Kind.STRING
-
-
-def _listed(asked: list[Constraint]) -> frozenset[PresentValue] | None:
-    """Return a list of literals that holds every admitted value, the shortest there is."""
-    lists = [one.literals for one in asked if isinstance(one, Membership)]
-    equal = [one.literal for one in asked if isinstance(one, Comparison) and one.operator is Operator.EQ]
-    if equal:
-        return frozenset(equal[:1])
-    return min(lists, key=len) if lists else None
-
-
-def _finite(kind: Kind, asked: list[Constraint], listed: frozenset[PresentValue]) -> Side | None:
-    members = frozenset(value for value in listed if holds_for(asked, value))
-    if not members:
-        return None
-    codes = {code_of(value) for value in members}
-    low, high = min(codes), max(codes)
-    return Side(
-        kind=kind,
-        low=low,
-        high=high,
-        is_range=is_faithful(kind) and high - low + 1 == len(codes),
-        members=members,
-        samples=_ends(members),
-    )
-
-
-def _faithful(kind: Kind, asked: list[Constraint]) -> Side | None:
-    low, high = code_range(kind)
-    holes: set[int] = set()
-    for one in asked:
-        low, high = _narrowed(one, low, high)
-        holes |= _holes(one)
-    while low <= high and low in holes:
-        low += 1
-    while low <= high and high in holes:
-        high -= 1
-    if low > high:
-        return None
-    ends = frozenset({value_of(low, kind), value_of(high, kind)})
-    no_holes = not any(low < hole < high for hole in holes)
-    return Side(kind=kind, low=low, high=high, is_range=no_holes, members=None, samples=_ends(ends))
-
-
-def _narrowed(constraint: Constraint, low: int, high: int) -> tuple[int, int]:
-    if not isinstance(constraint, Comparison):
-        return low, high
-    code = code_of(constraint.literal)
-    match constraint.operator:
-        case Operator.LT:
-            return low, min(high, code - 1)
-        case Operator.LE:
-            return low, min(high, code)
-        case Operator.GT:
-            return max(low, code + 1), high
-        case Operator.GE:
-            return max(low, code), high
-        case _:
-            return low, high
-
-
-def _holes(constraint: Constraint) -> set[int]:
-    match constraint:
-        case Comparison(_, Operator.NE, literal):
-            return {code_of(literal)}
-        case Not(Membership(_, literals)):
-            return {code_of(literal) for literal in literals}
-        case _:
-            return set()
-
-
-def _textual(kind: Kind, asked: list[Constraint]) -> Side | None:
-    low, high = CODE_MIN, CODE_MAX
-    for one in asked:
-        lowest, highest = _bracket(one)
-        low, high = max(low, lowest), min(high, highest)
-    if low > high:
-        return None
-    found = frozenset(
-        value for value in _guesses(asked) if kind_of(value) is kind and holds_for(asked, value)
-    )
-    return Side(kind=kind, low=low, high=high, is_range=False, members=None, samples=_ends(found))
-
-
-def _bracket(constraint: Constraint) -> tuple[int, int]:
-    """Return a range of codes that holds all that one constraint on text admits."""
-    match constraint:
-        case Comparison(_, Operator.LT | Operator.LE, literal):
-            return CODE_MIN, code_of(literal)
-        case Comparison(_, Operator.GT | Operator.GE, literal):
-            return code_of(literal), CODE_MAX
-        case TextMatch(_, TextTest.PREFIX | TextTest.LEVELS as test, text):
-            begins = text if test is TextTest.PREFIX else parse_path_pattern(text).literal
-            return code_of(begins), code_of(begins.encode()[:8].ljust(8, b"\xff"))
-        case _:
-            return CODE_MIN, CODE_MAX
-
-
-def _guesses(asked: list[Constraint]) -> Iterator[PresentValue]:
-    """Yield values that are likely to meet constraints on text; the caller checks each."""
-    joined = "".join(one.text for one in asked if isinstance(one, TextMatch))
-    yield joined
-    yield b""
-    for one in asked:
-        match one:
-            case TextMatch(_, TextTest.LEVELS, text):
-                path = text.removesuffix("/#").replace("+", "a")
-                yield from (path, f"{path}/a")
-            case Comparison(_, _, str() as text) | TextMatch(_, _, text):
-                yield from (text, text + "\x01", text + _LAST_CHARACTER * 2)
-            case Comparison(_, _, bytes() as data):
-                yield from (data, data + b"\0", data + b"\xff" * 8)
-            case _:
-                pass
-    yield from (_LAST_CHARACTER * 2, b"\xff" * 8)
-
-
-def _ends(values: frozenset[PresentValue]) -> tuple[PresentValue, ...]:
-    # All are of one kind, and the code of text orders only its beginning: that is enough for a bracket.
-    ordered = sorted(values, key=lambda value: (code_of(value), repr(value)))
-    return tuple(dict.fromkeys((ordered[0], ordered[-1]))) if ordered else ()
-
-
-BRANCHES_MAX: Final = 64
-"""A filter with more alternatives than this is bracketed by nothing, and always has to be proved."""
 
 RECENT_MAX: Final = 128
 
@@ -377,16 +143,17 @@ class Box:
 
     `edges` has one entry for every attribute that the filter surely asks to be
     present. It is None if nothing is known. `is_empty` means that the filter
-    is proved to admit nothing. `sides` is there if the filter is a collection
-    of constraints.
+    is proved to admit nothing. `clause` is there if the filter says of each attribute which values
+    it may have, and nothing else.
     """
 
     filter: Predicate
     is_empty: bool
     edges: Mapping[AttributeUid, Edge] | None
     exact: bool
-    constraints: Constraints | None
-    sides: Mapping[AttributeUid, Side] | None
+    clause: Clause | None
+    inside: Mapping[AttributeUid, Sequence[PresentValue]]
+    """Some values that the clause admits, of attributes for which they are known."""
 
 
 class RecentBoxes:
@@ -412,42 +179,43 @@ class RecentBoxes:
         return found
 
 
-_Branch = tuple[Constraint, ...]
-
-
 def box_of(predicate: Predicate) -> Box:
     """Bracket a filter of any shape, within the size that the language allows."""
-    branches = branches_of(checked_size(predicate), negated=False)
-    if branches is None:
-        return Box(predicate, False, None, False, None, None)
-    plain = [_by_attribute(branch) for branch in branches]
-    split = [(branch, sides) for branch in plain if (sides := _sides(branch)) is not None]
-    if not split:
-        return Box(predicate, True, {}, False, None, None)
-    edges = _joined([{uid: _edge(side) for uid, side in sides.items()} for _, sides in split])
-    if len(split) > 1 or _asks_for_absence(split[0][0]):
-        return Box(predicate, False, edges, False, None, None)
-    constraints, sides = split[0]
-    return Box(predicate, False, edges, all(side.is_range for side in sides.values()), constraints, sides)
+    every = alternatives_of(predicate)
+    if not all(one.is_exact for one in every):
+        return Box(predicate, False, None, False, None, {})
+    clauses = [(one.values, {uid: _inside(values) for uid, values in one.values.items()}) for one in every]
+    clauses = [(clause, inside) for clause, inside in clauses if not _is_empty(clause, inside)]
+    if not clauses:
+        return Box(predicate, True, {}, False, None, {})
+    edges = _joined(
+        [
+            {uid: _edge(values, inside[uid]) for uid, values in clause.items() if not values.absent}
+            for clause, inside in clauses
+        ]
+    )
+    if len(clauses) > 1:
+        return Box(predicate, False, edges, False, None, {})
+    ((clause, inside),) = clauses
+    exact = all(values == PRESENT or (uid in edges and edges[uid].is_range) for uid, values in clause.items())
+    return Box(predicate, False, edges, exact, clause, inside)
 
 
 def proved_to_cover(*, wide: Box, narrow: Box) -> bool:
     """Say whether `wide` admits all that `narrow` admits, proved attribute by attribute where possible."""
     if narrow.is_empty or wide.is_empty:
         return narrow.is_empty
-    if wide.sides is None or narrow.sides is None or wide.constraints is None or narrow.constraints is None:
-        return covers(wide=wide.filter, narrow=narrow.filter)
-    for uid, outer in wide.sides.items():
-        inner = narrow.sides.get(uid)
-        if inner is None:
-            return False
-        asked = wide.constraints[uid]
-        within = side_within(wide=outer, narrow=inner, wide_constraints=asked)
-        if within is None:
-            within = covers(wide=AllOf(asked), narrow=AllOf(narrow.constraints[uid]))
-        if not within:
-            return False
-    return True
+    if wide.clause is not None and narrow.clause is not None:
+        inner, inside, steps = narrow.clause, narrow.inside, Steps()
+        if any(one not in values for uid, values in wide.clause.items() for one in inside.get(uid, ())):
+            return False  # nearly all answers, and they need no automaton
+        try:
+            return all(
+                values.proved_contains(inner.get(uid, ANYTHING), steps) for uid, values in wide.clause.items()
+            )
+        except OutOfSteps:
+            pass
+    return covers(wide=wide.filter, narrow=narrow.filter)
 
 
 def bounds_rule_out(*, wide: Box, narrow: Box) -> bool:
@@ -457,7 +225,7 @@ def bounds_rule_out(*, wide: Box, narrow: Box) -> bool:
     are left undecided: one of them may admit nothing without our knowing, and
     then its inner edges are touched by nothing.
     """
-    if wide.edges is None or narrow.edges is None or narrow.constraints is None:
+    if wide.edges is None or narrow.edges is None or narrow.clause is None:
         return False
     return any(
         (inner := narrow.edges.get(uid)) is None or not _may_hold(outer, inner)
@@ -474,85 +242,41 @@ def _may_hold(outer: Edge, inner: Edge) -> bool:
     return 0 in (outer.only, inner.inner) or outer.only == inner.inner
 
 
-def branches_of(node: Predicate, *, negated: bool = False) -> list[_Branch] | None:
-    """Return the alternatives of a filter, each a conjunction; None if there are too many.
-
-    Recursive, behind the depth limit that `checked_size` keeps.
-    """
-    match node:
-        case Not(inner):
-            return branches_of(inner, negated=not negated)
-        case AllOf(parts) | AnyOf(parts):
-            split = [branches_of(part, negated=negated) for part in parts]
-            known = [branches for branches in split if branches is not None]
-            if len(known) < len(split):
-                return None
-            return _all_together(known) if isinstance(node, AllOf) is not negated else _one_of(known)
-        case atom:
-            return [(direct_constraint(atom, negated=negated),)]
+def _is_empty(clause: Clause, inside: Mapping[AttributeUid, Sequence[PresentValue]]) -> bool:
+    return any(not inside[uid] and values.is_empty() for uid, values in clause.items())
 
 
-def _all_together(parts: Sequence[list[_Branch]]) -> list[_Branch] | None:
-    count = 1
-    for part in parts:
-        count *= len(part)
-        if count > BRANCHES_MAX:
-            return None
-    return [tuple(one for branch in chosen for one in branch) for chosen in product(*parts)]
+def _inside(values: ValueSet) -> Sequence[PresentValue]:
+    """Return a value of a set that has one kind, and one that is as high as is known, if they are found."""
+    if values.absent or len(values.edges) != 1:
+        return ()
+    if values.claims:
+        # All that is wanted of a string, in a row, is often an answer that needs no search.
+        guess = "".join(sorted(one.text for one in values.claims if one.holds))
+        if guess in values:
+            return (guess,)
+        return [value for value in values.samples() if value is not None]
+    ((kind, edges),) = values.edges.items()
+    return edges[0], value_of(bracket(kind, edges)[1], kind) if is_faithful(kind) else late_value(edges)
 
 
-def _one_of(parts: Sequence[list[_Branch]]) -> list[_Branch] | None:
-    branches = [branch for part in parts for branch in part]
-    return branches if len(branches) <= BRANCHES_MAX else None
-
-
-def _by_attribute(branch: _Branch) -> dict[AttributeUid, _Branch]:
-    by_uid: dict[AttributeUid, list[Constraint]] = {}
-    for one in branch:
-        by_uid.setdefault(unnegated(one).uid, []).append(one)
-    return {uid: tuple(asked) for uid, asked in by_uid.items()}
-
-
-def _is_absence(constraint: Constraint) -> bool:
-    return isinstance(constraint, Not) and isinstance(constraint.inner, Exists)
-
-
-def _asks_for_absence(constraints: Constraints) -> bool:
-    return any(_is_absence(one) for asked in constraints.values() for one in asked)
-
-
-def _sides(constraints: Constraints) -> dict[AttributeUid, Side] | None:
-    """Return the side of every attribute that a branch asks to be present; None if it admits nothing."""
-    sides: dict[AttributeUid, Side] = {}
-    for uid, asked in constraints.items():
-        if all(_is_absence(one) for one in asked):
-            continue
-        side = side_of(asked)
-        if side is None or (_is_doubtful(side) and provably_empty(AllOf(asked))):
-            return None
-        sides[uid] = side
-    return sides
-
-
-def _is_doubtful(side: Side) -> bool:
-    return side.kind is not None and not side.samples
-
-
-def _edge(side: Side) -> Edge:
-    if side.kind is None:
+def _edge(values: ValueSet, inside: Sequence[PresentValue]) -> Edge:
+    if len(values.edges) != 1:
         return _OPEN_EDGE
-    only = next(iter(side.members)) if side.members is not None and len(side.members) == 1 else None
+    ((kind, edges),) = values.edges.items()
+    low, high = bracket(kind, edges)
+    only = None if values.claims else single_values(edges, 1)
     # Without a known value inside, the inner edges are crossed so that no outer edge can miss them.
-    codes = [code_of(value) for value in side.samples] or [CODE_MAX, CODE_MIN]
+    codes = [code_of(value) for value in inside] or [CODE_MAX, CODE_MIN]
     return Edge(
-        kind=_KIND_CODES[side.kind],
-        low=side.low,
-        high=side.high,
-        only=0 if only is None else _fingerprint(only),
+        kind=_KIND_CODES[kind],
+        low=low,
+        high=high,
+        only=_fingerprint(only[0]) if only else 0,
         inner_low=codes[0],
         inner_high=codes[-1],
-        inner=_fingerprint(side.samples[0]) if side.samples else 0,
-        is_range=int(side.is_range),
+        inner=_fingerprint(inside[0]) if inside else 0,
+        is_range=int(is_faithful(kind) and len(edges) <= 2),
     )
 
 

@@ -13,12 +13,10 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
-from enum import Enum
 from typing import Final, TypeAlias
 
 from maia.events import BadValue, Instant, Kind, NotAnInstant, PresentValue, checked_value, kind_of
-from maia.predicates.language.scanner import BadPredicateText, Scanner
+from maia.predicates.language.scanner import NAME, BadPredicateText, Scanner, nearest
 
 NO_PARAMETERS: Final[Mapping[str, PresentValue]] = {}
 
@@ -29,7 +27,6 @@ _MOMENT: Final = re.compile(r"@([0-9A-Za-z:.+-]+)")
 _HEX: Final = re.compile(r"0x([0-9A-Fa-f]+)(?![A-Za-z0-9_])")
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 _ESCAPE: Final = re.compile(r'\\(?:(["\\nrt])|u\{([0-9A-Fa-f]{1,6})\})')
-_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _BYTES_MARK: Final = re.compile('x(?=")')
 _QUOTE: Final = re.compile('"')
 _HEX_DIGITS: Final = re.compile("[0-9A-Fa-f]*")
@@ -43,32 +40,21 @@ _WANTED: Final = {
     Kind.TIMESTAMP: 'a moment such as `"2026-11-15T08:30:00Z"`',
     Kind.BYTES: 'hexadecimal bytes such as `x"beef"`',
 }
+_FORMS: Final = {
+    Kind.STRING: "a quoted text",
+    Kind.FLOAT: "a number",
+    Kind.BOOL: "a bool",
+    Kind.TIMESTAMP: "a moment",
+    Kind.BYTES: "a byte string",
+}
+_Written: TypeAlias = tuple[Kind, PresentValue]
+"""The kind that a literal shows itself, and its value; a number is a float that is still text."""
 
 
 class WrongLiteral(BadPredicateText):
     """A literal is not a value of its attribute's kind."""
 
     code = "INPUT-PREDICATE-LITERAL"
-
-
-class _Form(Enum):
-    """How a literal is written."""
-
-    QUOTED = "a quoted text"
-    NUMBER = "a number"
-    BOOL = "a bool"
-    MOMENT = "a moment"
-    BYTES = "a byte string"
-
-
-_Written: TypeAlias = tuple[_Form, PresentValue]  # a number stays text until its kind is known
-
-_OWN_KIND: Final = {
-    _Form.QUOTED: Kind.STRING,
-    _Form.BOOL: Kind.BOOL,
-    _Form.MOMENT: Kind.TIMESTAMP,
-    _Form.BYTES: Kind.BYTES,
-}
 
 
 def read_literal(
@@ -80,73 +66,75 @@ def read_literal(
         if scanner.take("$"):
             return _parameter(scanner, kind, parameters)
         written = _take(scanner)
-        kind = kind or _shown_kind(written)
-        value = checked_value(_as_kind(written, kind), kind)
+        value = _as_kind(written, kind or _shown_kind(written))
     except (BadValue, NotAnInstant) as problem:
         raise scanner.refused(problem.message, at=begins, problem=WrongLiteral) from problem
-    assert value is not None  # noqa: S101 - nothing above is null
     return value
+
+
+def read_text(scanner: Scanner) -> str:
+    """Read a quoted string."""
+    return str(read_literal(scanner, Kind.STRING))
 
 
 def _parameter(scanner: Scanner, kind: Kind | None, parameters: Mapping[str, PresentValue]) -> PresentValue:
     """Read the name behind a `$` and return the value that was handed in for it."""
-    begins = scanner.here() - 1
-    name = scanner.take_here(_PARAMETER)
-    if name is None or name not in parameters:
-        near = get_close_matches((name or "")[:64], parameters, n=1)
-        hint = f" (the nearest is `${near[0]}`)" if near else ""
-        said = f"nothing is handed in for `${(name or '')[:64]}`{hint}"
+    begins = scanner.position - 1
+    name = scanner.take_here(NAME) or ""
+    if name not in parameters:
+        said = f"nothing is handed in for `${name[:64]}`{nearest(name, parameters, '$')}"
         raise scanner.refused(said, at=begins, problem=WrongLiteral)
     value = parameters[name]
     try:
-        checked = checked_value(value, kind or kind_of(value))
+        return _present(value, kind or kind_of(value))
     except BadValue as problem:
         raise BadValue(f"`${name}`: {problem.message}") from problem
-    assert checked is not None  # noqa: S101 - a parameter is a present value
+
+
+def _present(value: PresentValue, kind: Kind) -> PresentValue:
+    checked = checked_value(value, kind)
+    assert checked is not None  # noqa: S101 - a present value stays one
     return checked
 
 
 def _take(scanner: Scanner) -> _Written:
     """Take one literal in the form in which it is written."""
     if (number := scanner.take_match(_NUMBER)) is not None:
-        return _Form.NUMBER, number
+        return Kind.FLOAT, number
     if scanner.sees('"'):
-        return _Form.QUOTED, _quoted(scanner)
+        return Kind.STRING, _quoted(scanner)
     if scanner.take_match(_BYTES_MARK) is not None:
-        return _Form.BYTES, _bytes(_quoted(scanner))
+        return Kind.BYTES, _bytes(_quoted(scanner))
     if (digits := scanner.take_match(_HEX)) is not None:
-        return _Form.BYTES, _bytes(digits[2:])
+        return Kind.BYTES, _bytes(digits[2:])
     if (moment := scanner.take_match(_MOMENT)) is not None:
-        return _Form.MOMENT, Instant.parse(moment[1:])
-    for word, value in (("true", True), ("false", False)):
-        if scanner.take_word(word):
-            return _Form.BOOL, value
+        return Kind.TIMESTAMP, Instant.parse(moment[1:])
+    if (word := scanner.take_word("true", "false")) is not None:
+        return Kind.BOOL, word == "true"
     if scanner.sees("'"):
         raise scanner.refused('strings are in double quotes: `"…"`')
     raise scanner.expected("a literal: a number, a quoted string, `true` or `false`")
 
 
 def _shown_kind(written: _Written) -> Kind:
-    form, value = written
-    if form is _Form.NUMBER:
-        return Kind.INT if _WHOLE.fullmatch(str(value)) else Kind.FLOAT
-    return _OWN_KIND[form]
+    kind, value = written
+    return Kind.INT if kind is Kind.FLOAT and _WHOLE.fullmatch(str(value)) else kind
 
 
 def _as_kind(written: _Written, kind: Kind) -> PresentValue:
-    match written:
-        case (_Form.NUMBER, str(digits)) if kind is Kind.INT:
-            return _int(digits)
-        case (_Form.NUMBER, str(digits)) if kind is Kind.FLOAT:
-            return _float(digits)
-        case (_Form.QUOTED, str(text)) if kind is Kind.TIMESTAMP:
+    match (*written, kind):
+        case (Kind.FLOAT, str(digits), Kind.INT):
+            return _present(_int(digits), kind)
+        case (Kind.FLOAT, str(digits), Kind.FLOAT):
+            return _present(_float(digits), kind)
+        case (Kind.STRING, str(text), Kind.TIMESTAMP):
             return Instant.parse(text)
-        case (_Form.QUOTED, str(text)) if kind is Kind.BYTES:
-            return _bytes(text)
-        case (form, value) if _OWN_KIND.get(form) is kind:
-            return value
-        case (form, _):
-            raise BadValue(f"expected {_WANTED[kind]}, but {form.value} was given")
+        case (Kind.STRING, str(text), Kind.BYTES):
+            return _present(_bytes(text), kind)
+        case (shown, value, _) if shown is kind:
+            return _present(value, kind)
+        case (shown, _, _):
+            raise BadValue(f"expected {_WANTED[kind]}, but {_FORMS[shown]} was given")
 
 
 def _int(digits: str) -> int:
@@ -189,20 +177,15 @@ def _quoted(scanner: Scanner) -> str:
         parts.append(scanner.take_here(_PLAIN) or "")
         if scanner.take_here(_QUOTE) is not None:
             return "".join(parts)
+        here = scanner.position
         escape = scanner.take_here(_ESCAPE)
-        if escape is None:
-            raise _bad_quoted(scanner, begins)
-        parts.append(_unescaped(escape))
-
-
-def _bad_quoted(scanner: Scanner, begins: int) -> BadPredicateText:
-    if scanner.ends_here():
-        return scanner.refused("the string that begins here has no closing quote", at=begins)
-    return scanner.refused(
-        r"a string cannot hold this: write `\"`, `\\`, `\n`, `\r`, `\t` or `\u{…}`",
-        at=scanner.here(),
-        problem=WrongLiteral,
-    )
+        if escape is not None:
+            parts.append(_unescaped(escape))
+        elif here == len(scanner.text):
+            raise scanner.refused("the string that begins here has no closing quote", at=begins)
+        else:
+            said = r"a string cannot hold this: write `\"`, `\\`, `\n`, `\r`, `\t` or `\u{…}`"
+            raise scanner.refused(said, at=here, problem=WrongLiteral)
 
 
 def _unescaped(escape: str) -> str:

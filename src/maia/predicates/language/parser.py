@@ -17,13 +17,12 @@ same predicate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from maia.events import Attribute, AttributeUid, BadAttribute, Kind, PresentValue, Vocabulary, attribute_uid
 from maia.predicates.language.literals import NO_PARAMETERS, read_literal
-from maia.predicates.language.scanner import BadPredicateText, Scanner
-from maia.predicates.language.writer import format_predicate
+from maia.predicates.language.scanner import BadPredicateText, Scanner, nearest
+from maia.predicates.language.writer import KEYWORDS, format_predicate
 from maia.predicates.syntax import (
     ALWAYS,
     DEPTH_MAX,
@@ -49,14 +48,9 @@ TEXT_BYTES_MAX: Final = 1 << 16
 
 _OPERATORS: Final = {"=": Operator.EQ} | {operator.value: operator for operator in Operator}
 _TESTS: Final = {test.value: test for test in TextTest}
-_KEYWORDS: Final = frozenset({"and", "or", "in", "not", "true", "false"})
-_FOREIGN: Final = {
-    "=~": "there are no regular expressions here: use prefix, suffix, contains or token",
-    "~": "there are no regular expressions here: use prefix, suffix, contains or token",
+_NO_REGEX: Final = "there are no regular expressions here: use prefix, suffix, contains or token"
+_FOREIGN: Final = dict.fromkeys(("=~", "~", "matches", "regexp", "rlike"), _NO_REGEX) | {
     "like": "there are no patterns here: use prefix, suffix, contains or token",
-    "matches": "there are no regular expressions here: use prefix, suffix, contains or token",
-    "regexp": "there are no regular expressions here: use prefix, suffix, contains or token",
-    "rlike": "there are no regular expressions here: use prefix, suffix, contains or token",
     "is": "write exists(name) or not exists(name)",
     "&&": "write `and`",
     "||": "write `or`",
@@ -76,9 +70,27 @@ def parse_predicate(
     text: str, vocabulary: Vocabulary | None = None, parameters: Mapping[str, PresentValue] = NO_PARAMETERS
 ) -> Predicate:
     """Read a predicate; refuse with `BadPredicateText`, or `PredicateTooLarge`."""
+    return read_predicate(Scanner(text), vocabulary, parameters)
+
+
+def read_predicate(
+    scanner: Scanner, vocabulary: Vocabulary | None, parameters: Mapping[str, PresentValue] = NO_PARAMETERS
+) -> Predicate:
+    """Read what is left of a text as a predicate."""
+    text = scanner.text
     if len(text) > TEXT_BYTES_MAX or len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise PredicateTooLarge(f"the text is longer than {TEXT_BYTES_MAX} bytes")
-    return checked_size(_Parser(Scanner(text), vocabulary, parameters).whole())
+    return checked_size(_Parser(scanner, vocabulary, parameters).whole())
+
+
+def known_attribute(
+    scanner: Scanner, name: str, at: int, known: Mapping[str, Attribute], problem: type[BadPredicateText]
+) -> Attribute:
+    """Return an attribute by its name, or complain and name the nearest."""
+    if name not in known:
+        said = f"there is no attribute `{name[:64]}`{nearest(name, known)}"
+        raise scanner.refused(said, at=at, problem=problem)
+    return known[name]
 
 
 class _Parser:
@@ -87,9 +99,7 @@ class _Parser:
     def __init__(
         self, scanner: Scanner, vocabulary: Vocabulary | None, parameters: Mapping[str, PresentValue]
     ) -> None:
-        self._scanner = scanner
-        self._parameters = parameters
-        self._vocabulary = vocabulary
+        self._scanner, self._vocabulary, self._parameters = scanner, vocabulary, parameters
         self._depth = 0
 
     def whole(self) -> Predicate:
@@ -100,24 +110,20 @@ class _Parser:
         return predicate
 
     def _either(self) -> Predicate:
-        parts = [self._both()]
-        while self._scanner.take_word("or"):
-            parts.append(self._both())
-        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+        return self._joined("or", AnyOf, lambda: self._joined("and", AllOf, self._maybe_negated))
 
-    def _both(self) -> Predicate:
-        parts = [self._maybe_negated()]
-        while self._scanner.take_word("and"):
-            parts.append(self._maybe_negated())
-        return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+    def _joined(self, word: str, built: type[AllOf | AnyOf], read: Callable[[], Predicate]) -> Predicate:
+        parts = [read()]
+        while self._scanner.take_word(word):
+            parts.append(read())
+        return parts[0] if len(parts) == 1 else built(tuple(parts))
 
     def _maybe_negated(self) -> Predicate:
         # A loop, because `not not not …` must not nest our own calls.
         negations = 0
         while self._scanner.take_word("not"):
             negations += 1
-            if negations > DEPTH_MAX:
-                raise PredicateTooLarge(f"the predicate nests deeper than {DEPTH_MAX} levels")
+            self._refuse_deep(negations)
         predicate = self._one()
         for _ in range(negations):
             predicate = Not(predicate)
@@ -126,20 +132,21 @@ class _Parser:
     def _one(self) -> Predicate:
         if self._scanner.take("("):
             return self._nested(self._grouped)
-        if self._scanner.take_word("true"):
-            return ALWAYS
-        if self._scanner.take_word("false"):
-            return NEVER
+        if word := self._scanner.take_word("true", "false"):
+            return ALWAYS if word == "true" else NEVER
         function = self._scanner.take_function()
         return self._about_attribute() if function is None else self._call(function)
 
     def _nested(self, read: Callable[[], Predicate]) -> Predicate:
         self._depth += 1
-        if self._depth > DEPTH_MAX:
-            raise PredicateTooLarge(f"the predicate nests deeper than {DEPTH_MAX} levels")
+        self._refuse_deep(self._depth)
         predicate = read()
         self._depth -= 1
         return predicate
+
+    def _refuse_deep(self, depth: int) -> None:
+        if depth > DEPTH_MAX:
+            raise PredicateTooLarge(f"the predicate nests deeper than {DEPTH_MAX} levels")
 
     def _grouped(self) -> Predicate:
         predicate = self._either()
@@ -149,50 +156,35 @@ class _Parser:
         return predicate
 
     def _call(self, function: str) -> Predicate:
+        scanner, begins = self._scanner, self._scanner.position - len(function) - 1
         if function == "exists":
-            return Exists(self._argument_attribute(and_then=")")[0])
+            uid, _ = self._attribute()
+            scanner.must_take(")")
+            return Exists(uid)
         if function in _TESTS:
             return self._text_test(_TESTS[function])
         if function in ("all", "any"):
-            return self._nested(lambda: self._list_of_predicates(AllOf if function == "all" else AnyOf))
-        if hint := _FOREIGN.get(function.lower()):
-            raise self._scanner.refused(hint, back=len(function) + 1)
+            built = AllOf if function == "all" else AnyOf
+            return self._nested(
+                lambda: built(() if scanner.take(")") else tuple(scanner.take_list(self._either)))
+            )
         known = ", ".join(("exists", *_TESTS, "all", "any"))
-        raise self._scanner.refused(
-            f"there is no `{function[:32]}`: use one of {known}", back=len(function) + 1
-        )
-
-    def _argument_attribute(self, *, and_then: str) -> tuple[AttributeUid, Kind | None]:
-        found = self._attribute()
-        self._scanner.must_take(and_then)
-        return found
+        said = f"there is no `{function[:32]}`: use one of {known}"
+        raise scanner.refused(_FOREIGN.get(function.lower(), said), at=begins)
 
     def _text_test(self, test: TextTest) -> Predicate:
         begins = self._scanner.mark()
-        uid, kind = self._argument_attribute(and_then=",")
+        uid, kind = self._attribute()
+        self._scanner.must_take(",")
         if kind not in (None, Kind.STRING):
             raise self._scanner.refused(f"`{test.value}` asks about strings only", at=begins)
         begins = self._scanner.mark()
         if test is TextTest.TOKEN and self._parameters and self._scanner.sees("$"):
             raise self._scanner.refused("a token is written out: what is handed in could hold a space")
-        text = read_literal(self._scanner, Kind.STRING, self._parameters)
-        try:
-            predicate = TextMatch(uid, test, str(text))
-        except BadPredicate as problem:
-            raise self._scanner.refused(problem.message, at=begins) from problem
+        text = str(self._literal(Kind.STRING))
+        predicate = self._made(lambda: TextMatch(uid, test, text), begins)
         self._scanner.must_take(")")
         return predicate
-
-    def _list_of_predicates(self, built: type[AllOf | AnyOf]) -> Predicate:
-        parts: list[Predicate] = []
-        if self._scanner.take(")"):
-            return built(())
-        while True:
-            parts.append(self._either())
-            if self._scanner.take(")"):
-                return built(tuple(parts))
-            if not self._scanner.take(","):
-                raise self._scanner.expected("`,` or `)`")
 
     def _about_attribute(self) -> Predicate:
         uid, kind = self._attribute()
@@ -202,24 +194,26 @@ class _Parser:
         if self._scanner.take_word("not"):
             self._scanner.must_take_word("in")
             return Not(self._membership(uid, kind))
-        operator = self._operator()
-        literal = read_literal(self._scanner, kind, self._parameters)
-        try:
-            return Comparison(uid, operator, literal)
-        except BadPredicate as problem:
-            raise self._scanner.refused(problem.message, at=begins) from problem
-
-    def _operator(self) -> Operator:
         self._refuse_foreign()
         sign = self._scanner.take_sign(_OPERATORS)
         if sign is None:
             raise self._scanner.expected("`==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`")
-        return _OPERATORS[sign]
+        literal = self._literal(kind)
+        return self._made(lambda: Comparison(uid, _OPERATORS[sign], literal), begins)
+
+    def _made(self, make: Callable[[], Predicate], begins: int) -> Predicate:
+        try:
+            return make()
+        except BadPredicate as problem:
+            raise self._scanner.refused(problem.message, at=begins) from problem
+
+    def _literal(self, kind: Kind | None) -> PresentValue:
+        return read_literal(self._scanner, kind, self._parameters)
 
     def _refuse_foreign(self) -> None:
         """Help those who come from another language; asked only where nothing of ours comes next."""
         seen = self._scanner.seen()
-        if seen.lower() in _KEYWORDS and seen not in _KEYWORDS:
+        if seen.lower() in KEYWORDS and seen not in KEYWORDS:
             raise self._scanner.refused(f"write `{seen.lower()}` in lower case")
         if hint := _FOREIGN.get(seen.lower()):
             raise self._scanner.refused(hint)
@@ -227,46 +221,26 @@ class _Parser:
     def _membership(self, uid: AttributeUid, kind: Kind | None) -> Predicate:
         self._scanner.must_take("(")
         begins = self._scanner.mark()
-        literals: dict[tuple[type, PresentValue], None] = {}
-        while True:
-            literal = read_literal(self._scanner, kind, self._parameters)
-            literals[type(literal), literal] = None
-            if self._scanner.take(")"):
-                break
-            if not self._scanner.take(","):
-                raise self._scanner.expected("`,` or `)`")
-        if len({found for found, _ in literals}) > 1:
+        literals = self._scanner.take_list(lambda: self._literal(kind))
+        if len({type(literal) for literal in literals}) > 1:
             raise self._scanner.refused("the literals of `in` are all of one kind", at=begins)
-        return Membership(uid, frozenset(literal for _, literal in literals))
+        return Membership(uid, frozenset(literals))
 
     def _attribute(self) -> tuple[AttributeUid, Kind | None]:
         """Read a name or `#uid`, and say of which kind it is, if a vocabulary knows."""
         begins = self._scanner.mark()
         by_uid = self._scanner.take("#")
         name = self._scanner.take_name()
-        if name is None or (not by_uid and name.lower() in _KEYWORDS):
-            self._scanner.go_back(begins)
+        if name is None or (not by_uid and name.lower() in KEYWORDS):
+            self._scanner.position = begins
             self._refuse_foreign()
             raise self._scanner.expected("an attribute, `not`, `(` or a test such as `exists(…)`")
-        if self._vocabulary is None:
-            return self._uid(name, begins), None
-        attribute = self._known(self._vocabulary, name, by_uid=by_uid, begins=begins)
-        return attribute.uid, attribute.kind
-
-    def _uid(self, text: str, begins: int) -> AttributeUid:
+        if self._vocabulary is not None:
+            known: Mapping[str, Attribute] = self._vocabulary
+            known = {one.uid: one for one in known.values()} if by_uid else known
+            found = known_attribute(self._scanner, name, begins, known, UnknownName)
+            return found.uid, found.kind
         try:
-            return attribute_uid(text)
+            return attribute_uid(name), None
         except BadAttribute as problem:
             raise self._scanner.refused(problem.message, at=begins, problem=UnknownName) from problem
-
-    def _known(self, vocabulary: Vocabulary, name: str, *, by_uid: bool, begins: int) -> Attribute:
-        by_name: Mapping[str, Attribute] = vocabulary
-        if by_uid:
-            by_name = {attribute.uid: attribute for attribute in vocabulary.values()}
-        if name in by_name:
-            return by_name[name]
-        near = get_close_matches(name[:64], by_name, n=1)
-        suggestion = f" (the nearest is `{near[0]}`)" if near else ""
-        raise self._scanner.refused(
-            f"there is no attribute `{name[:64]}`{suggestion}", at=begins, problem=UnknownName
-        )

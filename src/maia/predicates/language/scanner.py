@@ -1,20 +1,28 @@
-"""What comes next in the text of a predicate, and how do we point at it?
+"""What comes next in a text, and how do we point at it?
 
-The parser asks for one thing at a time, so the place decides how characters
-are read: `5e-3` is a uid where a name is expected and a number where a literal
-is. Every refusal shows the line and a caret under the column.
+Filters, expressions, assignments and policies are all read with this one
+scanner. The reader asks for one thing at a time, so the place decides how
+characters are read: `5e-3` is a uid where a name is expected and a number
+where a literal is. Whatever is wrong has a position, and every refusal shows
+the line and a caret under the column (docs/decisions/filter-language.md).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Final, TypeVar
 
 from maia.errors import BadInput
 
+T = TypeVar("T")
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+"""What an author calls an attribute, a variable, a role."""
+
 _SPACES: Final = frozenset(" \t\r\n")
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]+)[ \t\r\n]*\(")
 _SIGN: Final = re.compile(r"[=!<>]+")
 _SIGNS: Final = re.compile(r"[=!<>~&|]+")
@@ -29,13 +37,14 @@ class BadPredicateText(BadInput):
     """
 
     code = "INPUT-PREDICATE-TEXT"
+    hint = ""
 
     def __init__(self, sentence: str, *, text: str, position: int) -> None:
         """Point at `position` in `text`."""
         begins = text.rfind("\n", 0, position) + 1
         self.line = text.count("\n", 0, position) + 1
         self.column = position - begins + 1
-        self.sentence = sentence
+        self.sentence, self.at = sentence, position
         line = f"line {self.line}, " if "\n" in text.strip() else ""
         shown = _pointed(text[begins:].split("\n", 1)[0], position - begins)
         super().__init__(f"{sentence}, at {line}column {self.column}\n{shown}")
@@ -55,31 +64,45 @@ def _pointed(line: str, column: int) -> str:
     return f"  {shown}\n  {' ' * (column - first)}^"
 
 
+def nearest(name: str, known: Iterable[str], sign: str = "") -> str:
+    """Return ` (the nearest is …)` with the known name that was perhaps meant, or nothing."""
+    near = get_close_matches(name[:64], known, n=1)
+    return f" (the nearest is `{sign}{near[0]}`)" if near else ""
+
+
 class Scanner:
     """A text and a position in it."""
 
-    __slots__ = ("_position", "_text")
+    __slots__ = ("position", "text")
 
-    def __init__(self, text: str) -> None:
-        """Start at the beginning."""
-        self._text = text
-        self._position = 0
+    def __init__(self, text: str, position: int = 0) -> None:
+        """Start at the beginning, or at a position."""
+        self.text, self.position = text, position
 
     def mark(self) -> int:
-        """Skip spaces and return the position, for a later complaint."""
-        while self._text[self._position : self._position + 1] in _SPACES:
-            self._position += 1
-        return self._position
+        """Skip spaces and return the position, for a later complaint or to come back to."""
+        while self.text[self.position : self.position + 1] in _SPACES:
+            self.position += 1
+        return self.position
 
     def at_end(self) -> bool:
         """Say whether only spaces are left."""
-        return self.mark() == len(self._text)
+        return self.mark() == len(self.text)
+
+    def must_end(self, what: str) -> None:
+        """Complain if anything is left."""
+        if not self.at_end():
+            raise self.expected(what)
+
+    def sees(self, sign: str) -> bool:
+        """Say whether some characters are next, without taking them."""
+        return self.text.startswith(sign, self.mark())
 
     def take(self, sign: str) -> bool:
         """Take one punctuation sign if it is next."""
-        if not self._text.startswith(sign, self.mark()):
+        if not self.text.startswith(sign, self.mark()):
             return False
-        self._position += len(sign)
+        self.position += len(sign)
         return True
 
     def must_take(self, sign: str) -> None:
@@ -87,38 +110,38 @@ class Scanner:
         if not self.take(sign):
             raise self.expected(f"`{sign}`")
 
-    def take_word(self, word: str) -> bool:
-        """Take a whole word if it is next: `in` does not begin `index`."""
-        found = _NAME.match(self._text, self.mark())
-        if found is None or found.group() != word:
-            return False
-        self._position = found.end()
-        return True
+    def take_word(self, *words: str) -> str | None:
+        """Take one of some whole words if it is next: `in` does not begin `index`."""
+        found = _WORD.match(self.text, self.mark())
+        if found is None or found.group() not in words:
+            return None
+        self.position = found.end()
+        return found.group()
 
     def must_take_word(self, word: str) -> None:
         """Take a whole word, or complain."""
-        if not self.take_word(word):
+        if self.take_word(word) is None:
             raise self.expected(f"`{word}`")
 
     def take_name(self) -> str | None:
         """Take a name or a uid if one is next."""
-        return self.take_match(_NAME)
+        return self.take_match(_WORD)
 
     def take_function(self) -> str | None:
         """Take a word and the parenthesis behind it, if they are next; return the word."""
-        found = _FUNCTION.match(self._text, self.mark())
+        found = _FUNCTION.match(self.text, self.mark())
         # `and (`, `or (`, `in (` and `not (` are no calls; the parser complains of them in its own words.
         if found is None or found.group(1) in ("and", "or", "in", "not"):
             return None
-        self._position = found.end()
+        self.position = found.end()
         return found.group(1)
 
     def take_sign(self, known: Iterable[str]) -> str | None:
         """Take a comparison sign if exactly one of the known ones is next."""
-        found = _SIGN.match(self._text, self.mark())
+        found = _SIGN.match(self.text, self.mark())
         if found is None or found.group() not in known:
             return None
-        self._position = found.end()
+        self.position = found.end()
         return found.group()
 
     def take_match(self, pattern: re.Pattern[str]) -> str | None:
@@ -128,49 +151,40 @@ class Scanner:
 
     def take_here(self, pattern: re.Pattern[str]) -> str | None:
         """Take what a pattern matches at this very position: inside quotes a space is not skipped."""
-        found = pattern.match(self._text, self._position)
+        found = pattern.match(self.text, self.position)
         if found is None:
             return None
-        self._position = found.end()
+        self.position = found.end()
         return found.group()
 
-    def here(self) -> int:
-        """Return the very position, spaces not skipped."""
-        return self._position
-
-    def ends_here(self) -> bool:
-        """Say whether nothing is left, not even a space."""
-        return self._position == len(self._text)
-
-    def sees(self, sign: str) -> bool:
-        """Say whether some characters are next, without taking them."""
-        return self._text.startswith(sign, self.mark())
+    def take_list(self, read: Callable[[], T]) -> list[T]:
+        """Take one thing or more between commas, up to and with the `)` behind the last."""
+        listed = [read()]
+        while not self.take(")"):
+            if not self.take(","):
+                raise self.expected("`,` or `)`")
+            listed.append(read())
+        return listed
 
     def seen(self) -> str:
         """Return the next word or sign, shortened to what a message can show."""
         position = self.mark()
-        found = _NAME.match(self._text, position) or _SIGNS.match(self._text, position)
-        return found.group()[:32] if found else self._text[position : position + 1]
-
-    def go_back(self, position: int) -> None:
-        """Return to a place marked earlier."""
-        self._position = position
+        found = _WORD.match(self.text, position) or _SIGNS.match(self.text, position)
+        return found.group()[:32] if found else self.text[position : position + 1]
 
     def expected(self, what: str) -> BadPredicateText:
         """Return the error that something else is here than what was expected."""
         position, seen = self.mark(), self.seen()
         shown = seen if seen.isprintable() else ascii(seen)[1:-1]
         found = f"found `{shown}`" if seen else "the text ends"
-        return BadPredicateText(f"expected {what}, but {found}", text=self._text, position=position)
+        return BadPredicateText(f"expected {what}, but {found}", text=self.text, position=position)
 
     def refused(
         self,
         sentence: str,
         *,
         at: int | None = None,
-        back: int = 0,
         problem: type[BadPredicateText] = BadPredicateText,
     ) -> BadPredicateText:
         """Return a complaint about this place, or about the place marked earlier."""
-        position = (self._position - back if back else self.mark()) if at is None else at
-        return problem(sentence, text=self._text, position=position)
+        return problem(sentence, text=self.text, position=self.mark() if at is None else at)

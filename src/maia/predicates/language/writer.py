@@ -7,14 +7,11 @@ grouping, as long as it is within the size that the parser takes.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias, assert_never
 
 from maia.events import AttributeUid, Instant, PresentValue
 from maia.predicates.syntax import (
-    ALWAYS,
-    NEVER,
     AllOf,
     AnyOf,
     Comparison,
@@ -26,14 +23,20 @@ from maia.predicates.syntax import (
     checked_size,
 )
 
-_WORDS: Final = frozenset({"and", "or", "in", "not", "true", "false"})
+_Name: TypeAlias = Callable[[AttributeUid], str]
+
+KEYWORDS: Final = frozenset({"and", "or", "in", "not", "true", "false"})
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")
 
 
 def format_predicate(predicate: Predicate, names: Mapping[AttributeUid, str] | None = None) -> str:
     """Write a predicate: with `names`, as people call the attributes; without, or for others, by uid."""
-    return _Writer(names).whole(checked_size(predicate))
+
+    def name(uid: AttributeUid) -> str:
+        called = uid if names is None else names.get(uid)
+        return f"#{uid}" if called is None or called in KEYWORDS else called
+
+    return _written(checked_size(predicate), name)
 
 
 def format_literal(literal: PresentValue) -> str:
@@ -53,75 +56,46 @@ def format_literal(literal: PresentValue) -> str:
             assert_never(literal)
 
 
-class _Writer:
-    """One way of naming attributes."""
-
-    __slots__ = ("_names",)
-
-    def __init__(self, names: Mapping[AttributeUid, str] | None) -> None:
-        self._names = names
-
-    def whole(self, predicate: Predicate) -> str:
-        match predicate:
-            case AllOf(parts) if len(parts) > 1:
-                return " and ".join(self._within_and(part) for part in parts)
-            case AnyOf(parts) if len(parts) > 1:
-                return " or ".join(self._within_or(part) for part in parts)
-            case _:
-                return self._tight(predicate)
-
-    def _within_or(self, predicate: Predicate) -> str:
-        # `and` binds tighter, so it needs no parentheses here; an inner `or` does, to keep its grouping.
-        return self.whole(predicate) if isinstance(predicate, AllOf) else self._within_and(predicate)
-
-    def _within_and(self, predicate: Predicate) -> str:
-        several = isinstance(predicate, AllOf | AnyOf) and len(predicate.parts) > 1
-        return f"({self.whole(predicate)})" if several else self._tight(predicate)
-
-    def _tight(self, predicate: Predicate) -> str:
-        match predicate:
-            case AllOf(parts):
-                return "true" if predicate == ALWAYS else f"all({self.whole(parts[0])})"
-            case AnyOf(parts):
-                return "false" if predicate == NEVER else f"any({self.whole(parts[0])})"
-            case Not(Membership() as membership):
-                return f"{self._name(membership.uid)} not in {_listed(membership)}"
-            case Not(Exists() | TextMatch() as question):
-                return f"not {self._tight(question)}"
-            case Not(inner):
-                return f"not ({self.whole(inner)})"
-            case Comparison(uid, operator, literal):
-                return f"{self._name(uid)} {operator.value} {format_literal(literal)}"
-            case Membership(uid, _):
-                return f"{self._name(uid)} in {_listed(predicate)}"
-            case TextMatch(uid, test, text):
-                return f"{test.value}({self._name(uid)}, {format_literal(text)})"
-            case Exists(uid):
-                return f"exists({self._name(uid)})"
-            case _:
-                assert_never(predicate)
-
-    def _name(self, uid: AttributeUid) -> str:
-        if self._names is None:
-            return f"#{uid}" if uid in _WORDS else uid
-        name = self._names.get(uid)
-        return f"#{uid}" if name is None or name in _WORDS else name
+def _written(predicate: Predicate, name: _Name, within: type[AllOf | AnyOf] | None = None) -> str:
+    """Write a predicate, in parentheses where what it is `within` would bind tighter or lose its grouping."""
+    match predicate:
+        case AllOf(parts) | AnyOf(parts) if len(parts) > 1:
+            joins = AllOf if isinstance(predicate, AllOf) else AnyOf
+            text = (" and " if joins is AllOf else " or ").join(_written(part, name, joins) for part in parts)
+            # `and` binds tighter than `or`; an inner one of the same sort keeps its own grouping.
+            return text if within is None or (within is AnyOf and joins is AllOf) else f"({text})"
+        case AllOf(parts):
+            return f"all({_written(parts[0], name)})" if parts else "true"
+        case AnyOf(parts):
+            return f"any({_written(parts[0], name)})" if parts else "false"
+        case Not(Membership() as membership):
+            return f"{name(membership.uid)} not in {_listed(membership)}"
+        case Not(Exists() | TextMatch() as question):
+            return f"not {_written(question, name)}"
+        case Not(inner):
+            return f"not ({_written(inner, name)})"
+        case Comparison(uid, operator, literal):
+            return f"{name(uid)} {operator.value} {format_literal(literal)}"
+        case Membership(uid, _):
+            return f"{name(uid)} in {_listed(predicate)}"
+        case TextMatch(uid, test, text):
+            return f"{test.value}({name(uid)}, {format_literal(text)})"
+        case Exists(uid):
+            return f"exists({name(uid)})"
+        case _:
+            assert_never(predicate)
 
 
 def _listed(membership: Membership) -> str:
     # Any order reads back the same; a sorted one is the same text every time.
-    literals = sorted(membership.literals)
-    return f"({', '.join(map(format_literal, literals))})"
+    return f"({', '.join(map(format_literal, sorted(membership.literals)))})"
 
 
 def _escaped(text: str) -> str:
-    if _PLAIN.fullmatch(text):
+    if text.isprintable() and '"' not in text and "\\" not in text:
         return text
-    return "".join(map(_escaped_character, text))
-
-
-def _escaped_character(character: str) -> str:
     # What cannot be seen (controls, direction marks, odd spaces) could make a text read as another one.
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+    return "".join(
+        _ESCAPES.get(character, character if character.isprintable() else f"\\u{{{ord(character):x}}}")
+        for character in text
+    )

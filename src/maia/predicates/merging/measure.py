@@ -17,8 +17,19 @@ from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind, PresentValue, Value, kind_of
-from maia.predicates.covering.sides import Asked, Side, code_of, code_range, holds_for, value_of
-from maia.predicates.syntax import Comparison, Constraint, Membership, TextMatch, unnegated
+from maia.predicates.covering.ordered_sets import intervals
+from maia.predicates.covering.sides import bracket, code_of, code_range, is_faithful, value_of
+from maia.predicates.covering.value_sets import PRESENT, ValueSet
+from maia.predicates.syntax import (
+    Comparison,
+    Constraint,
+    Constraints,
+    Membership,
+    Not,
+    Operator,
+    TextMatch,
+    unnegated,
+)
 
 CHOICES_MAX: Final = 100_000
 _NUMBERS: Final = (Kind.INT, Kind.TIMESTAMP, Kind.FLOAT)
@@ -77,6 +88,57 @@ class Choices:
             raise BadInput("INPUT-DOMAIN", "a list of choices names every value once")
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Some constraints on one attribute, and the values that meet them."""
+
+    constraints: tuple[Constraint, ...]
+    values: ValueSet
+    members: frozenset[PresentValue] | None
+    """Exactly the values, where a constraint lists them."""
+
+    @property
+    def is_void(self) -> bool:
+        """Say whether there are visibly no such values."""
+        return not self.values.edges
+
+    @property
+    def kind(self) -> Kind | None:
+        """Return the kind of every value; None if any present value is admitted."""
+        return next(iter(self.values.edges)) if len(self.values.edges) == 1 else None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return a range of codes that holds all values, of the one kind that they have."""
+        ((kind, edges),) = self.values.edges.items()
+        return bracket(kind, edges)
+
+    @property
+    def is_range(self) -> bool:
+        """Say whether every value between the bounds is admitted."""
+        return self.kind is None or (is_faithful(self.kind) and len(self.values.edges[self.kind]) <= 2)
+
+
+def asked_of(constraints: Constraints) -> dict[AttributeUid, Asked]:
+    """Bracket what a filter asks of each of its attributes."""
+    return {uid: _asked(asked) for uid, asked in constraints.items()}
+
+
+def _asked(constraints: tuple[Constraint, ...]) -> Asked:
+    values = PRESENT
+    for one in constraints:
+        values = values.intersection(ValueSet.from_atom(unnegated(one), negated=isinstance(one, Not)))
+    lists = [one.literals for one in constraints if isinstance(one, Membership)]
+    lists += [
+        frozenset((one.literal,))
+        for one in constraints
+        if isinstance(one, Comparison) and one.operator is Operator.EQ
+    ]
+    shortest = min(lists, key=len, default=None)
+    members = None if shortest is None else frozenset(value for value in shortest if value in values)
+    return Asked(constraints, values, members)
+
+
 Domain: TypeAlias = Span | Choices
 Domains: TypeAlias = Mapping[AttributeUid, Domain]
 
@@ -88,24 +150,15 @@ def share_of(asked: Mapping[AttributeUid, Asked], domains: Domains) -> float:
 
 def _share_on(asked: Asked, domain: Domain) -> float:
     if isinstance(domain, Choices):
-        met = sum(value is not None and holds_for(asked.constraints, value) for value in domain.values)
-        return met / len(domain.values)
-    return 0.0 if asked.side is None else _spanned(asked.side, asked.constraints, domain) / domain.size
-
-
-def _spanned(side: Side, asked: tuple[Constraint, ...], span: Span) -> float:
-    if side.kind is None:
-        return span.size
-    if side.kind is not span.kind:
+        return sum(value in asked.values for value in domain.values) / len(domain.values)
+    if asked.kind is None:
+        return 0.0 if asked.is_void else 1.0
+    if asked.kind is not domain.kind:
         return 0.0
-    if side.members is not None:
-        codes = {code_of(value) for value in side.members}
-        return sum(span.length(code, code) for code in codes)
-    whole = span.length(side.low, side.high)
-    if side.is_range:
-        return whole
-    holes = {code_of(value) for value in _literals(asked) if not holds_for(asked, value)}
-    return whole - sum(span.length(code, code) for code in holes if side.low <= code <= side.high)
+    edges = asked.values.edges[domain.kind]
+    last = code_range(domain.kind)[1]
+    spans = ((code_of(low), last if after is None else code_of(after) - 1) for low, after in intervals(edges))
+    return sum(domain.length(*span) for span in spans) / domain.size
 
 
 def _literals(asked: Iterable[Constraint]) -> list[PresentValue]:
@@ -149,8 +202,8 @@ def _derived(asked: list[Asked]) -> Domain:
     return Choices((*list(unique.values())[: CHOICES_MAX - 1], _other_than(literals)))
 
 
-def _all_listed(asked: list[Asked]) -> bool:
-    return all(some.side is None or some.side.members is not None for some in asked)
+def _all_listed(asked: Sequence[Asked]) -> bool:
+    return all(some.is_void or some.members is not None for some in asked)
 
 
 def _whole(kind: Kind) -> Span:
@@ -179,20 +232,20 @@ class Length:
     uid: AttributeUid
     span: Span
 
-    def interval(self, side: Side | None) -> Interval:
-        """Return an interval that holds a side; a neutral one if the side admits nothing."""
-        if side is None:
+    def interval(self, asked: Asked) -> Interval:
+        """Return an interval that holds the values; a neutral one if there are none."""
+        if asked.is_void:
             return _NOWHERE
-        if side.kind is not self.span.kind:
+        if asked.kind is not self.span.kind:
             return _EVERYWHERE
-        span = self.span
-        low, high = (min(max(code, span.first), span.last) for code in (side.low, side.high))
-        width = 0.0 if span.kind is Kind.FLOAT or side.high < span.first or side.low > span.last else 1.0
+        span, (first, last) = self.span, asked.bounds
+        low, high = (min(max(code, span.first), span.last) for code in (first, last))
+        width = 0.0 if span.kind is Kind.FLOAT or last < span.first or first > span.last else 1.0
         return span.position(low) / span.size, (span.position(high) + width) / span.size
 
-    def is_filled_by(self, side: Side | None) -> bool:
-        """Say whether a side admits everything in its interval."""
-        return side is not None and (side.kind is None or (side.kind is self.span.kind and side.is_range))
+    def is_filled_by(self, asked: Asked) -> bool:
+        """Say whether everything in the interval is admitted."""
+        return not asked.is_void and asked.kind in (None, self.span.kind) and asked.is_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +262,12 @@ class Listing:
         """Return bits that hold all values that meet the constraints; None asks for nothing."""
         if asked is None:
             return (2 << len(self.values)) - 1
-        if asked.side is None:
+        if asked.is_void:
             return 0
-        if asked.side.members is not None:
-            places = (self.bit_of.get((kind_of(value), value)) for value in asked.side.members)
+        if asked.members is not None:
+            places = (self.bit_of.get((kind_of(value), value)) for value in asked.members)
             return sum(1 << place for place in places if place is not None)
-        met = sum(
-            1 << place
-            for place, value in enumerate(self.values)
-            if value is not None and holds_for(asked.constraints, value)
-        )
+        met = sum(1 << place for place, value in enumerate(self.values) if value in asked.values)
         return met | (1 << len(self.values))
 
     def share(self, bits: int) -> float:
@@ -257,12 +306,12 @@ class Geometry:
         measured = [one for one in self.lengths if one.uid in asked]
         return Place(
             intervals=tuple(
-                one.interval(asked[one.uid].side) if one.uid in asked else _EVERYWHERE for one in self.lengths
+                one.interval(asked[one.uid]) if one.uid in asked else _EVERYWHERE for one in self.lengths
             ),
             bits=tuple(one.bits(asked.get(one.uid)) for one in self.listings),
             share=share_of(asked, self.domains),
             # Lists of originals are exact, so only lengths can leave a place unfilled.
-            is_full=all(one.is_filled_by(asked[one.uid].side) for one in measured),
+            is_full=all(one.is_filled_by(asked[one.uid]) for one in measured),
         )
 
     def shared(self, one: Place, other: Place) -> float:
@@ -278,11 +327,10 @@ class Geometry:
 def _dimension(uid: AttributeUid, domain: Domain, asked: Sequence[Asked]) -> Length | Listing:
     if isinstance(domain, Choices):
         return _listing(uid, domain.values, weight=1 / len(domain.values), rest=0.0)
-    sides = [some.side for some in asked if some.side is not None]
-    if any(side.members is None for side in sides):
+    if not _all_listed(asked):
         return Length(uid, domain)
     # Where every filter lists its values, a merged list lets nothing more through and a range would.
-    values = _inside(domain, (value for side in sides for value in side.members or ()))
+    values = _inside(domain, (value for some in asked for value in some.members or ()))
     weight = domain.length(domain.first, domain.first) / domain.size
     return _listing(uid, values, weight=weight, rest=1 - weight * len(values))
 

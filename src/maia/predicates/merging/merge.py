@@ -21,8 +21,8 @@ from typing import Final, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind
-from maia.predicates.covering.sides import Asked, Side, asked_of, code_range, is_faithful, value_of
-from maia.predicates.merging.measure import Domains, Geometry, derived_domains
+from maia.predicates.covering.sides import code_range, is_faithful, value_of
+from maia.predicates.merging.measure import Asked, Domains, Geometry, asked_of, derived_domains
 from maia.predicates.merging.pairs import grouped, join_order
 from maia.predicates.merging.spill import boxes_of, spill_bound
 from maia.predicates.syntax import (
@@ -52,7 +52,7 @@ _Constraints = tuple[Constraint, ...]
 def joined(filters: Sequence[Mapping[AttributeUid, Asked]]) -> dict[AttributeUid, _Constraints]:
     """Return constraints that cover every filter; at least one is given."""
     # A filter that visibly admits nothing is covered by anything, so it need not widen the others.
-    some = [one for one in filters if all(asked.side is not None for asked in one.values())] or filters[:1]
+    some = [one for one in filters if not any(asked.is_void for asked in one.values())] or filters[:1]
     shared = [uid for uid in some[0] if all(uid in one for one in some)]
     return {uid: _joined_on(uid, [one[uid] for one in some]) for uid in shared}
 
@@ -61,26 +61,26 @@ def _joined_on(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints:
     first = set(asked[0].constraints)
     if all(set(one.constraints) == first for one in asked):
         return asked[0].constraints
-    sides = [one.side for one in asked if one.side is not None]
-    kind = sides[0].kind
-    if kind is None or any(side.kind is not kind for side in sides):
+    kinds = {one.kind for one in asked}
+    kind = kinds.pop()
+    if kind is None or kinds:
         return (Exists(uid),)
-    return _listed(uid, sides) or _ranged(uid, kind, sides) or (Exists(uid),)
+    return _listed(uid, asked) or _ranged(uid, kind, asked) or (Exists(uid),)
 
 
-def _listed(uid: AttributeUid, sides: Sequence[Side]) -> _Constraints | None:
-    members = frozenset(value for side in sides for value in side.members or ())
-    if any(side.members is None for side in sides) or len(members) > LISTED_MAX:
+def _listed(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints | None:
+    members = frozenset(value for one in asked for value in one.members or ())
+    if any(one.members is None for one in asked) or len(members) > LISTED_MAX:
         return None
     if len(members) > 1:
         return (Membership(uid, members),)
     return (Comparison(uid, Operator.EQ, next(iter(members))),)
 
 
-def _ranged(uid: AttributeUid, kind: Kind, sides: Sequence[Side]) -> _Constraints | None:
+def _ranged(uid: AttributeUid, kind: Kind, asked: Sequence[Asked]) -> _Constraints | None:
     if not is_faithful(kind) or not kind.is_ordered:
         return None
-    low, high = min(side.low for side in sides), max(side.high for side in sides)
+    low, high = min(one.bounds[0] for one in asked), max(one.bounds[1] for one in asked)
     lowest, highest = code_range(kind)
     ends: list[Constraint] = []
     if low > lowest:

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maia.events import AttributeUid
-from maia.predicates.covering.sides import Asked
-from maia.predicates.merging.measure import Geometry, Place
+from maia.predicates.merging.measure import Asked, Geometry, Place
 from maia.predicates.merging.pairs import BITS, Boxes
 
 _SLACK: Final = 1e-9
@@ -86,8 +85,7 @@ def _same(one: _Filter, other: _Filter) -> bool:
 
 
 def _same_on(one: Asked, other: Asked) -> bool:
-    is_known = one.side is not None and (one.side.is_range or one.side.members is not None)
-    return (is_known and one.side == other.side) or set(one.constraints) == set(other.constraints)
+    return one.values == other.values or set(one.constraints) == set(other.constraints)
 
 
 def _by_hull(geometry: Geometry, members: Sequence[Place]) -> float:

@@ -20,7 +20,7 @@ from typing import Final
 from maia.canonical import write_canonical
 from maia.predicates import ALWAYS, AllOf, Exists, Not, Predicate, predicate_to_expression
 from maia.predicates.covering.cover_table import CoverTable
-from maia.predicates.covering.sides import branches_of
+from maia.predicates.covering.normal_form import branches_of
 from maia.predicates.merging.merge import Merging
 
 MERGED_MAX: Final = 512

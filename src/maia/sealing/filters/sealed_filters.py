@@ -40,7 +40,7 @@ from maia.predicates import (
     predicate_to_expression,
     provably_empty,
 )
-from maia.predicates.covering.normal_form import conjuncts, is_true_formula
+from maia.predicates.syntax import conjuncts, is_true_formula
 from maia.sealing.groups.key_group import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret

@@ -18,7 +18,6 @@ from maia.credentials.requirements import NO_REQUIREMENT, Attributes, about_publ
 from maia.errors import BadInput
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Kind, Kinds
 from maia.policy.view import View, Window, shows
-from maia.predicates.covering.normal_form import is_true_formula, negated
 from maia.predicates.syntax import (
     ALWAYS,
     AllOf,
@@ -33,6 +32,8 @@ from maia.predicates.syntax import (
     TextMatch,
     attributes_of,
     checked_size,
+    is_true_formula,
+    negated,
 )
 from maia.spark.matching.boxes import Bounds, Buckets, FilterBoxes, Keyed, Shape, boxes_of, buckets_of, keyed
 from maia.views.arrow_executor import ARROW_TYPES
