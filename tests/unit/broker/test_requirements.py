@@ -9,10 +9,8 @@ from maia.credentials import Action
 from maia.credentials.requirements import parse_requirement
 from maia.types import SealingLevel
 from maia.wire.messages import AskState, Carried, Failed, Identify, Interest, StateTold
-from support.broker import Net
 from support.coalition import TRUST, member, plates, publish, show
-from support.recording import RecordingNet, durable
-from support.sealed_publications import the_three
+from support.numberplate import Net, the_three
 
 HERE, THERE = "CCS broker", "Met broker"
 READ, WRITE = Action.SUBSCRIBE, Action.PUBLISH
@@ -34,39 +32,6 @@ def subscribed(net: Net, who: str, requires: str = "true", **attributes: object)
 def carried(net: Net) -> int:
     """Return how many frames have crossed the link between the brokers."""
     return sum(isinstance(message, Carried) for *_, message in net.carried)
-
-
-def test_a_publisher_chooses_its_subscribers_by_their_statements():
-    net = two_brokers()
-    anna = member(net, "anna", HERE, WRITE, nationality="no")
-    uk = subscribed(net, "uk", nationality="uk", clearance=1)
-    cleared = subscribed(net, "cleared", nationality="us", clearance=4)
-    other, nobody = subscribed(net, "other", nationality="us", clearance=2), subscribed(net, "nobody")
-    ref = anna.advertise(requires=parse_requirement('nationality == "uk" or clearance >= 3'))
-    publish(anna, ref, "DEFAULT")
-    publish(anna, ref, "ALL", requires="true")
-    publish(anna, ref, "TWO", requires="clearance >= 2")
-    assert plates(uk) == ["DEFAULT", "ALL"]
-    assert plates(cleared) == ["DEFAULT", "ALL", "TWO"]
-    assert plates(other) == ["ALL", "TWO"]
-    assert plates(nobody) == ["ALL"]
-
-
-def test_a_subscriber_chooses_its_publishers_by_their_statements():
-    net = two_brokers()
-    writers = {
-        "norwegian": member(net, "norwegian", HERE, WRITE, nationality="no", clearance=5),
-        "british": member(net, "british", HERE, WRITE, nationality="uk"),
-        "nobody": member(net, "nobody", HERE, WRITE),
-    }
-    trusting = subscribed(net, "trusting")
-    picky = subscribed(net, "picky", "clearance >= 3")
-    foreign = subscribed(net, "foreign", 'not (nationality == "uk")')
-    for who, client in writers.items():
-        publish(client, client.advertise(), who.upper())
-    assert plates(trusting) == ["NORWEGIAN", "BRITISH", "NOBODY"]
-    assert plates(picky) == ["NORWEGIAN"]
-    assert plates(foreign) == ["NORWEGIAN"], "a missing attribute satisfies nothing, also under `not`"
 
 
 def test_a_frame_that_no_subscriber_behind_a_link_wants_by_requirement_does_not_cross_it():
@@ -145,13 +110,13 @@ def test_the_current_state_is_for_whom_it_was_published():
 
 def test_a_durable_subscription_is_served_by_the_statement_of_the_moment():
     """What was missed comes by the subscriber's statement of today, and the publisher's of then."""
-    net = RecordingNet(identity=TRUST)
+    net = Net(identity=TRUST)
     net.broker(HERE, recording=RecordingSettings())
     anna = member(net, "anna", HERE, WRITE, clearance=3)
     first = member(net, "reader", HERE, READ, rank=2)
-    durable(first, "mine", requires=parse_requirement("clearance >= 3"))
+    first.durable("mine", requires=parse_requirement("clearance >= 3"))
     low = member(net, "low", HERE, READ, rank=1)
-    durable(low, "mine")
+    low.durable("mine")
     ref = anna.advertise(requires=parse_requirement("rank >= 2"))
     publish(anna, ref, "A")
     assert plates(first) == ["A"]
@@ -164,7 +129,7 @@ def test_a_durable_subscription_is_served_by_the_statement_of_the_moment():
     publish(anna, ref, "C")
     net.advance(1000)
     again = member(net, "reader", HERE, READ, rank=2)
-    durable(again, "mine", requires=parse_requirement("clearance >= 3"), seen=1)
+    again.durable("mine", requires=parse_requirement("clearance >= 3"), seen=1)
     assert plates(again) == ["B"]
 
 
