@@ -18,14 +18,11 @@ from maia.events import Instant
 from maia.roles import (
     ActivationLimits,
     EndReason,
-    KnownWorld,
     SupportKind,
     activate,
-    activate_all,
     certificate_support,
     ended_memberships,
     fact_support,
-    membership_certificate,
     membership_support,
     possible_rights,
     rights,
@@ -33,6 +30,7 @@ from maia.roles import (
 from maia.roles.matching import bind
 from maia.roles.policy import Variable
 from maia.testing.refusals import raises
+from support.known_world import KnownWorld, activate_all, membership_certificate
 from support.roles import (
     COURT,
     DOMAIN,
