@@ -13,18 +13,17 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
     Authority,
     TypePattern,
     Validity,
     exact_name,
-    issue,
 )
 from maia.credentials.appointments import Argument
 from maia.policy import Request, decide, gather_evidence, see
 from maia.policy.facts import NO_FACTS
 from maia.predicates.language.parser import parse_predicate
 from maia.roles import activate, certificate_support, ended_memberships, fact_support, parse_policy, rights
+from maia.testing import grant
 from support.known_world import KnownWorld
 from support.roles import DOMAIN, JONES, SMITH, TYPES, appointment, later
 from support.types import NOON, PITO, key
@@ -96,17 +95,19 @@ def test_the_role_ends_in_a_capability_that_a_broker_understands():
 
 def test_with_the_capability_she_sees_her_plate_and_no_other():
     (right,) = rights(MET, track()[0], WORLD, NOON)
-    of_owner = AuthorisationCertificate(
-        PITO.principal,
-        DOMAIN.principal,
-        True,
-        Authority(right.authority.resources, frozenset({Action.SUBSCRIBE})),
-        Validity(NOON, None),
-    )
-    of_domain = AuthorisationCertificate(
-        DOMAIN.principal, right.principal, right.may_delegate, right.authority, right.validity
-    )
-    pool = [issue(of_owner, PITO), issue(of_domain, DOMAIN)]
+    pool = [
+        grant(
+            PITO,
+            DOMAIN,
+            right.authority.resources,
+            Action.SUBSCRIBE,
+            may_delegate=True,
+            validity=Validity(NOON, None),
+        ),
+        grant(
+            DOMAIN, right.principal, right.authority, may_delegate=right.may_delegate, validity=right.validity
+        ),
+    ]
     request = Request(SMITH.principal, Action.SUBSCRIBE, NUMBERPLATE.name, NUMBERPLATE)
     permit = decide(request, gather_evidence(request, pool, at=NOON), NO_FACTS, NOON)
     uid = NUMBERPLATE.vocabulary["numberplate"].uid

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Final, TypeVar
 
 import msgspec
@@ -42,11 +43,12 @@ class RequestUnsigned(Refusal):
     code = "REQUEST-UNSIGNED"
 
 
-def http_interface(routes: Iterable[Route], document: bytes, records: Records) -> Starlette:
+def http_interface(routes: Iterable[Route], document: Callable[[], object], records: Records) -> Starlette:
     """Serve these routes, the OpenAPI document that describes them, and whether the server is well."""
+    described = cache(lambda: msgspec.json.encode(document()))  # made when a caller wants it
 
     async def openapi(_request: Request) -> Response:
-        return json_response(200, document)
+        return json_response(200, described())
 
     async def health(_request: Request) -> Response:
         return json_response(200, b'{"is_well":true}')

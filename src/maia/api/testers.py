@@ -279,9 +279,11 @@ async def _answer_at(
 
 
 LOOK_S: Final = 1.0
-_AGAIN_S: Final = 2.0
+_FIRST_S: Final = 0.1
+"""How soon a server that has just started looks; then half as often each time, until every `LOOK_S`."""
+_AGAIN_S: Final = 0.25
 _AGAIN_MOST_S: Final = 60.0
-_NOTED_AT: Final = 3
+_NOTED_AT: Final = 6
 
 
 @asynccontextmanager
@@ -303,9 +305,10 @@ async def fetching(
         return
 
     async def fetch() -> None:
-        asked, again_at, lacking_before = 0, 0.0, frozenset[bytes]()
+        asked, again_at, lacking_before, wait_s = 0, 0.0, frozenset[bytes](), min(_FIRST_S, look_s)
         while True:
-            await asyncio.sleep(look_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, look_s)
             lacking = await missed()
             ids, now = frozenset(one.id for one in lacking), asyncio.get_running_loop().time()
             if not ids <= lacking_before:

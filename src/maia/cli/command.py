@@ -11,7 +11,8 @@ declared by the commands.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
@@ -111,12 +112,31 @@ class Command(TyperCommand):
             write_examples(self.epilog, formatter)
 
 
+def only(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """Return a group with only the command below it that `words` name; the whole group, if they name none."""
+    for one in app.registered_commands:
+        if list(words[:1]) == [_name(one)]:
+            found = copy(app)
+            found.registered_commands, found.registered_groups = [one], []
+            return found
+    for group in app.registered_groups:
+        if list(words[:1]) == [group.name] and group.typer_instance is not None:
+            found, below = copy(app), copy(group)
+            below.typer_instance = only(group.typer_instance, words[1:])
+            found.registered_commands, found.registered_groups = [], [below]
+            return found
+    return app
+
+
+def _name(command: Any) -> str:
+    return str(command.name or command.callback.__name__.replace("_", "-"))
+
+
 def complete(app: typer.Typer, path: str) -> None:
     """Give every command below `app` what all commands have."""
     for command in app.registered_commands:
         if command.callback is not None and command.cls is not Command:  # a process may run several
-            name = command.name or command.callback.__name__.replace("_", "-")
-            about = described(command.callback, f"{path} {name}")
+            about = described(command.callback, f"{path} {_name(command)}")
             command.callback = about.pop("callback")
             command.cls, command.help = Command, about["help"]
             command.epilog = command.epilog or about["epilog"]

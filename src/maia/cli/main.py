@@ -3,7 +3,7 @@
 This module holds the outermost loop of the command line: it finds the
 command, and turns whatever goes wrong into one sentence, one code and one
 exit status. A user's mistake never ends in a stack trace. Only the command
-that the first word names is loaded, and heavy libraries are imported by the
+that the words name is made ready, and heavy libraries are imported by the
 commands that need them: a shell that starts `maia` a thousand times waits
 for neither.
 """
@@ -65,7 +65,7 @@ _NAMES: Final = {
 
 
 def commands_for(words: Sequence[str]) -> typer.Typer:
-    """Return the command that the first of `words` names; all of them if it names none, and none for help."""
+    """Return the command that `words` name; all of them if they name none, and none for help."""
     import typer
 
     from maia.cli.help import CommandGroups
@@ -89,7 +89,7 @@ def commands_for(words: Sequence[str]) -> typer.Typer:
 
     loaded = words[:1] if words and words[0] in COMMANDS else () if list(words) == ["--help"] else COMMANDS
     for name in loaded:
-        _add(app, name)
+        _add(app, name, words[1:])
     return app
 
 
@@ -103,15 +103,16 @@ def _print_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-def _add(app: typer.Typer, name: str) -> None:
+def _add(app: typer.Typer, name: str, below: Sequence[str]) -> None:
     import typer
 
-    from maia.cli.command import Command, complete, described
+    from maia.cli.command import Command, complete, described, only
 
     file, _, found = COMMANDS[name].rpartition(".")
     module = import_module(f"maia.cli.{file}")
     command = getattr(module, found)
     if isinstance(command, typer.Typer):
+        command = only(command, below)
         complete(command, name)
         app.add_typer(command, name=name)
     else:

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import typer
 
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import ReasonText
 from maia.cli.inputs import command_group, read_principal
-from maia.cli.organisation import CHECK, DRY_RUN, ORG, JoinOptions, opened, revoked
-from maia.cli.output import Answer, book, row, several, wants_json
-from maia.cli.trust.grants import right
+from maia.cli.organisation import (
+    CHECK,
+    CHECKED,
+    DRY_RUN,
+    ORG,
+    JoinOptions,
+    as_record,
+    joined,
+    opened,
+    revoked,
+)
+from maia.cli.output import Answer, row, several, wants_json
 from maia.cli.trust.key import FORCE
 
-if TYPE_CHECKING:
-    from maia.credentials import NetworkName
-
 app = command_group("Invite organisations into the network, join one, leave it, and show who is in it.")
-
-
-_CHECKED: Final = "nothing was changed; this would be:"
-_NOT_CONFIRMED: Final = "whether it was revoked since: the server of its issuer does not answer now"
-_COMPARE: Final = "compare that key with the one the other organisation tells you; then"
-_REMEMBER: Final = "`maia key remember {} --name NAME` gives it a name of yours"
 
 
 @app.command()
@@ -65,49 +64,6 @@ def join(asked: JoinOptions) -> Answer:
     return joined(asked)
 
 
-def joined(asked: JoinOptions) -> Answer:
-    """Join, after a question where a network is left and a person can answer it."""
-    from maia.organisation.joining import WouldLeave
-    from maia.organisation.losses import is_membership
-
-    ours, file, check = opened(asked.org), asked.file, asked.check
-    known = frozenset(book().keys)
-    try:
-        done = ours.join(file, leave=asked.leave or check, is_check=check, name=asked.name)
-    except WouldLeave as problem:
-        if wants_json() or not sys.stdin.isatty():
-            raise
-        typer.echo(problem.message, err=True)
-        if not typer.confirm("Leave it?"):
-            raise
-        done = ours.join(file, leave=True, name=asked.name)
-    offer, left, by = done.offer, done.left, done.offer.grant.domain
-    own = [one for one in offer.certificates if one.certificate.subject == offer.grant.subject]
-    rights = [right(one) for one in own if not is_membership(one)]
-    network = f"{offer.network.name} of {offer.network.owner}"
-    is_known = str(by) in known
-    return Answer(
-        row("checked", _CHECKED if check else None),
-        row("joined", network) if left else row("took in", f"{file}, in network {network}"),
-        row(network=offer.network.name, coordinator=offer.network.owner),
-        row("left", f"{left.name} of {left.owner}" if left and done.ends else None, left=_named(left)),
-        row("ended", done.ends, ended=done.ends),
-        row("granted by", by, granted_by=by),
-        row("types", " ".join(offer.types) if offer.types and not rights else None, types=offer.types),
-        several("rights", rights),
-        row("not kept", offer.unused, certificates=len(offer.certificates), not_kept=offer.unused),
-        row("note", done.notes, notes=done.notes),
-        row("not asked", None if done.is_confirmed else _NOT_CONFIRMED, confirmed=done.is_confirmed),
-        row("check", None if is_known else _COMPARE),
-        row(" ", None if is_known else _REMEMBER.format(by), files=done.files, changed=not check),
-        whole=not is_known,
-    )
-
-
-def _named(network: NetworkName | None) -> dict[str, object] | None:
-    return None if network is None else {"network": network.name, "coordinator": network.owner}
-
-
 @app.command("leave")
 def leave_network(
     yes: bool = flag("Do not ask.", "--yes", "-y"), check: bool = CHECK, org: Path | None = ORG
@@ -127,8 +83,8 @@ def leave_network(
     if not check:
         ours.leave()
     return Answer(
-        row("checked", _CHECKED if check else None),
-        row("left", f"{left.name} of {left.owner}", left=_named(left)),
+        row("checked", CHECKED if check else None),
+        row("left", f"{left.name} of {left.owner}", left=as_record(left)),
         row("ended", ends, ended=ends, changed=not check),
     )
 

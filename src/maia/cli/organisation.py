@@ -16,7 +16,7 @@ import typer
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import HINTS, ReasonText, revoked_lines
 from maia.cli.inputs import command_group
-from maia.cli.output import Answer, named, plain, row, rows, several, show, use_folder, wants_json
+from maia.cli.output import Answer, book, named, plain, row, rows, several, show, use_folder, wants_json
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
 from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import FORCE
@@ -24,7 +24,7 @@ from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.api.responses import RevokedAnswer
-    from maia.credentials import SignedCertificate
+    from maia.credentials import NetworkName, SignedCertificate
     from maia.organisation import Organisation
     from maia.organisation.losses import Losses
     from maia.organisation.rights import Terms
@@ -44,6 +44,10 @@ CHECK = flag("Try it and say what it would change; change nothing.", "--check", 
 DRY_RUN = flag("Show who would lose what, and change nothing.", "--dry-run")
 
 
+CHECKED: Final = "nothing was changed; this would be:"
+_NOT_CONFIRMED: Final = "whether it was revoked since: the server of its issuer does not answer now"
+_COMPARE: Final = "compare that key with the one the other organisation tells you; then"
+_REMEMBER: Final = "`maia key remember {} --name NAME` gives it a name of yours"
 _OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
 _NO_KEY: Final = (
     "a sealed type: with --set it brings no key to the other's brokers, which deliver nothing; "
@@ -146,9 +150,53 @@ def join(asked: JoinOptions) -> Answer:
         maia org join institute.grant
         maia org join institute.grant --check
     """
-    from maia.cli.network import joined
-
     return joined(asked)
+
+
+def joined(asked: JoinOptions) -> Answer:
+    """Join, after a question where a network is left and a person can answer it."""
+    import sys
+
+    from maia.organisation.joining import WouldLeave
+    from maia.organisation.losses import is_membership
+
+    ours, file, check = opened(asked.org), asked.file, asked.check
+    known = frozenset(book().keys)
+    try:
+        done = ours.join(file, leave=asked.leave or check, is_check=check, name=asked.name)
+    except WouldLeave as problem:
+        if wants_json() or not sys.stdin.isatty():
+            raise
+        typer.echo(problem.message, err=True)
+        if not typer.confirm("Leave it?"):
+            raise
+        done = ours.join(file, leave=True, name=asked.name)
+    offer, left, by = done.offer, done.left, done.offer.grant.domain
+    own = [one for one in offer.certificates if one.certificate.subject == offer.grant.subject]
+    rights = [right(one) for one in own if not is_membership(one)]
+    network = f"{offer.network.name} of {offer.network.owner}"
+    is_known = str(by) in known
+    return Answer(
+        row("checked", CHECKED if check else None),
+        row("joined", network) if left else row("took in", f"{file}, in network {network}"),
+        row(network=offer.network.name, coordinator=offer.network.owner),
+        row("left", f"{left.name} of {left.owner}" if left and done.ends else None, left=as_record(left)),
+        row("ended", done.ends, ended=done.ends),
+        row("granted by", by, granted_by=by),
+        row("types", " ".join(offer.types) if offer.types and not rights else None, types=offer.types),
+        several("rights", rights),
+        row("not kept", offer.unused, certificates=len(offer.certificates), not_kept=offer.unused),
+        row("note", done.notes, notes=done.notes),
+        row("not asked", None if done.is_confirmed else _NOT_CONFIRMED, confirmed=done.is_confirmed),
+        row("check", None if is_known else _COMPARE),
+        row(" ", None if is_known else _REMEMBER.format(by), files=done.files, changed=not check),
+        whole=not is_known,
+    )
+
+
+def as_record(network: NetworkName | None) -> dict[str, object] | None:
+    """Return a network as programs read it."""
+    return None if network is None else {"network": network.name, "coordinator": network.owner}
 
 
 @org_app.command("show")

@@ -8,8 +8,9 @@ not what it should be is named in the error. Nothing is verified here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from maia.errors import BadInput, MaiaError
 
@@ -157,10 +158,16 @@ def read_definitions(paths: Iterable[Path]) -> list[SignedDefinition]:
     return [read_definition(file) for file in files_in(paths, ".type")]
 
 
+@lru_cache(maxsize=256)
+def _read_once(read: Callable[[str], object], text: str) -> object:
+    """Read a text; one that was read before means the same."""
+    return read(text)
+
+
 def _named(path: Path, read: Callable[[str], _Read], expected: str) -> _Read:
     text = read_text(path)
     try:
-        return read(text)
+        return cast("_Read", _read_once(read, text))  # what it was given is what it returns
     except MaiaError as problem:
         found = kind_of_file(text)
         if found is not None and found != expected:

@@ -35,7 +35,6 @@ from maia.console.pages.page import (
     Data,
     Element,
     Node,
-    NoSuchThing,
     Page,
     Visit,
     el,
@@ -43,11 +42,12 @@ from maia.console.pages.page import (
     shape_and_texts,
     to_html,
 )
-from maia.console.pages.revoke import Revocations
+from maia.console.pages.revoke import revoke
 from maia.console.pages.streams import events_of
-from maia.console.pages.what_if import Replays
+from maia.console.pages.what_if import replay
 from maia.console.principal import Acting
 from maia.console.sessions import NotSignedIn, Session, Sessions
+from maia.console.works import NoSuchThing, Works
 from maia.credentials import Principal
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.net.http_listener import let_in, listening
@@ -110,7 +110,7 @@ class Console:
         self._acting: dict[Principal, Acting] = {}
         self._networks: dict[tuple[Path, ...], Network] = {}
         self._open: dict[bytes, int] = {}
-        self.revocations, self.replays = Revocations(), Replays()
+        self.works = Works()
 
     @asynccontextmanager
     async def answering_at(self, address: str) -> AsyncIterator[str]:
@@ -130,8 +130,7 @@ class Console:
                 with suppress(OSError):
                     if door.read_text(encoding="ascii") == said:
                         door.unlink()
-            await self.revocations.close()
-            await self.replays.close()
+            await self.works.close()
             for acting in self._acting.values():
                 acting.close()
 
@@ -230,9 +229,7 @@ class Console:
             )
         brokers = acting.held.brokers
         network = self._networks.setdefault(brokers, Network(brokers))
-        return Visit(
-            acting, session, network, acts, _query(request), system_now(), self.revocations, self.replays
-        )
+        return Visit(acting, session, network, acts, _query(request), system_now(), self.works)
 
     # ------------------------------------------------------------ signing in and out
 
@@ -321,14 +318,14 @@ class Console:
         visit = await self._visit(request, PAGES["revoke"])
         form = await _form(request)
         self.sessions.check_form(visit.session, form.get("token", ""))
-        number = await self.revocations.revoke(visit, form)
+        number = await revoke(visit, form)
         return RedirectResponse(f"/revocation?id={number}", 303)
 
     async def _replay(self, request: Request) -> Response:
         visit = await self._visit(request, PAGES["what-if"])
         form = await _form(request)
         self.sessions.check_form(visit.session, form.get("token", ""))
-        return RedirectResponse(f"/replay?id={await self.replays.start(visit, form)}", 303)
+        return RedirectResponse(f"/replay?id={await replay(visit, form)}", 303)
 
     # ------------------------------------------------------------ streams
 

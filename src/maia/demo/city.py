@@ -10,11 +10,13 @@ dangerous. Researchers can follow a sensor without knowing which it is.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from maia.demo.stage import Stage
 from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff, staff_roles
 from maia.events import SECOND, Instant
+
+if TYPE_CHECKING:
+    from maia.demo.stage import Stage
 
 _ROWS: Final = 480
 """How many generated readings there are beside the ones that are shown."""

@@ -25,13 +25,13 @@ from maia.credentials.requirements import (
     is_met,
     parse_requirement,
 )
-from maia.demo.stage import Stage
 from maia.demo.world import ANY, Happening, Reader, Sending, Story, World
 from maia.errors import MaiaError
 from maia.organisation import Organisation
 
 if TYPE_CHECKING:
     from maia.client.api.subscription import ReceivedEvent
+    from maia.demo.stage import Stage
     from maia.testing.software_tpm import SoftwareTpm
 
 # Norway and the Netherlands do not know each other's providers: trust is never transitive.
@@ -125,7 +125,7 @@ def _start(world: World) -> None:
         world.settings(
             f"{nation}/domain.toml", '[identity]\ncommunity = "coalition.north"\nlifetime_s = 900\n'
         )
-    world.up("server")
+    world.up(*world.servers("server"))
     maker = Maker("Maker of the coalition's TPMs")
     values = {str(pcr): registers(*_APPROVED)[pcr].hex() for pcr in _PCRS}
     boot = {"name": "router 5.2", "level": _LEVEL, "values": values}
@@ -165,7 +165,7 @@ def _start(world: World) -> None:
         lines += [f'identity = "{who}.identity"', f'brokers = ["{_key(at)}@{addresses[at]}"]']
         lines += [f"providers = {json.dumps([str(Organisation(one).principal) for one in TRUSTS[at]])}"]
         file.write_text("\n".join(lines), encoding="utf-8")
-    world.up("broker")
+    world.up(*world.servers("broker"))
 
 
 _MACHINES: Final[dict[str, SoftwareTpm]] = {}

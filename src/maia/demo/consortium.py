@@ -5,10 +5,12 @@ The tutorial docs/tutorials/consortium.md as a demonstration, with its commands.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from maia.demo.stage import Stage
 from maia.demo.world import Happening, Reader, Story
+
+if TYPE_CHECKING:
+    from maia.demo.stage import Stage
 
 _MOVEMENT, _MANIFEST, _BERTH = "ShipMovement@hamburg", "Manifest", "ShipMovement@rotterdam"
 _ROWS: Final = 20
@@ -87,7 +89,7 @@ def _a_broker_is_killed(stage: Stage) -> None:
 
 def _an_inspector_is_on_duty(stage: Stage) -> None:
     stage.maia(f"domain fact assert {_DUTY}")
-    stage.world.log_in("login --as inspector")
+    stage.maia("login --as inspector")
     stage.join(stage.story.readers[-1])
     stage.settle()
     stage.publish(*_events("Emma")[1])

@@ -11,11 +11,13 @@ it is an emergency, and a doctor what concerns the patients she treats.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from maia.demo.stage import Stage
 from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff, staff_roles
 from maia.events import SECOND, Instant
+
+if TYPE_CHECKING:
+    from maia.demo.stage import Stage
 
 _GREY, _WHITE = "Dr Grey", "Dr White"
 _TABLET: Final = "Dr Grey's tablet"

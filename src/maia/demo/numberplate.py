@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.demo.spark import TABLES
-from maia.demo.stage import Stage
 from maia.demo.world import HEARD, Happening, Reader, Story, World
 from maia.events import SECOND, Instant
-from maia.organisation import Organisation
 
 if TYPE_CHECKING:
     from maia.credentials import Principal
+    from maia.demo.stage import Stage
     from maia.routing.overlay.table import NodeId
     from maia.wire.messages import Sealed
 
@@ -79,7 +78,7 @@ grant np_tracker(plate)
 
 end
 """
-_LOGINS: Final = """\
+_FACTS: Final = """\
 domain fact assert detective met/smith.maia/smith.pub --as met
 domain fact assert case_assignment met/smith.maia/smith.pub 'case 7' --as met
 """
@@ -122,6 +121,7 @@ def city_traffic(rows: int = _ROWS) -> list[Happening]:
 def _add_carrier(world: World) -> None:
     """Invite the Highways, and choose its broker's key so that it is the rendezvous of the type."""
     from maia.keystore.key_files import create_key_file, new_signing_key, public_half
+    from maia.organisation import Organisation
     from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 
     point = node_id_of_type(Organisation("pito").event_type(KIND).type_id)
@@ -146,9 +146,15 @@ def _add_carrier(world: World) -> None:
     profile.write_text(text.replace("../log", "../../ccs/log"), encoding="utf-8")
 
 
+def _start(world: World) -> None:
+    """Start all servers but one: the Highways issue nothing to members, and lend the network a broker."""
+    world.up(*(name for name in world.servers() if name != f"server of {CARRIER}"))
+
+
 def _detective_logs_in(stage: Stage) -> None:
+    stage.world.type_all(_FACTS)
     stage.maia(f"domain appoint {ORDER} -o order.appointment")
-    stage.record["roles"] = stage.world.log_in("login --as smith --show order.appointment")["roles"]
+    stage.record["roles"] = stage.maia("login --as smith --show order.appointment")["roles"]
     stage.join(stage.story.readers[-1])
     stage.settle()
     stage.say("with a court order, Detective Smith may follow one plate")
@@ -311,7 +317,7 @@ A camera's certificate says where it is, whatever the camera writes.
     setup=_SETUP,
     prepare=_add_carrier,
     policies={"met": _POLICY},
-    logins=_LOGINS,
+    start=_start,
     readers=(
         Reader("billing office", "billing", KIND, "plates, never a place", application="billing"),
         Reader("statistics office", "statistics", KIND, "places, never a plate", application="statistics"),

@@ -18,25 +18,24 @@ from maia.clock import system_now
 from maia.demo.numberplate import KIND, ORDER, SUSPECT, city_traffic
 
 if TYPE_CHECKING:
-    from maia.demo.report import Showing
-    from maia.demo.stage import Stage
+    from maia.demo.stage import Screen, Stage
 
 _EVERY_S: Final = 1.0
 
 
-def play_until_interrupted(stage: Stage, showing: Showing, command: str) -> None:
+def play_until_interrupted(stage: Stage, screen: Screen, command: str) -> None:
     """Put the network in order, print what can be typed, and publish a sighting a second until Ctrl-C."""
     for name, child in list(stage.world.children.items()):
         if child.has_ended:
             stage.world.start(name).ready()
     stage.maia(f"domain appoint {ORDER} -o second.appointment")
-    stage.world.log_in("login --as smith --show second.appointment")
+    stage.maia("login --as smith --show second.appointment")
     order = stage.maia("domain appointments --as met")["appointments"][-1]["id"]
     folder = shlex.quote(str(stage.world.folder))
-    showing.line("\nThe network keeps running, PITO's broker again too; Ctrl-C ends it.")
-    showing.line(f"A sighting a second is published. In another terminal:\n\ncd {folder}")
+    screen.line("\nThe network keeps running, PITO's broker again too; Ctrl-C ends it.")
+    screen.line(f"A sighting a second is published. In another terminal:\n\ncd {folder}")
     for words, why in commands(order):
-        showing.line(f"# {why}\n{words.replace('maia ', f'{command} ')}")
+        screen.line(f"# {why}\n{words.replace('maia ', f'{command} ')}")
     _publish_traffic()
 
 

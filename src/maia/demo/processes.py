@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -17,7 +18,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -31,11 +33,13 @@ _START_S: Final = 180.0
 _STOP_S: Final = 8.0
 _LINE_MAX: Final = 4096
 _WORDS_MAX: Final = 300
-_LOADED: Final = {
-    "broker": ("maia.broker.server.process", "maia.cli.servers.broker", "maia.broker.server.log_recording"),
-    "server": ("maia.cli.domain.commands", "maia.domain.server.process", "maia.domain.server.access"),
-    "client": ("maia.demo.stage", "maia.client.api.blocking_client"),
-}
+_LOADED: Final = (
+    "maia.broker.server.process", "maia.cli.servers.broker", "maia.broker.server.log_recording",
+    "maia.cli.domain.commands", "maia.domain.server.process", "maia.domain.server.access",
+    "maia.domain.http.application", "maia.net.http_listener", "uvicorn.protocols.http.h11_impl",
+    "maia.api.tester_calls", "anyio._backends._asyncio",
+    "maia.demo.stage", "maia.client.api.blocking_client",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -92,13 +96,51 @@ class Child:
         return self.has_ended
 
 
-def load(what: str) -> None:
-    """Load what a kind of server needs, so that each of them, forked from this process, starts at once."""
+def load() -> None:
+    """Load what servers and clients need, so that each server, forked from this process, starts at once."""
     gc.disable()  # and none of it is looked through for garbage, here or there
-    for name in _LOADED[what]:
+    for name in _LOADED:
         import_module(name)
     gc.freeze()
     gc.enable()
+
+
+@contextmanager
+def beside(work: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Do work in a copy of this process; yield what waits for its end, and raises what it raised.
+
+    Where another thread runs, the work is done when it is waited for.
+    """
+    if threading.active_count() > 1:
+        yield work
+        return
+    sys.stdout.flush()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        problem = None
+        gc.disable()  # it ends before there is anything to collect
+        try:
+            work()
+        except BaseException as found:  # noqa: BLE001 - raised in the parent
+            problem = found
+        finally:
+            with os.fdopen(writing, "wb") as written:
+                pickle.dump(problem, written)
+            os._exit(0)
+    os.close(writing)
+
+    def wait() -> None:
+        problem = pickle.load(answer)  # noqa: S301 - from our own copy
+        if problem is not None:
+            raise problem
+
+    try:
+        with os.fdopen(reading, "rb") as answer:
+            yield wait
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def start(name: str, words: Iterable[str], log: Path, *, heard: Path | None = None) -> Child:

@@ -39,11 +39,15 @@ if TYPE_CHECKING:
 
 _SETTLE_S: Final = 90.0
 _ARRIVE_S: Final = 60.0
-_PROBE_S: Final = 0.5
+_PROBE_S: Final = 0.1
+_MOMENT_S: Final = 0.5
 
 
 class Screen(Protocol):
     """Where what happens is shown."""
+
+    def line(self, text: str = "") -> None:
+        """Print one line."""
 
     def say(self, sentence: str) -> None:
         """Say what has happened."""
@@ -111,14 +115,11 @@ class Member:
             self._types[name] = self.profile.lineage(name, at=system_now())[-1]
         return self._types[name]
 
-    def view(self, of: str, action: Action) -> View | None:
+    def view(self, of: str, action: Action, standing: Monitor) -> View | None:
         """Return what it may see or publish of a type now, if anything."""
-        from maia.api.testers import ask_testers
-
-        now, pool, event_type = system_now(), self.held(), self.type(of)
-        fetched = asyncio.run(ask_testers(pool, now=now, within_s=_ARRIVE_S))
+        now, event_type = system_now(), self.type(of)
         request = Request(self.principal, action, event_type.name, event_type)
-        evidence = gather_evidence(request, pool, at=now, standing=Monitor.of(fetched.statements, now))
+        evidence = gather_evidence(request, self.held(), at=now, standing=standing)
         decision = decide(request, evidence, NO_FACTS, now)
         return decision.view if isinstance(decision, Permit) else None
 
@@ -154,7 +155,7 @@ class Stage:
         self._arrived, self._is_over = threading.Condition(), False
         self._publishers: dict[tuple[str, str], BlockingPublisher] = {}
         self._views: dict[tuple[str, str, Action], View | None] = {}
-        self._views_after = -1
+        self._views_after, self._asked_at, self._standing = -1, 0.0, Monitor()
 
     @cached_property
     def members(self) -> dict[str, Member]:
@@ -222,11 +223,21 @@ class Stage:
     def view(self, who: str, of: str, action: Action) -> View | None:
         """Return what a member may see or publish, as the kernel says since the last command."""
         if self._views_after != self.world.commands:
-            self._views, self._views_after = {}, self.world.commands
+            self._views, self._views_after, self._asked_at = {}, self.world.commands, 0.0
         asked = (who, of, action)
         if asked not in self._views:
-            self._views[asked] = self.members[who].view(of, action)
+            self._views[asked] = self.members[who].view(of, action, self._standing_now())
         return self._views[asked]
+
+    def _standing_now(self) -> Monitor:
+        """Return what the issuers say of all certificates, as of a moment ago."""
+        from maia.api.testers import ask_testers
+
+        if time.monotonic() > self._asked_at + _MOMENT_S:
+            now, pool = system_now(), [signed for one in self.members.values() for signed in one.held()]
+            fetched = asyncio.run(ask_testers(pool, now=now, within_s=_ARRIVE_S))
+            self._standing, self._asked_at = Monitor.of(fetched.statements, now), time.monotonic()
+        return self._standing
 
     def seen(self, reader: Reader, type_id: bytes, event: Happening) -> Happening | None:
         """Return what a reader has to see of an event of a type, by the names it knows; None for nothing."""

@@ -10,12 +10,14 @@ close all the time; the exchange has nothing to do with that.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from maia.demo.stage import Stage
 from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff
 from maia.events import SECOND, Instant
 from maia.organisation import Organisation
+
+if TYPE_CHECKING:
+    from maia.demo.stage import Stage
 
 _ROWS: Final = 400
 """How many generated trades there are; half of them before an account closes."""

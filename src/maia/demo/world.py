@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from maia.demo.processes import Child, load, start, stop_all
+from maia.demo.processes import Child, beside, load, start, stop_all
 from maia.errors import Unavailable
 from maia.events import Instant, Value
 
-if TYPE_CHECKING:
-    from maia.demo.stage import Stage
-
 Happening = Mapping[str, Value]
 """An event by attribute names, as a publisher writes it or a reader sees it."""
-Act = Callable[["Stage"], None]
+# Any: it is done on a `Stage`, which is made of a story.
+Act = Callable[[Any], None]
 """Something that happens: it publishes, runs a command, or tries what must be refused."""
 Made = list[tuple[str, Happening]]
 Sending = tuple[str, str, Happening] | tuple[str, str, Happening, str]
@@ -43,7 +40,6 @@ SECRETS: Final = "transformations.key"
 _SERVERS: Final = {"broker": ("broker",), "server": ("domain", "serve")}
 _FILES: Final = {"broker": "broker.toml", "server": "domain.toml"}
 _STORED: Final = "stored"
-_STALE, _HEARD_S = "CREDENTIAL-STALE", 60.0
 
 
 class CommandFailed(Unavailable):
@@ -53,8 +49,12 @@ class CommandFailed(Unavailable):
 
     def __init__(self, line: str, told: str, message: str) -> None:
         """Say which command, and with which code it ended."""
-        self.told = told
+        self.told, self._said = told, (line, told, message)
         super().__init__(f"`maia {line}`: {message} [{told}]")
+
+    def __reduce__(self) -> tuple[type[CommandFailed], tuple[str, str, str]]:
+        """Have it raised in another process as it was in one."""
+        return CommandFailed, self._said
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,11 @@ class Story:
     database: Database | None = None
     listened_to: tuple[str, ...] = ()
     """The brokers that write down all that they receive."""
-    obstacle: Callable[[Stage, Reader, str, str], str | None] = lambda *_: None
+    obstacle: Callable[[Any, Reader, str, str], str | None] = lambda *_: None
     """Says why a reader must not see what one publishes with a requirement, whatever its certificates say."""
     prepare: Callable[[World], None] = lambda _world: None
     """Whatever else is done before the servers run."""
-    start: Callable[[World], None] = lambda world: world.up()
+    start: Callable[[World], None] = lambda world: world.up(*world.servers())
     """How the servers start."""
     finish: Act = lambda _stage: None
     """Whatever else is found when all has been played, and the brokers have stopped."""
@@ -180,20 +180,24 @@ class World:
             raise CommandFailed(line, error["code"], error["message"])
         return dict(json.loads(said.getvalue().splitlines()[-1]))
 
+    def prepare(self) -> None:
+        """Do what else is done before the servers run: keys of transformations, ledgers, policies."""
+        story = self.story
+        story.prepare(self)
+        if story.secrets_of:
+            self.maia(f"key transformations {SECRETS} --issuer {story.secrets_of}/{story.secrets_of}.pub")
+        for one in self.organisations():
+            secrets = f'transformation_keys = "../{SECRETS}"\n' if story.secrets_of else ""
+            self.settings(f"{one}/broker.toml", f'{secrets}[ledger]\nfolder = "ledger"\nall = true\n')
+        for one, policy in story.policies.items():
+            (self.folder / one / "the.policy").write_text(policy, encoding="utf-8")
+            self.settings(f"{one}/domain.toml", '[policy]\nfile = "the.policy"\n')
+
     def type_all(self, lines: str) -> None:
         """Run commands, one a line; a line goes on after a backslash."""
         for line in lines.replace("\\\n", " ").splitlines():
             if line.strip():
-                (self.log_in if line.startswith("login") else self.maia)(line)
-
-    def log_in(self, line: str) -> dict[str, Any]:
-        """Log a member in, again while its domain waits for the first list of another one."""
-        deadline = time.monotonic() + _HEARD_S
-        found = self.maia(line)
-        while time.monotonic() < deadline and any(one["code"] == _STALE for one in found["withheld"]):
-            time.sleep(0.1)
-            found = self.maia(line)
-        return found
+                self.maia(line)
 
     def organisations(self) -> list[str]:
         """Return the folders of the organisations."""
@@ -204,14 +208,13 @@ class World:
         with (self.folder / file).open("a", encoding="utf-8") as own:
             own.write(text)
 
-    def up(self, *kinds: str) -> None:
-        """Start the servers of all organisations, as `maia up` does, and wait until all are ready."""
-        begun = []
-        for what in kinds or _SERVERS:  # each kind starts while this process loads what the next one needs
-            load(what)
-            begun += [self.start(f"{what} of {one}") for one in self.organisations()]
-        load("client")
-        for child in begun:
+    def servers(self, *kinds: str) -> list[str]:
+        """Return the names of the servers of all organisations, as `maia up` runs them."""
+        return [f"{what} of {one}" for what in kinds or _SERVERS for one in self.organisations()]
+
+    def up(self, *names: str) -> None:
+        """Start servers, and wait until all are ready."""
+        for child in [self.start(one) for one in names]:
             child.ready()
 
     def start(self, name: str) -> Child:
@@ -275,16 +278,10 @@ def world_at_work(story: Story, folder: Path) -> Iterator[World]:
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
         stack.callback(world.stop)
-        world.type_all(story.setup)
-        story.prepare(world)
-        if story.secrets_of:
-            world.maia(f"key transformations {SECRETS} --issuer {story.secrets_of}/{story.secrets_of}.pub")
-        for one in world.organisations():
-            secrets = f'transformation_keys = "../{SECRETS}"\n' if story.secrets_of else ""
-            world.settings(f"{one}/broker.toml", f'{secrets}[ledger]\nfolder = "ledger"\nall = true\n')
-        for one, policy in story.policies.items():
-            (folder / one / "the.policy").write_text(policy, encoding="utf-8")
-            world.settings(f"{one}/domain.toml", '[policy]\nfile = "the.policy"\n')
+        with beside(lambda: world.type_all(story.setup)) as is_set_up:
+            load()
+            is_set_up()
+        world.prepare()
         story.start(world)
         if story.database is not None:
             from maia.testing.postgres_server import postgres_binaries, running_server

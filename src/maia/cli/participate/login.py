@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 
 _LEAST_S: Final = 0.5
+_LISTS_S: Final = 5.0
+"""How long a login waits for other domains' lists of revocations, which their grants demand."""
+_STALE: Final = "CREDENTIAL-STALE"
 
 
 def login(
@@ -59,9 +63,13 @@ def _once(client: DomainClient, folder: WalletFolder) -> tuple[WalletAnswer, int
     from maia.credentials.appointments import appointment_to_bytes
     from maia.keystore.wallet_folder import to_show
 
-    shown = [appointment_to_bytes(one) for one in to_show(folder.read(), domain=client.domain)]
+    body = LoginBody([appointment_to_bytes(one) for one in to_show(folder.read(), domain=client.domain)])
+    deadline = time.monotonic() + _LISTS_S
     try:
-        found = client.ask(endpoints.LOGIN, LoginBody(shown), once="")
+        found = client.ask(endpoints.LOGIN, body, once="")
+        while any(one.code == _STALE for one in found.withheld) and time.monotonic() < deadline:
+            time.sleep(_LEAST_S)  # the domain asks for another's list as soon as it lacks one
+            found = client.ask(endpoints.LOGIN, body, once="")
     except Refusal as problem:
         if not problem.code.startswith("REQUEST-"):  # about you, and not about this one request
             folder.empty(domain=client.domain)

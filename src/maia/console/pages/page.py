@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 from maia.console.config import Held
@@ -19,15 +19,12 @@ from maia.console.principal import Acting
 from maia.console.rights import Names
 from maia.console.sessions import Session
 from maia.console.suggestions import Suggestions, suggestions
-from maia.errors import BadInput
+from maia.console.works import Works
 from maia.events import Instant
 
-if TYPE_CHECKING:
-    from maia.console.pages.revoke import Revocations
-    from maia.console.pages.what_if import Replays
-
-
-# What does a page consist of? Elements with text in them, so that nothing can become markup by accident.
+# ------------------------------------------------------------ elements
+#
+# A page consists of elements with text in them, so that nothing can become markup by accident.
 #
 # A name, a filter or a reason that others chose is text wherever it goes (A102): only
 # `Element` makes tags, and tags and names of attributes come from this source alone.
@@ -118,12 +115,6 @@ def _write(node: Node, out: list[str], texts: dict[str, str] | None) -> None:
 Data = Mapping[str, Any]
 
 
-class NoSuchThing(BadInput):
-    """There is no such page of the console, or nothing of that id that its reader may see."""
-
-    code = "CONSOLE-NOT-FOUND"
-
-
 @dataclass(frozen=True, slots=True)
 class Visit:
     """One look at a page: who looks, in which session, and what was asked."""
@@ -134,8 +125,7 @@ class Visit:
     acts: frozenset[str]
     query: Mapping[str, str]
     now: Instant
-    revocations: Revocations
-    replays: Replays
+    works: Works
 
     @property
     def held(self) -> Held:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import Final
 
 from maia.api import endpoints
 from maia.api.requests import Revocation
-from maia.bounded_map import BoundedMap
 from maia.console.network import Network
 from maia.console.pages.page import (
     Data,
     Live,
     Node,
-    NoSuchThing,
     Page,
     Visit,
     badge,
@@ -38,7 +35,6 @@ from maia.errors import MaiaError
 
 WATCH_S: Final = 30.0
 _LOOK_S: Final = 0.02
-_KEPT: Final = 64
 
 
 @dataclass(slots=True)
@@ -64,53 +60,27 @@ class _Watch:
     falls: dict[Path, _Fall] = field(default_factory=dict)
 
 
-class Revocations:
-    """Revocations of this run of the console, and who watches them fall."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._watches: BoundedMap[str, _Watch] = BoundedMap(_KEPT)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def revoke(self, visit: Visit, form: Mapping[str, str]) -> str:
-        """Revoke a certificate as the principal that is signed in; return the id of the watch."""
-        visit = replace(visit, query=form)
-        entry, entries = await found_entry(visit)
-        losses = (await preview_record(visit, entry, entries))["losses"]
-        lose = frozenset(one["principal"] for one in losses)
-        sees = READ_NETWORK in visit.acts
-        rows = await visit.network.brokers(fresh_s=0) if sees else []
-        body = Revocation([], form.get("reason", "")[:200], [certificate_to_bytes(entry.signed)])
-        record = record_of(entry, await visit.names(), visit.now)
-        watch = _Watch(visit.acting.principal, record, lose, monotonic())
-        watch.falls = {row.folder: _Fall(held, held) for row in rows if (held := row.entries_of(lose))}
-        falling = asyncio.create_task(_follow(watch, visit.network))
-        self._tasks.add(falling)
-        falling.add_done_callback(self._tasks.discard)
-        try:
-            done = await visit.acting.ask(endpoints.REVOKE, body)
-        except MaiaError:
-            falling.cancel()
-            raise
-        watch.answered_s = monotonic() - watch.started
-        watch.ids = tuple(done.ids)
-        visit.acting.forget()
-        number = os.urandom(8).hex()
-        self._watches.put(number, watch)
-        return number
-
-    def found(self, number: str, principal: Principal) -> _Watch:
-        """Return a revocation to the one that made it."""
-        watch = self._watches.get(number)
-        if watch is None or watch.by != principal:
-            raise NoSuchThing("there is no revocation of yours of this id")
-        return watch
-
-    async def close(self) -> None:
-        """Watch no more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+async def revoke(visit: Visit, form: Mapping[str, str]) -> str:
+    """Revoke a certificate as the principal that is signed in; return the id of the watch."""
+    visit = replace(visit, query=form)
+    entry, entries = await found_entry(visit)
+    losses = (await preview_record(visit, entry, entries))["losses"]
+    lose = frozenset(one["principal"] for one in losses)
+    rows = await visit.network.brokers(fresh_s=0) if READ_NETWORK in visit.acts else []
+    body = Revocation([], form.get("reason", "")[:200], [certificate_to_bytes(entry.signed)])
+    record = record_of(entry, await visit.names(), visit.now)
+    watch = _Watch(visit.acting.principal, record, lose, monotonic())
+    watch.falls = {row.folder: _Fall(held, held) for row in rows if (held := row.entries_of(lose))}
+    falling = visit.works.beside(_follow(watch, visit.network))
+    try:
+        done = await visit.acting.ask(endpoints.REVOKE, body)
+    except MaiaError:
+        falling.cancel()
+        raise
+    watch.answered_s = monotonic() - watch.started
+    watch.ids = tuple(done.ids)
+    visit.acting.forget()
+    return visit.works.keep(watch)
 
 
 async def _follow(watch: _Watch, network: Network) -> None:
@@ -182,7 +152,7 @@ REVOKE = Page("revoke", "Revoke", _data, _view, MAY_REVOKE)
 
 
 async def _fallen(visit: Visit) -> Data:
-    watch = visit.revocations.found(visit.asked("id"), visit.acting.principal)
+    watch = visit.works.found(_Watch, visit.asked("id"), visit.acting.principal)
     return {
         "certificate": watch.certificate,
         "revoked": list(watch.ids),

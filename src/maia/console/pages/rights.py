@@ -11,7 +11,6 @@ from maia.console.pages.page import (
     Data,
     Element,
     Node,
-    NoSuchThing,
     Page,
     Visit,
     badge,
@@ -27,6 +26,7 @@ from maia.console.pages.page import (
 )
 from maia.console.principal import REVOKE, Entry
 from maia.console.rights import STATES, Asked, chain_above, filtered, graph_of, record_of
+from maia.console.works import NoSuchThing
 
 ROWS: Final = 100
 _WIDTH, _HEIGHT, _ACROSS, _DOWN = 220, 30, 320, 44

@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 from maia.client.api.connection import connect
 from maia.client.api.subscription import ReceivedEvent
-from maia.console.pages.page import Data, Node, NoSuchThing, Page, Visit, choice, el, field_of, hint
+from maia.console.pages.page import Data, Node, Page, Visit, choice, el, field_of, hint
+from maia.console.works import NoSuchThing
 from maia.predicates import ALWAYS
 
 _LOOK_S: Final = 1.0

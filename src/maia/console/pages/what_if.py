@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,9 @@ from typing import Final
 import msgspec
 
 from maia.api import endpoints
-from maia.bounded_map import BoundedMap
 from maia.console.pages.page import (
     Data,
     Node,
-    NoSuchThing,
     Page,
     Visit,
     choice,
@@ -46,7 +43,6 @@ from maia.types import definition_to_text
 REPLAY_S: Final = 600.0
 OUTPUT_MAX: Final = 4 << 20
 _POLICY_MAX: Final = 32 << 10
-_KEPT: Final = 16
 
 
 @dataclass(slots=True)
@@ -61,43 +57,20 @@ class _Replay:
     outcomes: list[Data] = field(default_factory=list)
 
 
-class Replays:
-    """Replays of this run of the console, one at a time."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._replays: BoundedMap[str, _Replay] = BoundedMap(_KEPT)
-        self._running: asyncio.Task[None] | None = None
-
-    async def start(self, visit: Visit, form: Mapping[str, str]) -> str:
-        """Begin a replay as the principal that is signed in; return its id."""
-        if self._running is not None and not self._running.done():
-            raise Unavailable("CONSOLE-REPLAY-RUNS", "another replay is not done yet")
-        folder = Path(tempfile.mkdtemp(prefix="maia-console-"))  # for its owner alone
-        try:
-            words = await _command(visit, form, folder)
-        except BaseException:
-            _remove(folder)
-            raise
-        asked = {one: form.get(one, "")[:200] for one in ("revoke", "policy", "type", "since", "until")}
-        replay, number = _Replay(visit.acting.principal, asked), os.urandom(8).hex()
-        self._replays.put(number, replay)
-        self._running = asyncio.create_task(_run(replay, words, folder))
-        return number
-
-    def found(self, number: str, principal: Principal) -> _Replay:
-        """Return a replay to the one that began it."""
-        replay = self._replays.get(number)
-        if replay is None or replay.by != principal:
-            raise NoSuchThing("there is no replay of yours of this id")
-        return replay
-
-    async def close(self) -> None:
-        """End what runs."""
-        if self._running is not None:
-            self._running.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._running
+async def replay(visit: Visit, form: Mapping[str, str]) -> str:
+    """Begin a replay as the principal that is signed in, one at a time; return its id."""
+    if any(one.state == "running" for one in visit.works.of(_Replay)):
+        raise Unavailable("CONSOLE-REPLAY-RUNS", "another replay is not done yet")
+    folder = Path(tempfile.mkdtemp(prefix="maia-console-"))  # for its owner alone
+    try:
+        words = await _command(visit, form, folder)
+    except BaseException:
+        _remove(folder)
+        raise
+    asked = {one: form.get(one, "")[:200] for one in ("revoke", "policy", "type", "since", "until")}
+    begun = _Replay(visit.acting.principal, asked)
+    visit.works.beside(_run(begun, words, folder))
+    return visit.works.keep(begun)
 
 
 async def _command(visit: Visit, form: Mapping[str, str], folder: Path) -> list[str]:
@@ -249,7 +222,8 @@ WHAT_IF = Page("what-if", "What if", _data, _view, READ_REGISTER)
 
 
 async def _replayed(visit: Visit) -> Data:
-    replay, names = visit.replays.found(visit.asked("id"), visit.acting.principal), await visit.names()
+    replay = visit.works.found(_Replay, visit.asked("id"), visit.acting.principal)
+    names = await visit.names()
     return {
         "asked": replay.asked,
         "state": replay.state,

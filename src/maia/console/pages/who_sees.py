@@ -11,7 +11,6 @@ from maia.console.network import brokers_in
 from maia.console.pages.page import (
     Data,
     Node,
-    NoSuchThing,
     Page,
     Visit,
     choice,
@@ -23,6 +22,7 @@ from maia.console.pages.page import (
 )
 from maia.console.principal import READ_NETWORK, READ_REGISTER, REVOKE
 from maia.console.rights import Names
+from maia.console.works import NoSuchThing
 from maia.credentials import Principal
 from maia.types import VerifiedType
 

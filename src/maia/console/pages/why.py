@@ -12,7 +12,6 @@ from maia.console.decisions import ask
 from maia.console.pages.page import (
     Data,
     Node,
-    NoSuchThing,
     Page,
     Visit,
     choice,
@@ -28,6 +27,7 @@ from maia.console.pages.page import (
 )
 from maia.console.pages.refusals import refusals_seen
 from maia.console.principal import READ_NETWORK, READ_REGISTER
+from maia.console.works import NoSuchThing
 from maia.credentials import actions_from_words, principal_from_text
 from maia.error_codes import meaning_of
 from maia.errors import Refusal

@@ -18,7 +18,7 @@ from maia.api.endpoints import ENDPOINTS, Endpoint
 from maia.api.http_calls import http_interface, problem_response, query_of, read_body, unforeseen
 from maia.api.requests import Nothing
 from maia.domain.http.authentication import Caller, signed_body
-from maia.domain.http.calls import ENCODER, Call, Page, Pages
+from maia.domain.http.calls import Call, Page, Pages
 from maia.domain.http.openapi import openapi_document
 from maia.domain.http.pages import PAGES
 from maia.errors import BadInput, MaiaError
@@ -30,7 +30,7 @@ _Body = TypeVar("_Body")
 
 def application(pages: Pages, records: Records) -> Starlette:
     routes = [_route(PAGES[endpoint], pages, records) for endpoint in ENDPOINTS]
-    return http_interface(routes, ENCODER.encode(openapi_document()), records)
+    return http_interface(routes, openapi_document, records)
 
 
 # Any, below: each call has structs of its own.

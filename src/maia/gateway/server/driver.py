@@ -7,8 +7,8 @@ to the session and performs the effects: bytes to the socket, events to the brok
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Final, Protocol, assert_never
+from collections.abc import Coroutine, Hashable, Iterable
+from typing import Final, Protocol, assert_never
 
 from maia.clock import system_now
 from maia.errors import MaiaError
@@ -39,12 +39,32 @@ from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.shares import Shares
 from maia.gateway.server.upstream import Progress, Upstream
 
-if TYPE_CHECKING:
-    from maia.gateway.server.connections import Connection
-
-
 _UNREAD_BYTES: Final = 256 << 10
 """How much of what a client is answered may wait for it to be read before the client is not read either."""
+
+
+class Link(Hashable, Protocol):
+    """The connection of an MQTT client."""
+
+    account: str | None
+    """The account whose share it is counted in, once its client has proved one."""
+
+    @property
+    def unread(self) -> int:
+        """Return how many bytes wait for the client to read."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+
+    def close(self) -> None:
+        """Close behind what was written."""
+
+    def drop(self) -> None:
+        """End the connection at once."""
+
+    def read_on(self, wanted: bool) -> None:
+        """Read on, or leave what arrives to TCP."""
 
 
 class Household(Protocol):
@@ -91,7 +111,7 @@ class Driver:
         self.unread = household.shares.reader(account)
         self.upstream: Upstream | None = None
         self.progress: dict[str, Progress] = {}
-        self.connection: Connection | None = None
+        self.connection: Link | None = None
         self.is_over = False
         self._has_room, self._room_is_wanted, self._writable = asyncio.Event(), False, True
         self._is_reading = True
@@ -102,7 +122,7 @@ class Driver:
 
     # -------------------------------------------------------- the connection's side
 
-    def attach(self, connection: Connection, connect: Connect, assigned_id: str | None) -> None:
+    def attach(self, connection: Link, connect: Connect, assigned_id: str | None) -> None:
         """Go on with a connection whose client has proved who it is."""
         self.connection, self._writable, self._is_reading = connection, True, False
         self.feed(Attached(connect, assigned_id))
@@ -111,7 +131,7 @@ class Driver:
         """Take bytes of the client."""
         self.feed(Received(data))
 
-    def lost(self, connection: Connection, reason: Reason | None = None) -> None:
+    def lost(self, connection: Link, reason: Reason | None = None) -> None:
         """Take note that a connection is gone, unless another has taken its place."""
         if connection is self.connection:
             self.feed(Lost(reason))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -36,16 +36,12 @@ from maia.gateway.mqtt.packets import V5, Connect, Reason
 from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
-from maia.gateway.server.driver import Driver
+from maia.gateway.server.driver import Driver, Link
 from maia.gateway.server.shares import AccountQuota, Unread
 from maia.gateway.server.upstream import Progress, Upstream
 from maia.net.observer import Records
 from maia.private_files import make_private_folder, replace_file
 from maia.sessions.admission import Places
-
-if TYPE_CHECKING:
-    from maia.gateway.server.connections import Connection
-
 
 _ROOM_S: Final = 0.005
 _HANG_UP_S: Final = 1.0
@@ -131,8 +127,8 @@ class Gateway:
         self.published = self.delivered = self.skipped = 0
         self.ended = 0
         """How many connections have ended so far."""
-        self._waiting: Places[Connection] = Places(prepared.config.connections_before_connect)
-        self._connections: set[Connection] = set()
+        self._waiting: Places[Link] = Places(prepared.config.connections_before_connect)
+        self._connections: set[Link] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._keys: dict[str, SigningKey] = {}
@@ -145,7 +141,7 @@ class Gateway:
 
     # -------------------------------------------------------- connections
 
-    def admitted(self, connection: Connection, address: str | None) -> None:
+    def admitted(self, connection: Link, address: str | None) -> None:
         """Count a connection; while too many wait to prove themselves, one from the busiest address goes."""
         if len(self._connections) >= self.config.connections:
             self.note(
@@ -163,11 +159,11 @@ class Gateway:
             self.gone(oldest)
             oldest.drop()
 
-    def welcomed(self, connection: Connection) -> None:
+    def welcomed(self, connection: Link) -> None:
         """Take note that a client has proved who it is."""
         self._waiting.leave(connection)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: Link) -> None:
         """Take note that a connection is closed."""
         self._waiting.leave(connection)
         if connection in self._connections:
@@ -189,7 +185,7 @@ class Gateway:
     # -------------------------------------------------------- sessions
 
     async def session_for(
-        self, connection: Connection, connect: Connect, proved: Principal | None
+        self, connection: Link, connect: Connect, proved: Principal | None
     ) -> tuple[Driver, str | None]:
         """Return the session that a client goes on with, connected to a broker as its own principal."""
         if proved is not None:

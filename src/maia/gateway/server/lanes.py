@@ -7,9 +7,10 @@ loop: what arrived in one read leaves in one frame, and the broker's answer is h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeAlias, cast
 
+from maia.bounded_map import BoundedMap
 from maia.broker.rights.publisher_view import shaper_of
 from maia.client import Outbox, RowsRefused
 from maia.client.api.by_frame import label_of, send, take_over
@@ -24,10 +25,6 @@ from maia.types import VerifiedType
 from maia.types.definition import tree_root
 from maia.validity import ASSUMED_GOOD
 
-if TYPE_CHECKING:
-    from maia.gateway.server.upstream import Upstream
-
-
 _EVENTS_TOGETHER: Final = 256
 """How many events leave in one frame, if so many wait."""
 
@@ -35,14 +32,25 @@ OnAnswers: TypeAlias = Callable[[list[tuple[int, int, MaiaError | None]]], None]
 """Called with what the broker has answered: of each handle so many more events, in order, and why not."""
 _Whose: TypeAlias = tuple[OnAnswers, int]
 """Who is to be answered, and under which handle."""
+Sent: TypeAlias = BoundedMap[bytes, OnAnswers]
+"""Whose events are in the latest frames."""
+Refused: TypeAlias = Callable[[Sequence[OutgoingFrame], int, Row], frozenset[int] | None]
+"""Says which events of some frames the broker has refused, if that can be told from how many."""
 
 
 class Lane(Outbox):
     """The events of one row on their way to the broker, in order, and who is to be answered for each."""
 
-    def __init__(self, upstream: Upstream, row: Row) -> None:
+    def __init__(
+        self,
+        row: Row,
+        advertise: Callable[[Row], Awaitable[Publisher]],
+        refused_rows: Refused,
+        sent: Sent | None,
+    ) -> None:
+        """Hold nothing yet; `sent` is of a client that several sessions publish with."""
         super().__init__(row.event_type, _EVENTS_TOGETHER)
-        self._upstream, self._row = upstream, row
+        self._row, self._ask, self._refused_rows, self._sent = row, advertise, refused_rows, sent
         self._unanswered = 0
         self._mistakes: list[tuple[_Whose, int, MaiaError]] = []
         self._drained: asyncio.Event | None = None
@@ -78,7 +86,7 @@ class Lane(Outbox):
 
     async def _advertise(self) -> None:
         try:
-            self._publisher = await self._upstream.advertise(self._row)
+            self._publisher = await self._ask(self._row)
         except MaiaError as problem:
             self.advertising = None
             self.stuck(problem)
@@ -92,14 +100,14 @@ class Lane(Outbox):
     def go_together(self, last: OutgoingFrame, frame: OutgoingFrame) -> bool:
         """Say no for frames of two sessions where each is to be recognised as of one."""
         first, second = cast("tuple[_Whose, _Whose]", (last.whose[-1][0], frame.whose[0][0]))
-        return self._upstream.sent is None or first[0] == second[0]
+        return self._sent is None or first[0] == second[0]
 
     def sent(self, frame: OutgoingFrame, sequence: int) -> None:
         """Remember whose frame it is, where others publish with the same client."""
         self._unanswered += frame.rows
-        if self._upstream.sent is not None and self._publisher is not None:
+        if self._sent is not None and self._publisher is not None:
             whose = cast("_Whose", frame.whose[0][0])
-            self._upstream.sent.put(label_of(self._publisher, sequence), whose[0])
+            self._sent.put(label_of(self._publisher, sequence), whose[0])
 
     def answered(self, frames: list[OutgoingFrame], refused: int, problem: MaiaError | None) -> None:
         """Tell all whose events these are; with a `problem`, what waits is published anew."""
@@ -123,7 +131,7 @@ class Lane(Outbox):
         which: frozenset[int] | None = None
         if refused:
             problem = RowsRefused(refused)
-            which = self._upstream.refused_rows(frames, refused, self._row)
+            which = self._refused_rows(frames, refused, self._row)
             if which is not None:  # else none is acknowledged: it might be lost
                 parts = [(whose, 1) for whose, count in parts for _ in range(count)]
         by_client: dict[OnAnswers, list[tuple[int, int, MaiaError | None]]] = {}

@@ -18,7 +18,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from maia.bounded_map import BoundedMap
 from maia.client import Delivered
 from maia.client.api.by_frame import call_on_arrival, call_on_waiting, is_full, next_frame, stream_of
 from maia.client.api.client import Client, connect
@@ -31,7 +30,7 @@ from maia.credentials import NetworkName, SignedCertificate, SigningKey, Verifie
 from maia.errors import MaiaError, Unavailable
 from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, Subscribed
-from maia.gateway.server.lanes import Lane, OnAnswers, refused_rows
+from maia.gateway.server.lanes import Lane, OnAnswers, Sent, refused_rows
 from maia.gateway.server.shares import Unread
 from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
 from maia.predicates import NEVER, Predicate
@@ -194,7 +193,7 @@ class Upstream:
         self._queries: set[int] = set()
         """Subscriptions whose retained messages are asked for next."""
         self.own_streams: set[bytes] = set()
-        self.sent: BoundedMap[bytes, OnAnswers] | None = None
+        self.sent: Sent | None = None
         """Of a client that several sessions publish with: whose events are in its latest frames."""
         self.is_own: Callable[[bytes], bool] = lambda _label: False
         """Says whether a frame that another client of the account has sent is the session's own."""
@@ -276,7 +275,9 @@ class Upstream:
         """Put events of one row behind those that wait; `send` sends them, and `answered` is called."""
         lane = self._lanes.get(row)
         if lane is None:
-            lane = self._lanes[row] = Lane(self, self._settings.table.rows[row])
+            lane = self._lanes[row] = Lane(
+                self._settings.table.rows[row], self.advertise, self.refused_rows, self.sent
+            )
         lane.give(columns, rows, handle, answered)
 
     def send(self) -> None:

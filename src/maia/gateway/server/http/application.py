@@ -208,7 +208,7 @@ class HttpDoor:
         routes = [
             Route(path, self._route(pages), methods=[*pages, "OPTIONS"]) for path, pages in paths.items()
         ]
-        return http_interface(routes, msgspec.json.encode(openapi_document()), self._records)
+        return http_interface(routes, openapi_document, self._records)
 
     def _route(self, pages: Mapping[str, _Page]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
