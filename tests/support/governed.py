@@ -29,7 +29,7 @@ from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.spark.governed import table
-from maia.spark.governed.plan import Access, Asked, Keys, governed_read
+from maia.spark.governed.plan import Access, Keys, TableQuery, governed_read
 from maia.spark.governed.reader import Reader
 from maia.spark.governed.table import Streaming
 from maia.spark.keys.content_keys import RingKeys
@@ -264,9 +264,9 @@ def governed(
     """Return the governed table of a reader, by what of it a test is about."""
     terms = Streaming(fails_on_loss, *([] if batch_bytes is None else [batch_bytes])) if is_stream else None
     access = Access(reader, (*versions, event_type), keys, watch, transformation_keys)
-    return table.governed(spark, str(log), access, Asked(**asked), stream=terms, ledger=ledger)
+    return table.governed(spark, str(log), access, TableQuery(**asked), stream=terms, ledger=ledger)
 
 
 def decided(*, event_type, reader, keys=None, versions=(), watch=None, **asked):
     """Return what a reader sees, without Spark."""
-    return governed_read(Access(reader, (*versions, event_type), keys, watch), Asked(**asked))
+    return governed_read(Access(reader, (*versions, event_type), keys, watch), TableQuery(**asked))
