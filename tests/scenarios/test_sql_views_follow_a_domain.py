@@ -12,7 +12,8 @@ from maia.api import responses as answers
 from maia.clock import system_now
 from maia.errors import MaiaError
 from maia.keystore.wallet_folder import WalletFolder
-from maia.postgres.views import Outcome, ViewWatch
+from maia.postgres.view_watch import ViewWatch
+from maia.postgres.views import Outcome
 from maia.types import definition_to_text
 from maia.views import POSTGRES_TYPES
 from maia.views.to_sql import quoted

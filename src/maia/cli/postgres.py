@@ -264,7 +264,7 @@ def install_views(config: Path = VIEWS_FILE) -> Answer:
         maia postgres views install -c views.toml
         maia postgres views install -c views.toml --json
     """
-    from maia.postgres.views import ViewWatch
+    from maia.postgres.view_watch import ViewWatch
 
     outcomes = ViewWatch(config, system_now).install()
     return _shown(outcomes, no=not all(one.shows for one in outcomes))
@@ -282,7 +282,7 @@ def renew_views(
     """
     from threading import Event
 
-    from maia.postgres.views import ViewWatch
+    from maia.postgres.view_watch import ViewWatch
 
     views = ViewWatch(config, system_now)
     if not watch:
@@ -314,11 +314,12 @@ def remove_views(config: Path = VIEWS_FILE) -> Answer:
         maia postgres views remove -c views.toml --json
     """
     from maia.postgres.view_settings import read_views_config
-    from maia.postgres.views import InstalledViews, connected, view_ledger
+    from maia.postgres.view_watch import view_ledger
+    from maia.postgres.views import InstalledViews, connected
 
     settings = read_views_config(config)
     with connected(settings.database) as connection, view_ledger(settings) as ledger:
-        outcomes = InstalledViews(settings.schema).remove(connection, system_now(), ledger)
+        outcomes = InstalledViews(connection, settings.schema).remove(system_now(), ledger)
     return _shown(outcomes, no=not all(one.what == "removed" for one in outcomes))
 
 
@@ -335,7 +336,7 @@ def list_views(config: Path = VIEWS_FILE) -> Answer:
 
     settings = read_views_config(config)
     with connected(settings.database) as connection:
-        found = InstalledViews(settings.schema).entries(connection)
+        found = InstalledViews(connection, settings.schema).entries()
     entries = (_entry(settings.schema, one) for one in found)
     return several("views", entries, none="there are no views")
 

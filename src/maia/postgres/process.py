@@ -28,8 +28,9 @@ from maia.net.observer import Records
 from maia.net.process import own_folder, until_told_to_stop
 from maia.net.status_endpoint import StatusSource, answering
 from maia.postgres.config import PreparedConnector
-from maia.postgres.outbox import ConnectorInUse, ReleaseTask
+from maia.postgres.outbox import ConnectorInUse
 from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, bind, identity_of
+from maia.postgres.release import ReleaseTask
 from maia.postgres.schema import channel, installed_releases
 from maia.postgres.store import StoreTask
 from maia.postgres.values import Connection, connected, database_problem

@@ -144,7 +144,7 @@ class Lane(Outbox):
             self._drained.set()
 
 
-# Which of these events did the broker refuse, if it said only how many?
+# ------------------------------------------------------------ which events were refused
 #
 # Messages travel in frames, and a broker counts the rows of a frame that lie outside the publisher's right.
 # The gateway holds the same certificates and asks the same kernel which rows these are. The answer
