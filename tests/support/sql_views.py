@@ -15,7 +15,7 @@ from maia.credentials import SignedCertificate, SigningKey
 from maia.events import Instant, Value
 from maia.postgres.view_definitions import DeclaredTable, ViewLedger
 from maia.postgres.view_settings import PreparedViews, ViewReader, ViewsConfig
-from maia.postgres.views import InstalledViews, Outcome
+from maia.postgres.views import InstalledViews, ViewOutcome
 from maia.spark.governed.reader import Reader
 from maia.types import verify_definition
 from maia.validity import Monitor
@@ -65,7 +65,7 @@ class Hospital:
         now: Instant | None = None,
         ledger: ViewLedger | None = None,
         **how: Any,
-    ) -> list[Outcome]:
+    ) -> list[ViewOutcome]:
         """Decide these readers' rights, and no others."""
         at = system_now() if now is None else now
         prepared = self.prepared(*readers, **how)

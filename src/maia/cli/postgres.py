@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from maia.postgres.config import PreparedConnector
     from maia.postgres.process import Running
     from maia.postgres.values import Connection
-    from maia.postgres.views import InstalledView, Outcome
+    from maia.postgres.views import InstalledView, ViewOutcome
 
 
 app = command_group(
@@ -292,7 +292,7 @@ def renew_views(
         signal.signal(number, lambda *_: over.set())
     before: list[tuple[str, str]] = []
 
-    def on_outcomes(outcomes: list[Outcome]) -> None:
+    def on_outcomes(outcomes: list[ViewOutcome]) -> None:
         now = [(one.name, one.what if one.what != "renewed" else "made") for one in outcomes]
         if now != before:
             show(_shown(outcomes))
@@ -341,11 +341,11 @@ def list_views(config: Path = VIEWS_FILE) -> Answer:
     return several("views", entries, none="there are no views")
 
 
-def _shown(outcomes: Sequence[Outcome], *, no: bool = False) -> Answer:
+def _shown(outcomes: Sequence[ViewOutcome], *, no: bool = False) -> Answer:
     return Answer(several("views", map(_outcome, outcomes)), no=no)
 
 
-def _outcome(one: Outcome) -> Answer:
+def _outcome(one: ViewOutcome) -> Answer:
     text, fields = f"{one.name:<32} {one.what:<8}", {"view": one.name, "role": one.role, "what": one.what}
     fields |= {} if one.principal is None else {"principal": str(one.principal)}
     if one.definition is not None:

@@ -43,7 +43,7 @@ class NotInstalled(BadInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DatabaseIdentity:
     """What a database says about itself."""
 
     incarnation: str
@@ -57,7 +57,7 @@ class Identity:
     """Whether nothing was stored or released yet."""
 
 
-async def identity_of(connection: Connection, schema: str) -> Identity:
+async def identity_of(connection: Connection, schema: str) -> DatabaseIdentity:
     """Return what the database says about itself; raise if nothing of a connector is installed."""
     there = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{schema}.connection"])
     row = await there.fetchone()
@@ -76,7 +76,7 @@ async def identity_of(connection: Connection, schema: str) -> Identity:
     row = await found.fetchone()
     if row is None or row[0] != FORMAT:
         raise NotInstalled(f"schema `{schema}` is of another version: run `maia postgres install`")
-    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
+    return DatabaseIdentity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
 
 
 async def bind(connection: Connection, schema_name: str, broker: str) -> None:
@@ -116,7 +116,7 @@ class Positions:
         self._incarnation = None if found is None else found.decode()
         self._counters: dict[str, _Counter] = {}
 
-    def check(self, identity: Identity, *, adopt: bool = True) -> None:
+    def check(self, identity: DatabaseIdentity, *, adopt: bool = True) -> None:
         """Take a fresh database on; refuse one that this folder does not belong to."""
         if identity.is_copy:
             raise RestoredDatabase(

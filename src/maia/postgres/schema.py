@@ -28,7 +28,7 @@ from psycopg import sql
 
 from maia.errors import BadInput
 from maia.events import Attribute, Kind
-from maia.postgres.config import PreparedConnector, Release, Store, TableName
+from maia.postgres.config import PreparedConnector, Release, TableName, TableStore
 from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection
 from maia.views.plan import POSTGRES_TYPES
 
@@ -286,12 +286,12 @@ async def _drop_triggers(connection: Connection, schema: str, release: str) -> N
 # ------------------------------------------------------------ stores
 
 
-def store_columns(store: Store) -> dict[str, str]:
+def store_columns(store: TableStore) -> dict[str, str]:
     """Return the columns that a table needs so that events can be stored in it."""
     return {**_STORE_OWN, **{one.name: _format_type(one.kind) for one in store.attributes}}
 
 
-async def _install_store(connection: Connection, schema: sql.Identifier, store: Store) -> None:
+async def _install_store(connection: Connection, schema: sql.Identifier, store: TableStore) -> None:
     found = await columns_of_table(connection, store.table)
     if not found:
         columns = [

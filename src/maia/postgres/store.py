@@ -23,7 +23,7 @@ from maia.client.api.subscription import Subscription
 from maia.errors import MaiaError
 from maia.events import Value
 from maia.net.observer import Records
-from maia.postgres.config import Store
+from maia.postgres.config import TableStore
 from maia.postgres.outbox import ConnectorInUse
 from maia.postgres.positions import Positions
 from maia.postgres.schema import store_columns, table_sql
@@ -37,7 +37,7 @@ class StoreTask:
     """One store: its subscription lives longer than a connection to the database."""
 
     def __init__(
-        self, store: Store, *, client: Callable[[], Client], positions: Positions, records: Records
+        self, store: TableStore, *, client: Callable[[], Client], positions: Positions, records: Records
     ) -> None:
         """Subscribe through whichever client is connected."""
         self.name = f"store {store.name}"

@@ -22,7 +22,7 @@ from maia.events import Instant
 from maia.ledger.files import LedgerFiles
 from maia.postgres.view_definitions import ViewLedger
 from maia.postgres.view_settings import PreparedViews, ViewsConfig, prepare_views, read_views_config
-from maia.postgres.views import InstalledViews, Outcome, connected
+from maia.postgres.views import InstalledViews, ViewOutcome, connected
 from maia.spark.governed.right_watch import read_statements
 from maia.validity import Monitor
 
@@ -49,18 +49,18 @@ class ViewWatch:
         self._file, self._clock = file, clock
         self._monitor = Monitor()
 
-    def install(self) -> list[Outcome]:
+    def install(self) -> list[ViewOutcome]:
         """Make the schema, and the views that readers have a right to."""
         return self._with_views(install=True)
 
-    def renew(self) -> list[Outcome]:
+    def renew(self) -> list[ViewOutcome]:
         """Decide every right again, and make, renew and remove views accordingly."""
         return self._with_views(install=False)
 
     def run(
         self,
         over: Event,
-        on_outcomes: Callable[[list[Outcome]], None],
+        on_outcomes: Callable[[list[ViewOutcome]], None],
         on_problem: Callable[[MaiaError], None],
     ) -> None:
         """Renew again and again until `over` is set; try again after a failure.
@@ -78,7 +78,7 @@ class ViewWatch:
                 failures += 1
                 over.wait(doubled(1.0, failures, most=_AGAIN_MAX_S))
 
-    def _with_views(self, *, install: bool) -> list[Outcome]:
+    def _with_views(self, *, install: bool) -> list[ViewOutcome]:
         config = read_views_config(self._file)
         prepared = prepare_views(config, now=self._clock())
         self._hear(prepared)

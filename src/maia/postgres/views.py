@@ -104,7 +104,7 @@ class InstalledView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedView:
     """One view that is to be as its reader's right is now."""
 
     name: str
@@ -114,13 +114,15 @@ class _Asked:
     now: Instant
     ledger: ViewLedger | None
 
-    def failed(self, problem: MaiaError) -> Outcome:
+    def failed(self, problem: MaiaError) -> ViewOutcome:
         """Return what became of it where the database or the ledger failed."""
-        return Outcome(self.name, self.reader.role, self.reader.reader.principal, "failed", problem=problem)
+        return ViewOutcome(
+            self.name, self.reader.role, self.reader.reader.principal, "failed", problem=problem
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ViewOutcome:
     """What became of one view: what it is now, or why it is not there."""
 
     name: str
@@ -179,17 +181,17 @@ class InstalledViews:
         monitor: Monitor,
         now: Instant,
         ledger: ViewLedger | None = None,
-    ) -> list[Outcome]:
+    ) -> list[ViewOutcome]:
         """Decide every reader's right again; make, renew and remove views accordingly.
 
         What fails for one view leaves the others as they should be.
         """
         before = {one.name: (one, digest) for one, digest in self._read()}
-        outcomes: list[Outcome] = []
+        outcomes: list[ViewOutcome] = []
         wanted: set[str] = set()
         for reader in prepared.readers:
             for table in reader.tables:
-                asked = _Asked(f"{reader.role}_{table.name}", reader, table, monitor, now, ledger)
+                asked = _AskedView(f"{reader.role}_{table.name}", reader, table, monitor, now, ledger)
                 wanted.add(asked.name)
                 try:
                     outcome = self._renewed(asked, *before.get(asked.name, (None, "")))
@@ -206,7 +208,7 @@ class InstalledViews:
         """Return the views that are there."""
         return [one for one, _ in self._read()]
 
-    def remove(self, now: Instant, ledger: ViewLedger | None = None) -> list[Outcome]:
+    def remove(self, now: Instant, ledger: ViewLedger | None = None) -> list[ViewOutcome]:
         """Remove every view, and the schema with the last."""
         outcomes = [self._removed(one, now, ledger) for one, _ in self._read()]
         if all(one.what == "removed" for one in outcomes):
@@ -215,7 +217,7 @@ class InstalledViews:
                 self._execute(f"DROP SCHEMA {self._schema}")
         return outcomes
 
-    def _renewed(self, asked: _Asked, entry: InstalledView | None, digest: str) -> Outcome:
+    def _renewed(self, asked: _AskedView, entry: InstalledView | None, digest: str) -> ViewOutcome:
         reader, table, now, ledger = asked.reader, asked.table, asked.now, asked.ledger
         name, role, who = asked.name, asked.reader.role, asked.reader.reader.principal
         try:
@@ -232,9 +234,9 @@ class InstalledViews:
             raise
         except MaiaError as problem:
             if entry is None:
-                return Outcome(name, role, who, "none", problem=problem)
+                return ViewOutcome(name, role, who, "none", problem=problem)
             gone = self._removed(entry, now, ledger)
-            return Outcome(name, role, who, gone.what, problem=problem)
+            return ViewOutcome(name, role, who, gone.what, problem=problem)
         until = definition.until
         if self._lease_s:
             lease = Instant(now + self._lease_s * SECOND)
@@ -249,10 +251,10 @@ class InstalledViews:
                     f"UPDATE {self._entries} SET until = %s, certificates = %s WHERE name = %s",
                     (_moment(until), certificates, name),
                 )
-            return Outcome(name, role, who, "renewed", definition, until)
+            return ViewOutcome(name, role, who, "renewed", definition, until)
         if entry is not None and self._removed(entry, now, ledger).what != "removed":
             busy = DatabaseUnavailable("the former view is being read; until it is replaced it shows nothing")
-            return Outcome(name, role, who, "ended", problem=busy)
+            return ViewOutcome(name, role, who, "ended", problem=busy)
         path = ".".join((table.table,) if isinstance(table.table, str) else table.table)
         made = InstalledView(
             name, role, str(who), table.versions[-1].name.name, path, until, tuple(certificates)
@@ -264,7 +266,7 @@ class InstalledViews:
         with self._work():
             self._execute(f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", values)
             self._make(name, text, definition, role, hidden=table.hides_plans)
-        return Outcome(name, role, who, "made", definition, until)
+        return ViewOutcome(name, role, who, "made", definition, until)
 
     def _make(
         self,
@@ -295,7 +297,7 @@ class InstalledViews:
         entry: InstalledView,
         now: Instant,
         ledger: ViewLedger | None,
-    ) -> Outcome:
+    ) -> ViewOutcome:
         """End a view at once, and drop it if no transaction reads it."""
         name, role = entry.name, entry.role
         view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
@@ -322,8 +324,8 @@ class InstalledViews:
                 if left is None:  # nothing that belongs to the role is left behind
                     self._execute(f"REVOKE ALL ON SCHEMA {self._schema} FROM {_identifier(role)}")
         except ViewBusy:
-            return Outcome(name, role, None, "ended")
-        return Outcome(name, role, None, "removed")
+            return ViewOutcome(name, role, None, "ended")
+        return ViewOutcome(name, role, None, "removed")
 
     def _check_role(self, role: str, table: DeclaredTable) -> None:
         """Refuse a role that could read the table, or the entries, without the view."""
