@@ -40,7 +40,7 @@ from maia.postgres.positions import (
 from maia.postgres.release import ReleaseTask
 from maia.postgres.schema import channel, installed_releases
 from maia.postgres.store import StoreTask
-from maia.postgres.values import Connection, connected, database_problem
+from maia.postgres.values import Connection, connected, database_problem, rows_of
 
 _AGAIN_S: Final = 0.2
 _AGAIN_MOST_S: Final = 30.0
@@ -141,8 +141,8 @@ async def _identity(prepared: PreparedConnector, positions: Positions) -> Databa
 
 async def _check_installed(connection: Connection, prepared: PreparedConnector) -> None:
     schema = prepared.config.schema
-    found = await connection.execute(sql.SQL("SELECT name FROM {}.stores").format(sql.Identifier(schema)))
-    stores = {name for (name,) in await found.fetchall()}
+    found = await rows_of(connection, "SELECT name FROM {s}.stores", s=sql.Identifier(schema))
+    stores = {name for (name,) in found}
     releases = await installed_releases(connection, schema)
     for declared, known in ((prepared.stores, stores), (prepared.releases, releases)):
         missing = [one.name for one in declared if one.name not in known]
