@@ -28,7 +28,7 @@ from maia.credentials import Action
 from maia.policy import Request, View
 from maia.predicates import Predicate, parse_predicate
 from maia.spark.governed.reader import Reader, slices_of
-from maia.spark.governed.table import Asked, governed
+from maia.spark.governed.table import TableQuery, governed
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views import spark_type
@@ -80,7 +80,7 @@ def with_fewer_columns(
     seen = to_spark(decided(log, narrow), KINDS, ATTRIBUTES).of(events).select(*TWO)
     cut = Ratio.OURS_OVER_PEER
     yield race("two columns of ten against no policy", seen, events, rows, cut, at_most(0.8))
-    sealed = governed(spark, asked=Asked(columns=TWO), **log.known(desk, narrow))
+    sealed = governed(spark, query=TableQuery(columns=TWO), **log.known(desk, narrow))
     opened = governed(spark, **log.known(desk))
     assert sealed.count() == opened.count()
     name = "two sealed columns of ten against all ten"

@@ -20,7 +20,7 @@ from maia.testing.simulation import Trouble, Troublemaker
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.simulated_city import City
+from support.city import City
 
 NIGHT_S = 8 * 3600
 CORES = 2

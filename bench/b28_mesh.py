@@ -23,8 +23,7 @@ from maia.wire.messages import Carried, FrameTargets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.mesh_city import MeshCity, random_edges
-from support.simulated_city import City
+from support.city import City, mesh_city, random_edges
 
 SEED = 28
 LEASE_S = 60
@@ -63,7 +62,7 @@ def measure(city: City, routers: int) -> tuple[Crossed, int]:
     links = {
         (name, link["link"])
         for name in city.brokers
-        for link in city.network.broker(name).status(city.network.now)["links"]
+        for link in city.network.node(name).status(city.network.now)["links"]
         if link["role"] == "broker"
     }
     performers = city.network._performers
@@ -90,7 +89,7 @@ def cases(quick: bool) -> Iterator[Case]:
     """Yield messages and bytes for each size, over flooding and over the overlay."""
     for routers in (10,) if quick else (10, 50):
         edges = random_edges(SEED, routers, degree=4)
-        city = MeshCity(SEED, brokers=routers, edges=edges, lease_s=LEASE_S)
+        city = mesh_city(SEED, brokers=routers, edges=edges, lease_s=LEASE_S)
         mesh, delivered = measure(city, routers)
         flooded = EVENTS * (2 * len(edges) - (routers - 1))
         flooded_bytes = flooded * mesh.one_frame

@@ -249,7 +249,7 @@ def brokers(quick: bool) -> Iterator[Curve]:
     from hop_counting import OurNetwork, hops, kept_sizes, random_ids, routes
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-    from support.simulated_city import City
+    from support.city import City
 
     walked, kept = [], []
     for size in (10, 30) if quick else (10, 30, 100, 300, 1_000):
@@ -267,7 +267,7 @@ def brokers(quick: bool) -> Iterator[Curve]:
         city = City(1, brokers=size, lease_s=60)
         city.network.run_for(30 if quick else 300)
         starting.append((size, (process_time() - began) / size * 1e6))
-        status = [city.network.broker(one).status(city.network.now) for one in city.brokers]
+        status = [city.network.node(one).status(city.network.now) for one in city.brokers]
         linked.append((size, statistics.mean(len(one["links"]) for one in status)))
         seconds = 10 if quick else 120
         began = process_time()

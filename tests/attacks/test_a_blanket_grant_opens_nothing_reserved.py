@@ -42,11 +42,12 @@ from maia.domain.access.results import AdminAct
 from maia.errors import MaiaError
 from maia.events import AttributeUid
 from maia.predicates import parse_predicate
+from maia.testing import Issuer
+from maia.testing import grant as certify
 from maia.types import VALIDITY_TYPE, validity_type_name
-from support.broker import Net
 from support.domain_server import DomainAtWork, admin_certificate, domain_at_work, key_of
+from support.numberplate import Net
 from support.police_policy import police_policy
-from support.revoking import Issuer
 
 POLICE = key_of("met").principal
 WIDE = {
@@ -74,8 +75,7 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainAtWork]:
 def granted(
     issuer: SigningKey, subject: Principal, resources: ResourcePattern, *, delegate: bool = False
 ) -> SignedCertificate:
-    authority = Authority(resources, ALL_ACTIONS)
-    return issue(AuthorisationCertificate(issuer.principal, subject, delegate, authority, UNBOUNDED), issuer)
+    return certify(issuer, subject, resources, *ALL_ACTIONS, may_delegate=delegate)
 
 
 # ---------------------------------------------------------------- what is reserved
@@ -143,12 +143,12 @@ def test_a_blanket_grant_publishes_no_statements_of_its_issuer_at_a_broker() -> 
     """A86: the stream of statements, facts among them, is its issuer's; every peer may still read it."""
     net = Net()
     net.broker()
-    issuer, billing = Issuer(net), net.story.principal("billing office")
-    ccs, stream = net.story.keys["CCS"], validity_type_name(net.story.principal("CCS"))
+    issuer, billing = Issuer(net), net.cast.principal("billing office")
+    ccs, stream = net.cast.keys["CCS"], validity_type_name(net.cast.principal("CCS"))
     blankets = [granted(ccs, billing, wide) for wide in (AnyResource(ccs.principal), AnyResource())]
     named = granted(ccs, billing, TypePattern(ccs.principal, parse_name_pattern(stream.name), None))
     for shown, is_granted in ((blankets, False), ([named], True)):
-        office = net.client("billing office", credentials=(*net.story.certificates, *shown))
+        office = net.client("billing office", credentials=(*net.cast.certificates, *shown))
         assert office.was_accepted(office.advertise(event_type=stream)) is is_granted
     reader = net.client("billing office")
     ref = reader.subscribe(event_type=stream)

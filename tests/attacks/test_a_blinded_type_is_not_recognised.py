@@ -17,12 +17,8 @@ from maia.sealing.keys.blinding import OVERLAP_S, blinded_ids
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import Interest, Message, Offer, Sealed, StateFrame, StateQuery
-from support.blinded_net import BlindedNet
-from support.broker import sighting
-from support.numberplate import NUMBERPLATE, SUSPECT
+from support.numberplate import NUMBERPLATE, SUSPECT, BlindedNet, camera_and_reader, sighting, the_three
 from support.sealed_messages import is_sealed
-from support.sealed_net import state_of
-from support.sealed_publications import camera_and_reader, the_three
 
 EVERY_MS = 500
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
@@ -73,7 +69,7 @@ def test_a_broker_on_the_way_holds_receives_logs_keeps_and_answers_nothing_that_
     camera, office = a_day(net)
     assert len(office.events(1)) == 10
     assert net.sealed_frames(to=net.middle), "the broker was not on the way"
-    definition = net.story.definition.definition
+    definition = net.cast.definition.definition
     secrets = {
         "the type's id": net.type_id,
         "the type's id as text": net.type_id.hex().encode(),
@@ -85,7 +81,7 @@ def test_a_broker_on_the_way_holds_receives_logs_keeps_and_answers_nothing_that_
     } | {f"attribute {one.name}": one.name.encode() for one in definition.attributes}
     middle = net.middle
     places = {
-        "memory": b"\x00".join(atoms_in(state_of(middle))),
+        "memory": b"\x00".join(atoms_in(middle.parts)),
         "messages": net.heard_by(middle),
         "disk": b"\x00".join((*middle.kept.values(), *(name.encode() for name in middle.kept))),
         "log": repr([(note.event, note.fields) for note in middle.notes]).encode(),
@@ -102,7 +98,7 @@ def test_the_same_search_finds_a_type_that_is_not_blinded():
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting(SUSPECT))
     assert net.type_id in net.heard_by(middle)
-    assert camera.principal.key in b"\x00".join(atoms_in(state_of(middle)))
+    assert camera.principal.key in b"\x00".join(atoms_in(middle.parts))
 
 
 def linking_fields(message: Message) -> Iterator[bytes]:
@@ -181,6 +177,6 @@ def test_a_broker_without_keys_gets_no_state_of_a_blinded_type_by_asking():
     net.carried.clear()
     wires = {(name, to): link for (name, link), (to, _) in net.wires.items()}
     for asked in (net.type_id, net.id_of(1), net.id_of(2)):
-        net._send(net.middle.name, wires[net.middle.name, "CCS broker"], encode(StateQuery(bytes(16), asked)))
+        net.send(net.middle.name, wires[net.middle.name, "CCS broker"], encode(StateQuery(bytes(16), asked)))
         net.settle()
     assert not [one for _, _, one in net.carried if isinstance(one, StateFrame)]

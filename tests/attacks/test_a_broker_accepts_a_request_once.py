@@ -7,8 +7,8 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.broker.rights.replay_journal import KEPT_REQUESTS
 from maia.credentials import Action
-from maia.events import Instant
-from support.broker import NOW, SECOND, Net, sighting
+from maia.events import SECOND, Instant
+from support.numberplate import NOW, Net, sighting
 
 
 @pytest.fixture

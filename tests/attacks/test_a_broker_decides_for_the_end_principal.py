@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import Action, NetworkName
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.predicates import Comparison, Exists, Not, Operator
 from maia.wire.messages import Deliver, Published
-from support.broker import SECOND, Net, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, Net, sighting
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_the_publisher_of_a_frame_is_the_key_of_the_link(net: Net) -> None:
 def test_a_request_for_another_network_is_refused(net: Net) -> None:
     """A12, A22: what was signed for one network says nothing in another."""
     billing = net.client("billing office")
-    elsewhere = NetworkName(net.story.network.owner, "UK Fire Network")
+    elsewhere = NetworkName(net.cast.network.owner, "UK Fire Network")
     ref = billing.subscribe(network=elsewhere)
     assert billing.code_of(ref) == "REQUEST-ANOTHER-NETWORK"
 
@@ -61,7 +60,7 @@ def test_references_of_other_links_are_worth_nothing(net: Net) -> None:
     subscribed, advertised = billing.subscribe(), camera.advertise()
     for ref in (subscribed, advertised, 0, 2**63 - 1):
         thief.publish(ref, sighting())
-        thief.unsubscribe(ref) if ref < 2**40 else None
+        thief.withdraw(ref) if ref < 2**40 else None
     camera.publish(advertised, sighting("LC04 ABC"))
     assert [event[NUMBERPLATE] for event in billing.events()] == ["LC04 ABC"]
     assert not thief.all_heard(Published)
@@ -109,7 +108,7 @@ def test_an_expired_right_publishes_and_receives_nothing_more(net: Net) -> None:
     """A35: certificates end at one moment; the frame after it finds neither publisher nor subscriber."""
     camera, billing = net.client("camera at Victoria"), net.client("billing office")
     subscribed, advertised = billing.subscribe(), camera.advertise()
-    end = net.story.certificates[0].certificate.validity.not_after
+    end = net.cast.certificates[0].certificate.validity.not_after
     assert end is not None
     net.now = Instant(end - SECOND)
     billing.subscribe(ref=subscribed)

@@ -8,6 +8,7 @@ from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
 from maia.events import Frame, Kind, frame_of
 from maia.predicates import ALWAYS
 from maia.routing.table.interests import Tally, digest_of_filter, mark_of_interest
+from maia.testing import NetClient, shown
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import (
@@ -24,27 +25,26 @@ from maia.wire.messages import (
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, Net, connect_right, shown, sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT, Net, sighting
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 
 
-def rogue_broker(net: Net, at: str = "CCS broker") -> Client:
+def rogue_broker(net: Net, at: str = "CCS broker") -> NetClient:
     """Connect a peer with a right to connect who says that it is a broker."""
-    credentials = (connect_right(net.story, ROGUE.principal),)
+    credentials = (net.cast.connect_right(ROGUE.principal),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 
-def offering(net: Net, rogue: Client) -> Client:
+def offering(net: Net, rogue: NetClient) -> NetClient:
     """Let a rogue broker offer the type by what a camera once asked for: it is believed from then on."""
-    camera = Client(net, net.story.keys["camera at Victoria"], net.story.certificates)
-    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.story.certificates)))
+    camera = NetClient(net, net.cast.keys["camera at Victoria"], net.cast.certificates)
+    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.cast.certificates)))
     return rogue
 
 
 def the_type(net: Net) -> bytes:
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     return type_id(name.owner, name.name)
 
 
@@ -52,7 +52,7 @@ def carried(net: Net, sequence: int, *plates: str, **changes: object) -> Carried
     frame = frame_of([sighting(plate) for plate in plates], NUMBERPLATE_KINDS)
     told: dict[str, object] = {
         "type_id": the_type(net),
-        "publisher": net.story.principal("camera at Victoria").key,
+        "publisher": net.cast.principal("camera at Victoria").key,
         "stream": b"s" * 16,
         "sequence": sequence,
         "published_at": int(net.now),
@@ -82,16 +82,16 @@ def test_an_interest_without_proof_routes_nothing(net: Net) -> None:
 def test_a_proof_routes_no_more_than_it_proves(net: Net) -> None:
     """A67, C9: the detective's own request, with a wider filter around it."""
     camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
-    detective = Client(net, net.story.keys["Detective Smith"], net.story.certificates)
+    detective = NetClient(net, net.cast.keys["Detective Smith"], net.cast.certificates)
     proof = detective.request(Action.SUBSCRIBE)
-    wanted = Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, shown(net.story.certificates))
+    wanted = Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, shown(net.cast.certificates))
     rogue.say(Interest(the_type(net), [wanted], []))
     camera.publish(camera.advertise(), sighting("LC04 ABC"), sighting(SUSPECT))
     (frame,) = rogue.all_heard(Carried)
     assert list(frame.kept) == [1]
 
 
-def a_type_of_its_own(rogue: Client) -> TypeName:
+def a_type_of_its_own(rogue: NetClient) -> TypeName:
     """Return a type that the rogue broker owns, and may therefore read without any certificate."""
     return TypeName(rogue.principal, "one-of-its-own", FIRST_VERSION)
 
@@ -104,12 +104,12 @@ def test_a_proof_of_something_else_proves_nothing(net: Net, change: str | None) 
     """
     camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
     who = "camera at Victoria" if change == "signer" else "Detective Smith"
-    client = Client(net, net.story.keys[who], net.story.certificates)
+    client = NetClient(net, net.cast.keys[who], net.cast.certificates)
     proof = client.request(Action.PUBLISH if change == "action" else Action.SUBSCRIBE)
     if change == "own type":
         proof = rogue.request(Action.SUBSCRIBE, event_type=a_type_of_its_own(rogue))
     kind = b"\x01" * 32 if change == "type" else the_type(net)
-    credentials = [] if change == "certificates" else shown(net.story.certificates)
+    credentials = [] if change == "certificates" else shown(net.cast.certificates)
     rogue.say(Interest(kind, [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, credentials)], []))
     camera.publish(camera.advertise(), sighting(SUSPECT))
     assert len(rogue.all_heard(Carried)) == (1 if change is None else 0)
@@ -152,10 +152,10 @@ def test_what_was_refused_does_not_make_two_honest_brokers_disagree(net: Net) ->
 def test_an_interest_that_is_told_again_without_proof_is_gone(net: Net) -> None:
     """A67: what stood on a proof does not go on standing on nothing, and the books still agree."""
     camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
-    detective = Client(net, net.story.keys["Detective Smith"], net.story.certificates)
+    detective = NetClient(net, net.cast.keys["Detective Smith"], net.cast.certificates)
     proof, everything = detective.request(Action.SUBSCRIBE), filter_to_bytes(ALWAYS)
     rogue.say(
-        Interest(the_type(net), [Wanted(b"w" * 16, everything, proof, shown(net.story.certificates))], [])
+        Interest(the_type(net), [Wanted(b"w" * 16, everything, proof, shown(net.cast.certificates))], [])
     )
     rogue.say(Interest(the_type(net), [Wanted(b"w" * 16, everything, None, [])], []))
     camera.publish(camera.advertise(), sighting(SUSPECT))
@@ -179,9 +179,9 @@ def test_a_frame_from_a_broker_is_screened_as_every_other(net: Net) -> None:
 def test_a_frame_is_not_sent_back_to_where_it_came_from(net: Net) -> None:
     """A65: no reflection, whatever the sender wants."""
     rogue = offering(net, rogue_broker(net))
-    client = Client(net, net.story.keys["Detective Smith"], net.story.certificates)
+    client = NetClient(net, net.cast.keys["Detective Smith"], net.cast.certificates)
     wanted = Wanted(
-        b"w" * 16, filter_to_bytes(ALWAYS), client.request(Action.SUBSCRIBE), shown(net.story.certificates)
+        b"w" * 16, filter_to_bytes(ALWAYS), client.request(Action.SUBSCRIBE), shown(net.cast.certificates)
     )
     rogue.say(Interest(the_type(net), [wanted], []))
     rogue.say(carried(net, 1, SUSPECT))

@@ -7,6 +7,7 @@ import pytest
 from maia.broker import Broker, BrokerSettings
 from maia.credentials import NetworkName, SigningKey
 from maia.errors import MaiaError
+from maia.testing import random_from, shown
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received, Send
 from maia.wire.messages import (
@@ -40,7 +41,7 @@ from maia.wire.messages import (
     Withdraw,
 )
 from maia.wire.names import network_to_bytes
-from support.broker import NOW, Net, connect_right, random_from, shown, sighting
+from support.numberplate import NOW, Net, sighting
 
 KEY, TOKEN, DIGEST = b"k" * 32, b"t" * 16, b"d" * 32
 
@@ -144,18 +145,18 @@ def test_a_broker_does_not_act_as_a_client() -> None:
     net.broker()
     key = SigningKey.from_seed(b"\x0a" * 32)
     peer = net.client(
-        "a broker", key=key, credentials=(connect_right(net.story, key.principal),), address="peer:1"
+        "a broker", key=key, credentials=(net.cast.connect_right(key.principal),), address="peer:1"
     )
-    camera = net.story.keys["camera at Victoria"]
-    peer.advertise(signed_by=camera, credentials=net.story.certificates)
+    camera = net.cast.keys["camera at Victoria"]
+    peer.advertise(signed_by=camera, credentials=net.cast.certificates)
     assert peer.bye == "PROTOCOL-CLIENTS-ONLY"
 
 
 def test_another_network_cannot_be_named_in_the_handshake() -> None:
     """A12: neither another name nor the same name of another coordinator."""
     for other in (
-        NetworkName(Net().story.network.owner, "UK Fire Network"),
-        NetworkName(SigningKey.from_seed(b"\x0b" * 32).principal, Net().story.network.name),
+        NetworkName(Net().cast.network.owner, "UK Fire Network"),
+        NetworkName(SigningKey.from_seed(b"\x0b" * 32).principal, Net().cast.network.name),
     ):
         net = Net()
         net.broker()
@@ -168,10 +169,10 @@ def test_rights_on_another_network_open_nothing_here() -> None:
     """A12, A22: a connect right is for one network."""
     net = Net()
     key = SigningKey.from_seed(b"\x0c" * 32)
-    elsewhere = NetworkName(net.story.network.owner, "UK Fire Network")
+    elsewhere = NetworkName(net.cast.network.owner, "UK Fire Network")
     running = Broker(
         net.cast.keys["CCS broker"],
-        BrokerSettings(elsewhere, "x:1", net.cast.credentials["CCS broker"]),
+        BrokerSettings(elsewhere, "x:1", net.cast.wallets["CCS broker"]),
         random=random_from(b"r"),
     )
     running.start(NOW)
@@ -179,7 +180,7 @@ def test_rights_on_another_network_open_nothing_here() -> None:
     hello = Hello(
         PROTOCOL_VERSION,
         network_to_bytes(elsewhere),
-        shown((connect_right(net.story, key.principal),)),
+        shown((net.cast.connect_right(key.principal),)),
         TOKEN,
         None,
     )
@@ -200,7 +201,7 @@ def test_a_session_is_not_taken_over() -> None:
         other = net.client(who)
         other.publish(ref, sighting())
         assert other.ended_with(ref) == "INPUT-UNKNOWN-REF"
-        other.unadvertise(ref)
+        other.withdraw(ref)
         assert other.code_of(1000 + ref) == "INPUT-UNKNOWN-REF"
     assert billing.events() == []
     camera.publish(ref, sighting())
@@ -216,7 +217,7 @@ def test_a_hello_with_the_token_of_another_session_is_a_session_of_its_own() -> 
     ref = billing.subscribe()
     thief = net.client("Detective Smith", says_hello=False)
     thief.hello(instance=billing.last(Greeting).instance)
-    thief.unsubscribe(ref)
+    thief.withdraw(ref)
     assert thief.code_of(1000 + ref) == "INPUT-UNKNOWN-REF"
     assert not billing.closed
 
@@ -255,7 +256,7 @@ def test_a_hello_full_of_rubbish_ends_in_one_of_our_errors() -> None:
     """A10, A74: empty, broken and very many certificates."""
     net = Net()
     net.broker()
-    for credentials in ([b""], [b"(4:junk)"] * 256, [shown(net.story.certificates)[0][:-1]]):
+    for credentials in ([b""], [b"(4:junk)"] * 256, [shown(net.cast.certificates)[0][:-1]]):
         client = net.client("camera at Victoria", says_hello=False)
         client.hello(credentials=credentials)
         assert client.closed
@@ -266,7 +267,7 @@ def test_a_refused_certificate_is_not_remembered_as_good() -> None:
     """A19: no silent fallback: the same hello is refused every time."""
     net = Net()
     net.broker()
-    forged = shown(net.story.certificates)
+    forged = shown(net.cast.certificates)
     forged = [one[:-10] + bytes(8) + one[-2:] for one in forged]
     for _ in range(2):
         client = net.client("camera at Victoria", says_hello=False)

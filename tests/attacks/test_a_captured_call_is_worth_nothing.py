@@ -25,8 +25,9 @@ from maia.config.input_files import read_certificates, read_principal
 from maia.events import Instant
 from maia.keystore.key_files import load_signing_key
 from maia.net.tls import pinning_context
+from maia.testing import wait_until
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
-from support.processes import maia, running_maia, until
+from support.processes import maia, running_maia
 
 SECOND = 1_000_000
 CONFIG = """\
@@ -128,7 +129,7 @@ def server(home: Path, name: str) -> Iterator[Server]:
     log = place / "out.log"
     before = log.read_text().count("answering at") if log.exists() else 0
     with running_maia("domain", "serve", "-c", f"../{name}.toml", cwd=place) as process:
-        until(lambda: log.read_text().count("answering at") > before or process.poll() is not None)
+        wait_until(lambda: log.read_text().count("answering at") > before or process.poll() is not None)
         found = re.findall(r"answering at https://(\S+)", log.read_text())
         assert len(found) > before, (place / "err.log").read_text()[-2000:]
         yield Server(home, process, found[-1])
@@ -155,7 +156,7 @@ def test_two_servers_over_one_store_never_both_do_what_was_signed_once(home: Pat
     with server(home, "one") as first:
         for_first = first.overheard()
         with server(home, "two") as second:
-            until(lambda: second.hears(second.overheard())[0] == 200)
+            wait_until(lambda: second.hears(second.overheard())[0] == 200)
             second.end_duty()
             for_second = second.overheard()
             assert second.hears(for_first) == (401, "REQUEST-ANOTHER-RUN")

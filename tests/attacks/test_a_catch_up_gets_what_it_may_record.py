@@ -13,6 +13,7 @@ from maia.broker.streams import catch_up, log_requests
 from maia.credentials import Action, SigningKey, Validity
 from maia.events import Instant, frame_of
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.testing import NetClient, key_of, shown
 from maia.types import SealingLevel, type_id
 from maia.wire.codec import decode, decode_recorded, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
@@ -29,19 +30,18 @@ from maia.wire.messages import (
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, connect_right, shown, sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
-from support.recording import (
-    EVERYTHING,
-    RecordingNet,
-    SealedRecordingNet,
-    durable,
-    grant_to_read,
-    key_of,
-    logged_events,
+from support.numberplate import (
+    EVERY_KEY,
+    NUMBERPLATE,
+    NUMBERPLATE_KINDS,
+    READ,
+    RECORDING,
+    WRITE,
+    Net,
+    SealedNet,
+    camera_and_reader,
+    sighting,
 )
-from support.sealed_net import EVERYTHING as EVERY_KEY
-from support.sealed_publications import READ, WRITE, camera_and_reader
 
 CAMERA = "camera at Victoria"
 LOG = b"l" * 16
@@ -51,41 +51,43 @@ class Town:
     """One recording broker with a right to the type, a durable subscriber, and brokers that tests make up."""
 
     def __init__(self, **settings: object) -> None:
-        self.net = RecordingNet(verify_in_transit=1.0, recording=EVERYTHING, **settings)
-        key, credentials = self.net._identity("CCS broker")
-        own = grant_to_read(self.net, key.principal)
+        self.net = Net(verify_in_transit=1.0, recording=RECORDING, **settings)
+        key, credentials = self.net.cast.identity("CCS broker")
+        own = self.net.cast.right(key.principal, Action.SUBSCRIBE)
         self.broker = self.net.broker(credentials=(*credentials, own))
         self.office = self.net.client("billing office")
-        self.ref = durable(self.office)
-        name = self.net.story.definition.definition.name
+        self.ref = self.office.durable()
+        name = self.net.cast.type_name
         self.type_id = type_id(name.owner, name.name)
         self.numbers = count(1)
 
-    def neighbour(self) -> Client:
+    def neighbour(self) -> NetClient:
         """Connect a peer that may connect, and says that it is a broker."""
         key = SigningKey.from_seed(next(self.numbers).to_bytes(32))
-        right = (connect_right(self.net.story, key.principal),)
+        right = (self.net.cast.connect_right(key.principal),)
         address = f"{key.principal.key.hex()[:8]}:1"
         return self.net.client(address, key=key, credentials=right, address=address)
 
-    def offer(self, neighbour: Client) -> FetchLog:
+    def offer(self, neighbour: NetClient) -> FetchLog:
         """Let a neighbour offer the type; return what it is asked for."""
         self.only_offer(neighbour)
         return neighbour.last(FetchLog)
 
-    def only_offer(self, neighbour: Client) -> None:
+    def only_offer(self, neighbour: NetClient) -> None:
         """Let a neighbour offer the type, by a camera's true request."""
-        camera = Client(self.net, self.net.story.keys[CAMERA], self.net.story.certificates)
+        camera = NetClient(self.net, self.net.cast.keys[CAMERA], self.net.cast.certificates)
         proof = camera.request(Action.PUBLISH)
-        neighbour.say(Offer(self.type_id, True, proof, shown(self.net.story.certificates)))
+        neighbour.say(Offer(self.type_id, True, proof, shown(self.net.cast.certificates)))
 
     def frame(self, number: int, *, of_type: bytes | None = None) -> bytes:
         frame = frame_of([sighting(f"plate {number}")], NUMBERPLATE_KINDS)
-        publisher, columns = self.net.story.principal(CAMERA).key, frame_to_columns(frame)
+        publisher, columns = self.net.cast.principal(CAMERA).key, frame_to_columns(frame)
         about = of_type or self.type_id, publisher, b"s" * 16, number
         return encode(Carried(*about, int(self.net.now), 1, [], columns))
 
-    def answer(self, neighbour: Client, asked: FetchLog, *numbers: int, upto: int = 9, end: int = 9) -> None:
+    def answer(
+        self, neighbour: NetClient, asked: FetchLog, *numbers: int, upto: int = 9, end: int = 9
+    ) -> None:
         """Let a neighbour answer with these frames, and say that this was all."""
         place = LogPlace(neighbour.principal.key, LOG, upto)
         frames = [self.frame(number) for number in numbers]
@@ -107,16 +109,16 @@ class Town:
             camera.publish(ref, sighting(plate))
 
     def want(
-        self, neighbour: Client, name: str = "reader", wanted: Predicate = ALWAYS, **limits: object
+        self, neighbour: NetClient, name: str = "reader", wanted: Predicate = ALWAYS, **limits: object
     ) -> None:
         """Let a neighbour want something on behalf of a reader, whose right is as limited as this."""
-        right = grant_to_read(self.net, key_of(name).principal, **limits)
-        reader = Client(self.net, key_of(name), (right,))
+        right = self.net.cast.right(key_of(name).principal, Action.SUBSCRIBE, **limits)
+        reader = NetClient(self.net, key_of(name), (right,))
         proof = reader.request(Action.SUBSCRIBE, wanted)
         entry = Wanted(b"i" * 16, filter_to_bytes(wanted), proof, shown((right,)))
         neighbour.say(Interest(self.type_id, [entry], []))
 
-    def fetch(self, neighbour: Client, *places: LogPlace, since: int = 0, runs=()) -> list[LogFetched]:
+    def fetch(self, neighbour: NetClient, *places: LogPlace, since: int = 0, runs=()) -> list[LogFetched]:
         """Let a neighbour ask for all that is recorded; return what it was sent."""
         number = next(self.numbers).to_bytes(16)
         neighbour.say(FetchLog(number, self.type_id, since, list(places), list(runs)))
@@ -141,7 +143,7 @@ def test_rows_of_which_others_recorded_a_part_are_recorded_once(town: Town) -> N
 
     def part(number: int, *rows: int) -> bytes:
         left = frame if len(rows) == frame.rows else frame.take(rows)
-        about = town.type_id, town.net.story.principal(CAMERA).key, b"s" * 16, number, int(town.net.now)
+        about = town.type_id, town.net.cast.principal(CAMERA).key, b"s" * 16, number, int(town.net.now)
         kept = [] if len(rows) == frame.rows else list(rows)
         return encode(Carried(*about, left.rows, kept, frame_to_columns(left)))
 
@@ -162,7 +164,7 @@ def test_what_is_fetched_is_recorded_in_its_order_and_once(town: Town) -> None:
     first, second = town.neighbour(), town.neighbour()
     town.answer(first, town.offer(first), 2, 0, 1)
     assert town.recorded() == [0, 1, 2]
-    assert [event[NUMBERPLATE] for event in logged_events(town.office)] == ["plate 0", "plate 1", "plate 2"]
+    assert [event[NUMBERPLATE] for event in town.office.logged_events()] == ["plate 0", "plate 1", "plate 2"]
     asked = town.offer(second)
     assert [(run.first, run.last) for run in asked.recorded] == [(0, 2)]
     town.answer(first, first.last(FetchLog), 0, 1, 2)
@@ -177,11 +179,11 @@ def test_a_range_that_is_withheld_or_comes_late_is_reported(town: Town) -> None:
     town.answer(liar, town.offer(liar), 0, 1, 4)
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
     town.net.advance(40)
-    durable(town.office, ref=town.ref)
+    town.office.durable(ref=town.ref)
     town.net.advance(21)
     town.answer(liar, liar.last(FetchLog), 2, 3, upto=10, end=10)
     assert town.recorded() == [0, 1, 4, 2, 3]
-    assert len(logged_events(town.office)) == 3
+    assert len(town.office.logged_events()) == 3
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"] * 3
 
 
@@ -192,8 +194,8 @@ def test_a_gap_notice_waits_for_a_subscriber_that_is_away_and_survives_a_restart
     town.answer(liar, town.offer(liar), 0, 1, 4)
     town.net.restart("CCS broker")
     town.office = town.net.client("billing office")
-    durable(town.office)
-    assert len(logged_events(town.office)) == 3
+    town.office.durable()
+    assert len(town.office.logged_events()) == 3
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
 
 
@@ -204,7 +206,7 @@ def test_what_was_published_where_no_broker_records_is_reported_once(town: Town)
     assert not town.missed(), "nothing was cut off"
     town.net.restart("CCS broker")
     town.office, source = town.net.client("billing office"), town.neighbour()
-    durable(town.office)
+    town.office.durable()
     source.say(LogAnswered(town.offer(source).id, is_whole=False))
     assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
     town.net.advance(61)
@@ -333,7 +335,7 @@ def test_requests_without_end_cost_little_room(town: Town) -> None:
     town.want(neighbour)
     for number in range(1, 1200):
         neighbour.say(FetchLog(number.to_bytes(16), town.type_id, 0, [], []))
-    state = town.broker.broker._parts
+    state = town.broker.parts
     assert len(state.log_requests) <= 1100
     assert town.broker.counts["maia_catch_up_dropped_total"] > 0
     town.net.advance(10)
@@ -343,11 +345,11 @@ def test_requests_without_end_cost_little_room(town: Town) -> None:
 @pytest.mark.parametrize("is_forged", [False, True])
 def test_a_sealed_frame_is_fetched_as_it_travelled_and_a_forged_one_is_refused(is_forged: bool) -> None:
     """A109, A90: whoever passes an answer on changes no byte of it unnoticed."""
-    net = SealedRecordingNet(SealingLevel.ATTRIBUTE)
+    net = SealedNet(SealingLevel.ATTRIBUTE)
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
     for name, seeds in (("CCS broker", []), ("Met broker", ["CCS broker"])):
-        net.hold(net.broker(name, seeds=seeds, recording=EVERYTHING), *EVERY_KEY)
+        net.hold(net.broker(name, seeds=seeds, recording=RECORDING), *EVERY_KEY)
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     net.crash("Met broker")

@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
     Authority,
     SignedCertificate,
     SigningKey,
@@ -18,7 +16,6 @@ from maia.credentials import (
     certificate_from_bytes,
     certificate_to_bytes,
     exact_name,
-    issue,
 )
 from maia.credentials.encoding.parts import BadAuthority
 from maia.events import Instant
@@ -28,6 +25,7 @@ from maia.policy.view import is_summarised, summarised
 from maia.roles import parse_policy
 from maia.roles.statements import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing
+from maia.testing import grant
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -56,9 +54,7 @@ PUBLISH, SUBSCRIBE = frozenset({Action.PUBLISH}), frozenset({Action.SUBSCRIBE})
 
 
 def passed_on(issuer: SigningKey, to: SigningKey, authority: Authority) -> SignedCertificate:
-    return issue(
-        AuthorisationCertificate(issuer.principal, to.principal, False, authority, UNBOUNDED), issuer
-    )
+    return grant(issuer, to, authority)
 
 
 def view_of(who: SigningKey, action: Action, *certificates: SignedCertificate) -> View | None:

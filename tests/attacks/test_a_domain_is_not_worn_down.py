@@ -38,6 +38,7 @@ from maia.errors import MaiaError, Refusal
 from maia.net import http_listener as listener
 from maia.net.addresses import host_and_port
 from maia.net.tls import pinning_context
+from maia.testing import wait_until
 from maia.testing.refusals import raises
 from maia.types import definition_to_bytes
 from maia.wire.api_requests import ApiCall
@@ -45,7 +46,6 @@ from support.access_control import Station
 from support.domain_server import PATIENCE_S, DomainAtWork, admin_certificate, domain_at_work, key_of
 from support.police_policy import police_policy
 from support.policy import NUMBERPLATE
-from support.waiting import until_in_a_thread
 
 POLICY = police_policy()
 SMITH, JONES = key_of("smith").principal, key_of("jones").principal
@@ -272,7 +272,7 @@ def test_strangers_that_hold_connections_keep_no_peer_out(
         for link in held:
             link.setblocking(False)
         expected = len(held) - listener.STRANGERS_MAX
-        until_in_a_thread(lambda: sum(map(_is_closed, held)) >= expected, "the oldest to be sent away")
+        wait_until(lambda: sum(map(_is_closed, held)) >= expected, "the oldest to be sent away")
     finally:
         for link in held:
             link.close()
@@ -348,7 +348,7 @@ def test_handshakes_that_never_end_have_a_bound(met: DomainAtWork, monkeypatch: 
             admin.call("GET", "/v1/audit", answer=answers.AuditPage)  # raises unless it is answered
         for link in held:
             link.setblocking(False)
-        until_in_a_thread(lambda: all(map(_is_closed, held[:40])), "the oldest to be sent away")
+        wait_until(lambda: all(map(_is_closed, held[:40])), "the oldest to be sent away")
     finally:
         for link in held:
             link.close()
@@ -438,7 +438,7 @@ def _fill_the_queue(met: DomainAtWork, waiting: list[str | None], monkeypatch: p
                 target=admin.call, args=("GET", "/v1/audit"), kwargs={"answer": answers.AuditPage}
             )
             acting.start()
-            until_in_a_thread(lambda: "127.0.0.1" in waiting, "the administrator to wait")
+            wait_until(lambda: "127.0.0.1" in waiting, "the administrator to wait")
             blocked.set()
             acting.join(PATIENCE_S)
             assert done.index("audit") <= 2, done

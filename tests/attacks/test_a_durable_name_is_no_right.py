@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from maia.broker import BrokerLimits
 from maia.credentials import Action, Validity
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.predicates import Comparison, Operator
+from maia.testing import NetClient, key_of, shown
 from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe
-from support.broker import NOW, SECOND, Client, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE
-from support.recording import (
-    EVERYTHING,
-    RecordingNet,
-    SealedRecordingNet,
-    acknowledge,
-    durable,
-    grant_to_read,
-    key_of,
-    logged_events,
-    positions,
-    reader,
+from support.numberplate import (
+    EVERY_KEY,
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    READ,
+    RECORDING,
+    WRITE,
+    Net,
+    SealedNet,
+    sighting,
 )
-from support.sealed_net import EVERYTHING as EVERY_KEY
-from support.sealed_publications import READ, WRITE
 
 DAY = 86_400 * SECOND
 
 
-def recording_net(**limits: int) -> RecordingNet:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING, limits=BrokerLimits(**limits))
+def recording_net(**limits: int) -> Net:
+    net = Net()
+    net.broker(recording=RECORDING, limits=BrokerLimits(**limits))
     return net
 
 
-def publish(net: RecordingNet, *plates: str) -> Client:
+def publish(net: Net, *plates: str) -> NetClient:
     camera = net.client("camera at Victoria")
     camera.advertise()
     for plate in plates:
@@ -48,14 +45,14 @@ def until(moment: int) -> Validity:
 def test_a_right_that_ended_while_its_holder_was_away_delivers_nothing() -> None:
     """A36: what was recorded while the subscriber was offline is not delivered on yesterday's right."""
     net = recording_net()
-    right = grant_to_read(net, key_of("archive").principal, validity=until(NOW + 100 * SECOND))
-    archive = reader(net, "archive", right)
-    assert archive.was_accepted(durable(archive))
+    right = net.cast.right(key_of("archive").principal, Action.SUBSCRIBE, validity=until(NOW + 100 * SECOND))
+    archive = net.guest("archive", right)
+    assert archive.was_accepted(archive.durable())
     archive.hang_up()
     publish(net, "A1")
     net.advance(200)
-    back = reader(net, "archive", right)
-    ref = durable(back)
+    back = net.guest("archive", right)
+    ref = back.durable()
     assert back.code_of(ref) is not None
     assert not back.all_heard(DeliverLogged)
     assert not back.all_heard(Missed)
@@ -64,30 +61,30 @@ def test_a_right_that_ended_while_its_holder_was_away_delivers_nothing() -> None
 def test_a_right_that_ends_in_the_middle_of_catching_up_delivers_no_more() -> None:
     """A36: the right is asked about at delivery, not only when the subscription was made."""
     net = recording_net(durable_frames_under_way=1)
-    right = grant_to_read(net, key_of("archive").principal, validity=until(NOW + 30 * SECOND))
-    archive = reader(net, "archive", right)
-    ref = durable(archive)
+    right = net.cast.right(key_of("archive").principal, Action.SUBSCRIBE, validity=until(NOW + 30 * SECOND))
+    archive = net.guest("archive", right)
+    ref = archive.durable()
     publish(net, "A1", "B2", "C3")
-    assert positions(archive) == [1]
+    assert archive.positions() == [1]
     net.advance(31)
-    acknowledge(archive, ref, 1)
-    assert positions(archive) == [1]
+    archive.acknowledge(ref, 1)
+    assert archive.positions() == [1]
     assert archive.ended_with(ref) is not None
 
 
 def test_evidence_against_the_holder_ends_the_catching_up() -> None:
     """A36: when the broker learns that evidence has changed, what stands is decided anew first."""
     net = recording_net(durable_frames_under_way=1)
-    right = grant_to_read(net, key_of("archive").principal, validity=until(NOW + 30 * SECOND))
-    archive = reader(net, "archive", right)
-    ref = durable(archive)
+    right = net.cast.right(key_of("archive").principal, Action.SUBSCRIBE, validity=until(NOW + 30 * SECOND))
+    archive = net.guest("archive", right)
+    ref = archive.durable()
     publish(net, "A1", "B2")
     running = net.brokers["CCS broker"]
     net.now = Instant(NOW + 40 * SECOND)
-    net._perform(running, running.broker.evidence_changed(net.now))
+    net.perform(running, running.broker.evidence_changed(net.now))
     net.settle()
-    acknowledge(archive, ref, 1)
-    assert positions(archive) == [1]
+    archive.acknowledge(ref, 1)
+    assert archive.positions() == [1]
     assert archive.ended_with(ref) is not None
 
 
@@ -95,43 +92,43 @@ def test_a_peer_that_comes_back_with_less_sees_less_of_what_was_recorded_before(
     """A37: the View of today decides about events of yesterday; the wider one is gone."""
     net = recording_net()
     principal = key_of("archive").principal
-    archive = reader(net, "archive", grant_to_read(net, principal))
-    durable(archive)
+    archive = net.guest("archive", net.cast.right(principal, Action.SUBSCRIBE))
+    archive.durable()
     archive.hang_up()
     publish(net, "A1", "B2")
-    narrow = grant_to_read(
-        net,
+    narrow = net.cast.right(
         principal,
+        Action.SUBSCRIBE,
         attributes=frozenset({NUMBERPLATE}),
         restriction=Comparison(NUMBERPLATE, Operator.EQ, "B2"),
     )
-    back = reader(net, "archive", narrow)
-    durable(back)
-    assert logged_events(back) == [{NUMBERPLATE: "B2"}]
+    back = net.guest("archive", narrow)
+    back.durable()
+    assert back.logged_events() == [{NUMBERPLATE: "B2"}]
 
 
 def test_what_was_published_under_a_right_stays_said_when_the_right_is_over() -> None:
     """A37: a publisher's right is judged when its frame is taken on; that moment is not changed later."""
     net = recording_net()
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     camera = publish(net, "A1")
-    camera.unadvertise(1)
+    camera.withdraw(1)
     camera.hang_up()
     back = net.client("billing office")
-    durable(back)
-    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["A1"]
+    back.durable()
+    assert [event[NUMBERPLATE] for event in back.logged_events()] == ["A1"]
 
 
-def sealed_log(signer_until: int | None = None) -> tuple[SealedRecordingNet, Client]:
+def sealed_log(signer_until: int | None = None) -> tuple[SealedNet, NetClient]:
     """Record one sealed frame of a broker whose right to publish ends, while its reader is away."""
-    net = SealedRecordingNet(recording=EVERYTHING)
+    net = SealedNet(recording=RECORDING)
     net.entitle("CCS broker", READ)
     net.entitle("CCS broker", WRITE, validity=None if signer_until is None else until(signer_until))
     net.hold(net.broker(), *EVERY_KEY)
     office = net.client("billing office")
-    assert office.was_accepted(durable(office))
+    assert office.was_accepted(office.durable())
     office.hang_up()
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("LC04 ABC"))
@@ -143,8 +140,8 @@ def test_a_sealed_frame_is_judged_by_its_signer_s_right_when_it_was_recorded() -
     net, _ = sealed_log(signer_until=NOW + 50 * SECOND)
     net.advance(100)
     back = net.client("billing office")
-    durable(back)
-    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["LC04 ABC"]
+    back.durable()
+    assert [event[NUMBERPLATE] for event in back.logged_events()] == ["LC04 ABC"]
 
 
 def test_a_sealed_frame_whose_signer_never_had_the_right_is_not_delivered_from_the_log_either() -> None:
@@ -156,8 +153,8 @@ def test_a_sealed_frame_whose_signer_never_had_the_right_is_not_delivered_from_t
     net.restart("CCS broker")
     net.hold(net.brokers["CCS broker"], *EVERY_KEY)
     back = net.client("billing office")
-    durable(back)
-    assert not logged_events(back)
+    back.durable()
+    assert not back.logged_events()
     assert back.last(Missed).code == "SEALING-SIGNER-NOT-ENTITLED"
 
 
@@ -167,11 +164,11 @@ def test_a_sealed_frame_whose_keys_are_gone_is_told_as_missed() -> None:
     net.restart("CCS broker")
     net.hold(net.brokers["CCS broker"], *EVERY_KEY, epochs=(2,))
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     assert not back.all_heard(Missed)  # the manager might still answer
     for _ in range(60):
         net.advance(0.5)
-    assert not logged_events(back)
+    assert not back.logged_events()
     assert back.last(Missed).code == "UNAVAILABLE-LOG-KEYS-GONE"
 
 
@@ -179,37 +176,37 @@ def test_another_peers_name_is_another_cursor() -> None:
     """A69: a name without its owner's key finds nothing, moves nothing and learns nothing."""
     net = recording_net()
     office = net.client("billing office")
-    ref = durable(office, "nightly")
+    ref = office.durable("nightly")
     publish(net, "A1")
     office.hang_up()
     thief = net.client("statistics office")
-    theirs = durable(thief, "nightly")
+    theirs = thief.durable("nightly")
     assert thief.was_accepted(theirs)
-    assert not positions(thief)
-    acknowledge(thief, theirs, 1)
-    thief.unsubscribe(theirs)
+    assert not thief.positions()
+    thief.acknowledge(theirs, 1)
+    thief.withdraw(theirs)
     back = net.client("billing office")
-    durable(back, "nightly", ref=ref)
-    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["A1"]
+    back.durable("nightly", ref=ref)
+    assert [event[NUMBERPLATE] for event in back.logged_events()] == ["A1"]
 
 
 def test_a_reference_or_position_of_another_link_moves_nothing() -> None:
     """A69: references mean nothing on another link, and acknowledgements move their sender's cursor alone."""
     net = recording_net()
     office = net.client("billing office")
-    ref = durable(office, "nightly")
+    ref = office.durable("nightly")
     publish(net, "A1", "B2")
     thief = net.client("statistics office")
     position = office.last(DeliverLogged).position
     thief.say(Seen(ref, position))
-    plain, own = thief.subscribe(), durable(thief, "nightly")
+    plain, own = thief.subscribe(), thief.durable("nightly")
     thief.say(Seen(plain, position))
     thief.say(Seen(own, position))
     assert not thief.closed
     office.hang_up()
     back = net.client("billing office")
-    durable(back, "nightly")
-    assert positions(back) == [1, 2]
+    back.durable("nightly")
+    assert back.positions() == [1, 2]
 
 
 def test_a_claim_of_having_seen_something_shows_nothing_of_the_log() -> None:
@@ -217,15 +214,15 @@ def test_a_claim_of_having_seen_something_shows_nothing_of_the_log() -> None:
     net = recording_net()
     publish(net, "A1", "B2")
     office = net.client("billing office")
-    durable(office, seen=0)
-    assert not positions(office)
+    office.durable(seen=0)
+    assert not office.positions()
 
 
 def test_a_request_signed_by_another_peer_names_no_cursor() -> None:
     """A69, A14: the owner of a cursor is who has proved a key on this link, not who signed a request."""
     net = recording_net()
     office = net.client("billing office")
-    durable(office, "nightly")
+    office.durable("nightly")
     publish(net, "A1")
     request = office.request(Action.SUBSCRIBE)
     office.hang_up()
@@ -240,9 +237,9 @@ def test_a_durable_filter_sees_through_no_restriction() -> None:
     net = recording_net()
     statistics = net.client("statistics office")
     plain = statistics.subscribe()
-    durable(statistics)
+    statistics.durable()
     publish(net, "A1")
-    assert logged_events(statistics) == statistics.events(plain)
+    assert statistics.logged_events() == statistics.events(plain)
     assert statistics.all_heard(Deliver)
-    assert LOCATION in logged_events(statistics)[0]
-    assert NUMBERPLATE not in logged_events(statistics)[0]
+    assert LOCATION in statistics.logged_events()[0]
+    assert NUMBERPLATE not in statistics.logged_events()[0]

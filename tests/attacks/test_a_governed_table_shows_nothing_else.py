@@ -31,6 +31,7 @@ from support.governed import (
     sightings,
     typed,
 )
+from support.spark import execution_of
 
 LEVELS = [None, SealingLevel.ATTRIBUTE]
 # Row 77 is outside, and so are rows without a plate, of which the restriction is unknown. Places are
@@ -75,7 +76,7 @@ def settings(spark, chosen):
 
 
 def optimised(table):
-    return table._jdf.queryExecution().optimizedPlan().toString()
+    return execution_of(table).optimizedPlan().toString()
 
 
 @pytest.mark.parametrize("level", LEVELS)

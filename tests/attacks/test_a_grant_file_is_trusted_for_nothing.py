@@ -12,10 +12,7 @@ import pytest
 from maia.broker.server.config import prepare, read_config
 from maia.clock import system_now
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     TypeName,
     TypePattern,
     certificate_to_text,
@@ -27,6 +24,7 @@ from maia.keystore.key_files import load_signing_key
 from maia.organisation import Organisation
 from maia.profile import find_profile
 from maia.profile.profile import toml_text
+from maia.testing import grant as granted
 from maia.types import TypeDefinition, definition_to_text, sign_definition
 
 
@@ -121,10 +119,8 @@ def partner(grant: Path) -> Callable[..., Path]:
     shape = Organisation(grant.parent / "hospital").event_type("LabResult").attributes[:1]
 
     def certificate(about: str) -> str:
-        pattern = TypePattern(key.principal, NamePattern(about), None)
-        authority = Authority(pattern, frozenset({Action.SUBSCRIBE}))
         return certificate_to_text(
-            issue(AuthorisationCertificate(key.principal, ours, False, authority, UNBOUNDED), key)
+            granted(key, ours, TypePattern(key.principal, NamePattern(about), None), Action.SUBSCRIBE)
         )
 
     def definition(name: str) -> str:

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 
 import psycopg
 
+from maia.testing import wait_until
 from support.postgres_clinic import DERIVE, RELEASE, STORE, Clinic, KillableServer, killable_server, prepare
-from support.processes import until
 
 __all__ = ["killable_server"]
 
@@ -115,8 +115,8 @@ def test_every_committed_row_and_every_event_is_there_once_whatever_was_killed(
                     case "database":
                         killable_server.kill()
                         killable_server.start()
-        until(lambda: clinic.sql("SELECT count(*) FROM prescribed") == [(len(writers.published),)])
-        until(lambda: clinic.sql("SELECT count(*) FROM maia.out_prescriptions") == [(0,)])
+        wait_until(lambda: clinic.sql("SELECT count(*) FROM prescribed") == [(len(writers.published),)])
+        wait_until(lambda: clinic.sql("SELECT count(*) FROM maia.out_prescriptions") == [(0,)])
         stored = clinic.sql("SELECT dose FROM prescribed ORDER BY maia_position, maia_row")
         rows = [dose for (dose,) in clinic.sql("SELECT dose FROM prescriptions")]
         derived = [dose for dose in writers.published if dose % 2]

@@ -17,22 +17,23 @@ from maia.clock import system_now
 from maia.log.disk.event_log import EventLog
 from maia.log.format.names import already_joined
 from maia.spark.governed.reader import Reader
+from maia.testing import Cast, Processes
 from maia.types import verify_definition
 from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from support.event_log import draws
 from support.governed import governed
-from support.killed_broker import Camera, Forker
+from support.killed_broker import RECORDS, Camera
 from support.numberplate import NUMBERPLATE, tell_numberplate_story
+from support.processes import forked
 
 KILLS = int(os.environ.get("MAIA_KILLS", "12"))
 
 
 @pytest.fixture
-def broker(tmp_path) -> Iterator[Forker]:
-    forker = Forker(tmp_path, tell_numberplate_story(b"killed", now=system_now()))
-    yield forker
-    forker.end()
+def processes(tmp_path) -> Iterator[Processes]:
+    with Processes(tmp_path, tell_numberplate_story(b"killed", now=system_now()), start=forked) as found:
+        yield found
 
 
 def joined(home: Path) -> None:
@@ -55,34 +56,34 @@ def recorded(home: Path) -> list[str]:
     ]
 
 
-def test_what_was_acknowledged_is_in_the_log_and_the_table_exactly_once(spark, broker, tmp_path):
+def test_what_was_acknowledged_is_in_the_log_and_the_table_exactly_once(spark, processes):
     """A81: kill -9 while frames are received, made safe, answered, rolled and joined."""
     random = draws(KILLS)
-    child, camera = broker.start(), Camera(broker)
+    broker = processes.broker("CCS", credentials=processes.cast.certificates, more=RECORDS)
+    camera, home = Camera(processes, broker), broker.folder
     camera.start()
     for _ in range(KILLS):
         camera.wait_for_more()
         time.sleep(random.uniform(0, 0.15))
-        broker.kill(child)
+        processes.crash(broker)
         if random.random() < 0.4:
-            joined(tmp_path)
-        child = broker.start()
+            joined(home)
+        processes.restart(broker)
     camera.wait_for_more()
     camera.stops.set()
     camera.join(150)
     assert camera.problem is None, camera.problem
-    broker.kill(child)
-    found = Counter(recorded(tmp_path))
+    processes.crash(broker)
+    found = Counter(recorded(home))
     assert found == Counter(camera.acknowledged)
     assert len(found) > KILLS
-    assert governed_plates(spark, broker) == found
+    assert governed_plates(spark, processes.cast, home) == found
 
 
-def governed_plates(spark, broker: Forker) -> Counter[str]:
-    story = broker.story
+def governed_plates(spark, story: Cast, home: Path) -> Counter[str]:
     event_type = verify_definition(story.definition, at=system_now())
     reader = Reader(story.principal("billing office"), story.certificates)
-    table = governed(spark, log=str(broker.home / "log"), event_type=event_type, reader=reader)
-    paths = (broker.home / "log").glob("type=*/day=*/*.parquet")
+    table = governed(spark, log=str(home / "log"), event_type=event_type, reader=reader)
+    paths = (home / "log").glob("type=*/day=*/*.parquet")
     assert already_joined(map(str, paths)) or KILLS < 3  # the test is about a log that was joined
     return Counter(row["numberplate"] for row in table.select("numberplate").collect())

@@ -12,6 +12,7 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.net.links import LinkLimits
 from maia.net.tls import dialling_context
+from maia.testing import in_a_loop, soon, until
 from maia.wire import (
     Accepted,
     Bye,
@@ -27,9 +28,7 @@ from maia.wire import (
     encode,
     framed,
 )
-from support.live import STORY, Stranger, broker, city, client, hello, stranger
-from support.live_requests import subscribe_message
-from support.waiting import in_a_loop, soon, until
+from support.live import STORY, Stranger, broker, city, client, hello, stranger, subscribe_message
 
 CAMERA, BILLING = "camera at Victoria", "billing office"
 
@@ -106,7 +105,7 @@ async def test_longer_messages_are_believed_after_the_welcome_only():
 async def test_a_message_that_is_held_back_half_way_ends_the_link():
     """A74: a first byte does not reserve a place for ever."""
     limits = LinkLimits(message_s=0.2)
-    async with broker(limits=limits) as running, stranger(STORY.keys[BILLING], running.address) as slow:
+    async with broker(link_limits=limits) as running, stranger(STORY.keys[BILLING], running.address) as slow:
         assert isinstance(await slow.hear(), Greeting)
         slow.say_bytes(framed(encode(hello()))[:-1])
         assert await slow.hear_until_closed() == []
@@ -117,7 +116,7 @@ async def test_a_message_that_is_held_back_half_way_ends_the_link():
 async def test_a_peer_that_never_says_hello_is_sent_away():
     """A74: the handshake has a deadline."""
     async with (
-        broker(broker_limits=BrokerLimits(handshake_s=1)) as running,
+        broker(limits=BrokerLimits(handshake_s=1)) as running,
         stranger(STORY.keys[BILLING], running.address) as silent,
     ):
         greeting, bye = await silent.hear_until_closed()
@@ -130,7 +129,7 @@ async def test_a_peer_that_never_says_hello_is_sent_away():
 async def test_a_flood_of_half_open_connections_costs_their_places_and_no_other_peers():
     """A74: silent strangers are kept up to a number, and a real client is let in all the same."""
     limits = LinkLimits(half_open=8)
-    async with broker(limits=limits) as running:
+    async with broker(link_limits=limits) as running:
         host, _, port = running.address.rpartition(":")
         flood = [await asyncio.open_connection(host, int(port)) for _ in range(100)]
         try:
@@ -157,7 +156,7 @@ async def _until_the_end(reader: asyncio.StreamReader) -> None:
 @in_a_loop
 async def test_one_connection_too_many_is_refused_and_the_others_stay():
     """A74: the number of connections has a limit."""
-    async with broker(limits=LinkLimits(links=2)) as running:
+    async with broker(link_limits=LinkLimits(links=2)) as running:
         async with client(BILLING, running.address) as one, client(CAMERA, running.address):
             async with stranger(STORY.keys[BILLING], running.address) as third:
                 assert await third.hear_until_closed() == []
@@ -172,7 +171,7 @@ async def test_a_subscriber_that_does_not_read_is_cut_off_and_slows_no_peer():
     """A74: what waits for a slow reader is bounded, and every other peer gets everything at once."""
     limits = LinkLimits(outbox_bytes=1 << 20)
     rows, frames = 256, 60
-    async with city(CAMERA, BILLING, limits=limits) as (running, camera, billing):
+    async with city(CAMERA, BILLING, link_limits=limits) as (running, camera, billing):
         bills = await billing.subscribe(STORY.definition)
         cars = await camera.advertise(STORY.definition)
         async with slow_reader(running.address) as slow:

@@ -20,11 +20,11 @@ from maia.net.tls import (
     principal_of_leaf,
     proved_principal,
 )
+from maia.testing import in_a_loop
 from maia.testing.refusals import raises
 from maia.wire import Bye, Greeting, encode, framed
 from support.live import BROKER, STORY, broker, client, hello, stranger
 from support.odd_leaves import context_showing, expired, keys, leaf
-from support.waiting import in_a_loop
 
 MALLORY = SigningKey.from_seed(b"mallory".ljust(32, b"!"))
 CAMERA = "camera at Victoria"

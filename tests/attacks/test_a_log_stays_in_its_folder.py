@@ -13,7 +13,7 @@ from maia.errors import MaiaError
 from maia.log import LogBroken, LogDamaged, SegmentName, segment_name
 from maia.log.disk.event_log import EventLog
 from maia.log.disk.files import FolderDisk
-from maia.log.format.journal import Kind, Opening, opening_bytes
+from maia.log.format.journal import FileKind, FileOpening, opening_bytes
 from maia.log.format.manifest import Change, Segment, change_bytes, read_manifest
 from maia.log.format.names import journal_first, manifest_number
 from maia.log.format.records import NO_CHECK, batch_bytes
@@ -98,8 +98,8 @@ class _Bytes:
 
 def manifest_with(payload: bytes) -> _Bytes:
     """Return a manifest whose checksums hold, with whatever a peer put into it."""
-    opening = Opening(b"m" * 8, 1, NO_CHECK)
-    data, check = opening_bytes(Kind.MANIFEST, opening, at=+NOON)
+    opening = FileOpening(b"m" * 8, 1, NO_CHECK)
+    data, check = opening_bytes(FileKind.MANIFEST, opening, at=+NOON)
     records, _ = batch_bytes([payload], marker=b"m" * 8, first=1, recorded_at=+NOON, before=check)
     return _Bytes(data + records)
 

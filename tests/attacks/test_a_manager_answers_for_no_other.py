@@ -37,7 +37,7 @@ def net() -> OneTimeNet:
 
 def says(net: OneTimeNet, member: Member, other: ManagerLink, message: Message) -> list[object]:
     """Let another manager, that looks after other types, say something; return what the member notices."""
-    net._perform_member(member, member.node._told(other, message, net.now))
+    net.perform(member, member.node._told(other, message, net.now))
     return member.notices
 
 

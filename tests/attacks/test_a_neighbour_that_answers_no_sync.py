@@ -5,20 +5,20 @@ from __future__ import annotations
 from maia.wire.codec import encode
 from maia.wire.effects import Send
 from maia.wire.messages import RoutesSynced, SyncRoutes
-from support.mesh_city import MeshCity
+from support.city import mesh_city
 
 ROUNDS = 1_000
 
 
 def test_a_neighbour_that_never_answers_and_asks_without_end_costs_seconds_and_little_room():
     """A87: it holds its answers back, makes up answers of others, and begins rounds that nobody waits for."""
-    city = MeshCity(
+    city = mesh_city(
         5,
         brokers=3,
         edges=[(0, 1), (0, 2)],
         liars={1: lambda message: [] if isinstance(message, RoutesSynced) else [message]},
     )
-    network, victim = city.network, city.network.broker(city.brokers[0])._parts
+    network, victim = city.network, city.network.node(city.brokers[0]).parts
     network.run_for(30)
     city.camera("camera", "Soho", via=[2])
     network.run_until(lambda: city.cameras[0].stands, at_most=10)
@@ -30,7 +30,7 @@ def test_a_neighbour_that_never_answers_and_asks_without_end_costs_seconds_and_l
     network.run_for(1)
     assert len(office.seen) == 2
 
-    liar = network.broker(city.brokers[1])._parts
+    liar = network.node(city.brokers[1]).parts
     (link,) = [one.id for one in liar.links.values() if one.role.value == "broker"]
     (asker,) = [one.id for one in victim.links.values() if one.peer == liar.own.principal]
     key, chance = liar.own.principal.key, network.chance("liar")

@@ -36,6 +36,7 @@ from maia.domain import DomainLimits
 from maia.predicates import ALWAYS
 from maia.routing.overlay.table import is_closer, node_id_of_key, node_id_of_type
 from maia.routing.table.hops import book_key_of_sealed
+from maia.testing import NetClient
 from maia.types import definition_to_bytes, type_id
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
@@ -53,10 +54,9 @@ from maia.wire.messages import (
     Welcome,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, Net, connect_right
 from support.key_groups import KeyNet
+from support.numberplate import Net
 from support.sealed_messages import made_up_proof, sealed_interest, sealed_offer, sealed_wanted
-from support.sealed_net import state_of
 
 MIB = 1 << 20
 BILLING = "billing office"
@@ -94,7 +94,7 @@ def counted() -> Iterator[Kept]:
 
 def certificate(net: Net, number: int = 0, *, padding: int = 0, **changes: object) -> bytes:
     """Return a certificate that the stranger gave itself: no peer who owns anything has a part in it."""
-    own = connect_right(net.story, STRANGER.principal).certificate
+    own = net.cast.connect_right(STRANGER.principal).certificate
     assert isinstance(own, AuthorisationCertificate)
     comment = f"number {number:09} " + "." * padding
     made_up = replace(own, issuer=STRANGER.principal, comment=comment, **changes)
@@ -114,9 +114,9 @@ def many_like(data: bytes, first: int, count: int) -> list[bytes]:
     ]
 
 
-def rogue_broker(net: Net) -> Client:
+def rogue_broker(net: Net) -> NetClient:
     """Connect a peer with nothing but a right to connect, who says that it is a broker."""
-    right = connect_right(net.story, ROGUE.principal)
+    right = net.cast.connect_right(ROGUE.principal)
     rogue = net.client("a rogue broker", key=ROGUE, credentials=(right,), address="rogue:1")
     assert rogue.last(Welcome)
     return rogue
@@ -167,7 +167,7 @@ def test_statements_are_held_within_a_number_of_bytes() -> None:
     running = net.broker()
     billing = net.client(BILLING)
     billing.say(Show(1, [], statements))
-    (link,) = state_of(running).links.values()
+    (link,) = running.parts.links.values()
     assert link.statements == statements[-2:]
 
 
@@ -175,7 +175,7 @@ def test_certificates_that_a_client_shows_have_a_bound_in_bytes() -> None:
     """A89: as many bytes as may be shown, and one more."""
     net = Net()
     one = certificate(net)
-    shown_before = sum(len(certificate_to_bytes(signed)) for signed in net.story.certificates)
+    shown_before = sum(len(certificate_to_bytes(signed)) for signed in net.cast.certificates)
     net = Net(limits=BrokerLimits(certificate_bytes_shown=shown_before + 2 * len(one)))
     net.broker()
     billing = net.client(BILLING)
@@ -218,22 +218,23 @@ def test_what_led_to_a_permit_is_remembered_within_a_number_of_bytes(monkeypatch
     net = Net()
     running = net.broker()
     padding = certificate(net, padding=1000)
-    known, office = state_of(running).authoriser, net.client("billing office")
-    right = [certificate_to_bytes(one) for one in net.story.certificates]
+    known, office = running.parts.authoriser, net.client("billing office")
+    pools, found = known._pools, known._found
+    right = [certificate_to_bytes(one) for one in net.cast.certificates]
     for number in range(20):
         shown = [*right, *many_like(padding, 10 * number, 10)]
         office.say(
             Subscribe(
-                number, office.request(Action.SUBSCRIBE), shown, [definition_to_bytes(net.story.definition)]
+                number, office.request(Action.SUBSCRIBE), shown, [definition_to_bytes(net.cast.definition)]
             )
         )
         assert office.was_accepted(number)
-        assert 0 < known._pools.bytes <= bytes_max
-        assert 0 < known._found.bytes <= bytes_max
-    assert len(known._pools) == len(known._found) == 2
+        assert 0 < pools.bytes <= bytes_max
+        assert 0 < found.bytes <= bytes_max
+    assert len(pools) == len(found) == 2
     assert known.pool(shown) is known.pool(shown)
     known.evidence_changed()
-    assert known._found.bytes == 0
+    assert found.bytes == 0
 
 
 # ------------------------------------------------------------ a broker with nothing but a right to connect
@@ -342,7 +343,7 @@ def test_interests_that_are_refused_and_taken_back_leave_nothing() -> None:
         rogue.say(Interest(type_of(1), some, []))
         rogue.say(Interest(type_of(1), [], [one.id for one in some]))
     assert not rogue.closed
-    (neighbour,) = state_of(running).routes.neighbours.values()
+    (neighbour,) = running.parts.routes.neighbours.values()
     assert not neighbour.changed
 
 
@@ -357,11 +358,11 @@ def test_offers_without_proof_fill_no_desk() -> None:
         demanding = certificate(net, number, validity=validity)
         rogue.say(Offer(type_of(1), True, None, [demanding]))
         rogue.say(Interest(type_of(1), [Wanted(bytes(16), filter_to_bytes(ALWAYS), None, [demanding])], []))
-    desk = state_of(running).statements
+    desk = running.parts.statements
     assert not desk.certificates
     assert not desk.issuers
     assert STRANGER.principal not in desk.streams.values()
-    (link,) = state_of(running).links.values()
+    (link,) = running.parts.links.values()
     assert len(desk.dependencies.certificates_on(link.id)) == 1, "its right to connect, and nothing else"
 
 
@@ -388,7 +389,7 @@ def test_what_others_say_of_a_broker_is_not_held_against_it() -> None:
     """A89: a rogue rendezvous leaves replicas that speak of an honest broker, which then comes."""
     net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
     running = net.broker()
-    routes, honest_key = state_of(running).routes, SigningKey.from_seed(b"\x0d" * 32)
+    routes, honest_key = running.parts.routes, SigningKey.from_seed(b"\x0d" * 32)
     own, rogue_node = routes.membership.own.node, node_id_of_key(ROGUE.principal.key)
     led = [
         number
@@ -399,7 +400,7 @@ def test_what_others_say_of_a_broker_is_not_held_against_it() -> None:
     for number in led[:15]:
         rogue.say(Replica(type_of(number), holder, [wanted(number, SIZE)], False))
     rogue.hang_up()
-    right = connect_right(net.story, honest_key.principal)
+    right = net.cast.connect_right(honest_key.principal)
     honest = net.client("an honest broker", key=honest_key, credentials=(right,), address="honest:1")
     node = node_id_of_key(honest_key.principal.key)
     assert any(routes.book.entries(node, type_of(number)) for number in led[:15]), "it was adopted"
@@ -413,7 +414,7 @@ def test_replicas_for_brokers_that_never_come_have_a_bound() -> None:
     """A89: what a rendezvous that is gone has left waits for its holder, and the oldest of it goes."""
     net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
     running = net.broker()
-    routes = state_of(running).routes
+    routes = running.parts.routes
     own, rogue_node = routes.membership.own.node, node_id_of_key(ROGUE.principal.key)
     # The rogue can say so of types that it would lead itself.
     led = [
@@ -440,10 +441,10 @@ def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
     net = Net(verify_in_transit=1.0)
     running = net.broker()
     rogue = rogue_broker(net)
-    (link,) = state_of(running).links.values()
+    (link,) = running.parts.links.values()
     link.reliance_max = 50
     name = TypeName(STRANGER.principal, "uk.test.Own", FIRST_VERSION)
-    kind, dependencies = type_id(name.owner, name.name), state_of(running).statements.dependencies
+    kind, dependencies = type_id(name.owner, name.name), running.parts.statements.dependencies
     authority = Authority(AnyResource(STRANGER.principal), ALL_ACTIONS)
     asked = rogue.request(Action.SUBSCRIBE, event_type=name)
     for number in range(200):
@@ -453,7 +454,7 @@ def test_certificates_behind_interests_that_are_gone_are_forgotten() -> None:
         rogue.say(Interest(kind, [entry], gone))
         assert len(dependencies.certificates_on(link.id)) <= 52
         link.reliance_max = 50
-    left = state_of(running).routes.book.entries(state_of(running).routes.node_of[link.id], kind)
+    left = running.parts.routes.book.entries(running.parts.routes.node_of[link.id], kind)
     assert {int.from_bytes(entry.id, "big") for entry in left} == {0, 199}
     for entry in left:
         assert isinstance(entry.baggage, Proof)

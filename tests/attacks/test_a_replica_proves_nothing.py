@@ -10,12 +10,12 @@ from maia.credentials import Action, SigningKey
 from maia.events import frame_of
 from maia.predicates import ALWAYS
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
+from maia.testing import NetClient, shown
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Carried, NodeRecord, Ping, Renew, Replica, Wanted
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, Net, connect_right, shown, sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, Net, sighting
 
 CAMERA, OFFICE = "camera at Victoria", "billing office"
 LEASE_S = 60
@@ -29,7 +29,7 @@ class Town:
         self.broker = self.net.broker()
         self.office = self.net.client(OFFICE)
         assert self.office.was_accepted(self.office.subscribe())
-        name = self.net.story.definition.definition.name
+        name = self.net.cast.type_name
         self.type_id = type_id(name.owner, name.name)
         self.sender = self._neighbour(self._key(is_nearer=is_sender_nearer, besides=0))
         self.key = self._key(is_nearer=False, besides=1)
@@ -45,9 +45,9 @@ class Town:
     def _distance(self, key: SigningKey) -> int:
         return closeness(node_id_of_key(key.principal.key), node_id_of_type(self.type_id))[0]
 
-    def _neighbour(self, key: SigningKey) -> Client:
+    def _neighbour(self, key: SigningKey) -> NetClient:
         address = f"{key.principal.key.hex()[:8]}:1"
-        right = (connect_right(self.net.story, key.principal),)
+        right = (self.net.cast.connect_right(key.principal),)
         return self.net.client(address, key=key, credentials=right, address=address)
 
     def takes_over(self, wanted: Wanted, *, offers: bool) -> None:
@@ -67,14 +67,14 @@ class Town:
         """Let the holder send a frame in a camera's name, and say whether the office got it."""
         self.frames += 1
         frame = frame_of([sighting(f"plate {self.frames}")], NUMBERPLATE_KINDS)
-        publisher, columns = self.net.story.principal(CAMERA).key, frame_to_columns(frame)
+        publisher, columns = self.net.cast.principal(CAMERA).key, frame_to_columns(frame)
         now, stream = int(self.net.now), b"s" * 16
         self.holder.say(Carried(self.type_id, publisher, stream, self.frames, now, 1, [], columns))
         return f"plate {self.frames}" in [event[NUMBERPLATE] for event in self.office.events()]
 
     def live(self, seconds: int) -> None:
         """Let time pass, in which the office renews and the holder says again and again that all stands."""
-        book, node = self.broker.broker._parts.routes.book, node_id_of_key(self.key.principal.key)
+        book, node = self.broker.parts.routes.book, node_id_of_key(self.key.principal.key)
         for _ in range(0, seconds, 10):
             self.net.advance(10)
             self.office.subscribe(ref=1)
@@ -97,9 +97,9 @@ def test_an_interest_in_a_replica_that_nothing_proves_gets_nothing(is_sender_nea
 def test_an_interest_in_a_replica_is_served_as_far_as_it_is_proved() -> None:
     """B4: until its broker asks for it itself."""
     town = Town()
-    office = Client(town.net, town.net.story.keys[OFFICE], town.net.story.certificates)
+    office = NetClient(town.net, town.net.cast.keys[OFFICE], town.net.cast.certificates)
     proof = office.request(Action.SUBSCRIBE)
-    proved = Wanted(b"x" * 16, EVERYTHING.filter, proof, shown(town.net.story.certificates))
+    proved = Wanted(b"x" * 16, EVERYTHING.filter, proof, shown(town.net.cast.certificates))
     town.takes_over(proved, offers=False)
     assert town.gets()
 

@@ -8,8 +8,8 @@ import shutil
 import psycopg
 import pytest
 
+from maia.testing import wait_until
 from support.postgres_clinic import RELEASE, STORE, Clinic, KillableServer, clinic, killable_server, prepare
-from support.processes import until
 
 __all__ = ["clinic", "killable_server"]
 
@@ -21,7 +21,7 @@ def insert(dose: int) -> str:
 
 
 def drained(clinic: Clinic) -> None:
-    until(lambda: clinic.sql("SELECT count(*) FROM maia.out_prescriptions") == [(0,)])
+    wait_until(lambda: clinic.sql("SELECT count(*) FROM maia.out_prescriptions") == [(0,)])
 
 
 def test_a_database_from_a_backup_is_refused_and_goes_on_as_its_operator_decides(
@@ -45,11 +45,11 @@ def test_a_database_from_a_backup_is_refused_and_goes_on_as_its_operator_decides
         with clinic.connector():
             clinic.sql(insert(3))
             clinic.prescribe({"doctor": "D1", "patient": "P1", "drug": "aspirin", "dose": 1})
-            until(lambda: clinic.sql("SELECT count(*) FROM prescribed") == [(1,)])
+            wait_until(lambda: clinic.sql("SELECT count(*) FROM prescribed") == [(1,)])
             drained(clinic)
             killable_server.put_back(backup)
             # The connector notices by itself, and again when it is started.
-            until(lambda: "REFUSED-POSTGRES-RESTORED" in clinic.errors("connector"))
+            wait_until(lambda: "REFUSED-POSTGRES-RESTORED" in clinic.errors("connector"))
         refused = clinic.postgres("check")
         assert refused.returncode == 1
         assert "REFUSED-POSTGRES-RESTORED" in refused.stdout
@@ -65,7 +65,7 @@ def test_a_database_from_a_backup_is_refused_and_goes_on_as_its_operator_decides
         with clinic.connector():
             drained(clinic)
             assert [event["dose"] for event in clinic.read(4)] == [1, 2, 3, 5]
-            until(lambda: clinic.sql("SELECT dose FROM prescribed") == [(2,)])
+            wait_until(lambda: clinic.sql("SELECT dose FROM prescribed") == [(2,)])
 
 
 def test_a_copy_of_a_database_does_not_publish_what_the_original_publishes(clinic: Clinic) -> None:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from maia.credentials import Action, Principal, SignedCertificate, statement_to_bytes
-from maia.domain import DomainSettings, KeyServer
+from maia.credentials import Action, Principal, SignedCertificate, TestKind, statement_to_bytes
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.keys.secrets import Secret
-from maia.types import Sealing, SealingLevel, sign_definition
+from maia.testing import Issuer, NetBroker, address_of
 from maia.wire.messages import Sealed, SealedWithPlaintext, Show
-from support.broker import Running, connect_right, random_from, sighting
-from support.numberplate import NUMBERPLATE
-from support.revoking import Issuer, connecting, grant_demanding, seeing
-from support.sealed_net import state_of
-from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
+from support.numberplate import NUMBERPLATE, READ, WRITE, SealedNet, camera_and_reader, sighting
 
 KEYS = "key server"
 
 
-class RevokingNet(PublishingNet):
+class RevokingNet(SealedNet):
     """Two brokers with keys from a key server, who hear what PITO states."""
 
     def __init__(self, *, is_vouched: bool = False) -> None:
-        super().__init__(SealingLevel.ATTRIBUTE)
-        key, _ = self._identity(KEYS)
-        sealing = Sealing(SealingLevel.ATTRIBUTE, key.principal, ("key-server:7400",))
-        definition = replace(self.story.definition.definition, sealing=sealing)
-        self.story = replace(self.story, definition=sign_definition(definition, self.story.keys["PITO"]))
-        self._key_server()
+        super().__init__(manager=KEYS, keys_at=(address_of(KEYS),))
+        self.key_server()
         if is_vouched:
             self.rights = {name: (self._seeing(name),) for name in ("CCS broker", "Met broker")}
         else:
@@ -43,12 +31,12 @@ class RevokingNet(PublishingNet):
         self.issuer.vouch(3600)
 
     def _demanding(self, name: str) -> SignedCertificate:
-        to = self._identity(name)[0].principal
-        return grant_demanding(self.story, "PITO", to, connecting(self.story), Action.CONNECT, now=self.now)
+        to = self.cast.identity(name)[0].principal
+        return self.cast.grant("PITO", to, self.cast.network, Action.CONNECT, test=TestKind.TIMED_CRL)
 
     def _seeing(self, name: str) -> SignedCertificate:
-        to = self._identity(name)[0].principal
-        return grant_demanding(self.story, "PITO", to, seeing(self.story), READ, WRITE, now=self.now)
+        to = self.cast.identity(name)[0].principal
+        return self.cast.grant("PITO", to, self.cast.definition, READ, WRITE, test=TestKind.TIMED_CRL)
 
     def key_members(self) -> tuple[int, frozenset[Principal]]:
         """Return the newest epoch of the key server, and who shares the key of the type in it."""
@@ -56,22 +44,11 @@ class RevokingNet(PublishingNet):
         assert groups is not None
         return groups.number, groups.members(GroupId(self.type_id))
 
-    def _key_server(self) -> None:
-        key, _ = self._identity(KEYS)
-        settings = DomainSettings(
-            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),)
-        )
-        at_rest = Secret.fresh(random_from(b"at rest"))
-        node = KeyServer(key, settings, at_rest=at_rest, random=random_from(b"key server"))
-        running = self.brokers[KEYS] = Running(KEYS, key, settings, node)
-        self._perform(running, node.start(self.now))
-        self.settle()
-
     def plaintext(self) -> int:
         return sum(isinstance(message, SealedWithPlaintext) for _, _, message in self.carried)
 
-    def has_keys(self, running: Running) -> bool:
-        ring = state_of(running).seals.ring_of(self.type_id)
+    def has_keys(self, running: NetBroker) -> bool:
+        ring = running.parts.seals.ring_of(self.type_id)
         return ring is not None and any(ring.groups(epoch) for epoch in range(1, (ring.newest or 0) + 1))
 
 
@@ -129,7 +106,7 @@ def test_what_it_signs_while_it_has_not_received_of_it_is_delivered_by_no_peer_w
 def test_other_certificates_leave_its_keys_alone() -> None:
     net = RevokingNet()
     camera, office = camera_and_reader(net)
-    net.issuer.revoke(connect_right(net.story, net._identity("a broker that is gone")[0].principal))
+    net.issuer.revoke(net.cast.connect_right(net.cast.identity("a broker that is gone")[0].principal))
     camera.publish(1, sighting("LC04 ABC"))
     assert net.has_keys(net.met)
     assert len(office.events()) == 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import Action, SignedCertificate, SigningKey
+from maia.credentials import Action, SignedCertificate, SigningKey, TestKind
 from maia.events import frame_of
+from maia.testing import Issuer, NetClient, shown
 from maia.types import type_id
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import Carried, Interest, Offer, Ping
-from support.broker import Client, Net, connect_right, shown, sighting
-from support.numberplate import NUMBERPLATE_KINDS
-from support.revoking import Issuer, grant_demanding, of_story, seeing
+from support.numberplate import NUMBERPLATE_KINDS, Net, sighting
 
 EDGE = SigningKey.from_seed(b"\x0f" * 32)
 CAMERA = "camera at Victoria"
@@ -25,34 +24,34 @@ def net() -> Net:
 
 
 def the_type(net: Net) -> bytes:
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     return type_id(name.owner, name.name)
 
 
-def dishonest_edge(net: Net) -> Client:
+def dishonest_edge(net: Net) -> NetClient:
     """A broker of which no peer knows that it does not let go of a publisher."""
-    credentials = (connect_right(net.story, EDGE.principal),)
+    credentials = (net.cast.connect_right(EDGE.principal),)
     return net.client("a dishonest edge", key=EDGE, credentials=credentials, address="edge:1")
 
 
 def vouched_right(net: Net, key: SigningKey) -> SignedCertificate:
     """A right to publish for which CCS has to vouch, again and again."""
-    return grant_demanding(net.story, "CCS", key.principal, seeing(net.story), Action.PUBLISH, now=net.now)
+    return net.cast.grant("CCS", key.principal, net.cast.definition, Action.PUBLISH, test=TestKind.TIMED_CRL)
 
 
 def pool(net: Net, key: SigningKey, right: SignedCertificate) -> tuple[SignedCertificate, ...]:
-    return connect_right(net.story, key.principal), of_story(net.story, "PITO to CCS", Action.PUBLISH), right
+    return net.cast.connect_right(key.principal), net.cast.issued("PITO to CCS", Action.PUBLISH), right
 
 
 def offer(net: Net, right: SignedCertificate) -> Offer:
     """The camera's own request, which it once made at that edge."""
-    key = net.story.keys[CAMERA]
+    key = net.cast.keys[CAMERA]
     shown_with = pool(net, key, right)
-    request = Client(net, key, shown_with).request(Action.PUBLISH)
+    request = NetClient(net, key, shown_with).request(Action.PUBLISH)
     return Offer(the_type(net), True, request, shown(shown_with))
 
 
-def wanted_there(edge: Client) -> int:
+def wanted_there(edge: NetClient) -> int:
     """How many interests the edge was told and has not been told to forget."""
     said = [one for one in edge.all_heard(Interest) if one.key == the_type(edge.net)]
     return sum(len(one.add) - len(one.remove) for one in said)
@@ -64,7 +63,7 @@ class Town:
     def __init__(self, net: Net) -> None:
         self.net, self.issuer = net, Issuer(net)
         self.issuer.vouch(3600)
-        self.right = vouched_right(net, net.story.keys[CAMERA])
+        self.right = vouched_right(net, net.cast.keys[CAMERA])
         self.billing, self.edge = net.client("billing office"), dishonest_edge(net)
         self.billing.subscribe()
         self.edge.heard.clear()
@@ -72,7 +71,7 @@ class Town:
 
     def believes(self, sequence: int) -> bool:
         """Let the edge send a frame as the camera would, and say whether the office got it."""
-        before, publisher = len(self.billing.events()), self.net.story.principal(CAMERA).key
+        before, publisher = len(self.billing.events()), self.net.cast.principal(CAMERA).key
         columns = frame_to_columns(frame_of([sighting()], NUMBERPLATE_KINDS))
         self.edge.say(
             Carried(the_type(self.net), publisher, b"s" * 16, sequence, int(self.net.now), 1, [], columns)
@@ -131,7 +130,7 @@ def test_to_let_the_lease_of_an_offer_end_wins_a_revoked_publisher_nothing(net: 
     assert wanted_there(town.edge) == 0, "it was not renewed"
     assert town.believes(1)
     running, revoked = net.brokers["CCS broker"], town.issuer.says.revoke(town.right)
-    net._perform(running, running.broker.hear([revoked], net.now))  # as when it was fetched
+    net.perform(running, running.broker.hear([revoked], net.now))  # as when it was fetched
     net.settle().advance(1.9)
     assert town.believes(2)
     net.advance(0.2)
@@ -141,7 +140,7 @@ def test_to_let_the_lease_of_an_offer_end_wins_a_revoked_publisher_nothing(net: 
 def test_an_offer_stands_while_its_publisher_may_publish(net: Net) -> None:
     """A list that names another peer takes nothing back."""
     town = Town(net)
-    town.issuer.revoke(of_story(net.story, "CCS to billing office", Action.SUBSCRIBE))
+    town.issuer.revoke(net.cast.issued("CCS to billing office", Action.SUBSCRIBE))
     net.advance(3)
     town.edge.say(offer(net, town.right))
     assert town.refusals() == []
@@ -155,14 +154,13 @@ def test_an_offer_on_behalf_of_another_publisher_stands(net: Net) -> None:
     town.edge.say(
         offer(
             net,
-            grant_demanding(
-                net.story,
+            net.cast.grant(
                 "CCS",
-                net.story.principal(CAMERA),
-                seeing(net.story),
+                net.cast.principal(CAMERA),
+                net.cast.definition,
                 Action.PUBLISH,
-                now=net.now,
                 comment="2",
+                test=TestKind.TIMED_CRL,
             ),
         )
     )

@@ -6,14 +6,13 @@ from itertools import count, islice
 
 import pytest
 
-from maia.credentials import Action, SignedCertificate, SigningKey
+from maia.credentials import Action, SignedCertificate, SigningKey, TestKind
 from maia.routing.overlay.table import is_closer, node_id_of_key, node_id_of_type
+from maia.testing import Issuer, NetBroker, NetClient
 from maia.types import SealingLevel, type_id, validity_type_name
 from maia.wire.messages import Interest, Offer, Resync, SealedDoubted
-from support.broker import Client, Running, connect_right
-from support.revoking import Issuer, grant_demanding, of_story, seeing
+from support.numberplate import EVERY_KEY, SealedNet
 from support.sealed_messages import is_sealed, sealed_of
-from support.sealed_net import EVERYTHING, SealedNet, state_of
 
 CAMERAS = [SigningKey.from_seed(bytes([number]) * 32) for number in (60, 61)]
 
@@ -25,7 +24,7 @@ class Town:
         self.net = SealedNet(level, verify_in_transit=1.0)
         self.keyless, self.reader, self.met = self.net.three()
         for running in (self.reader, self.met):
-            self.net.hold(running, *EVERYTHING)
+            self.net.hold(running, *EVERY_KEY)
         self.issuer = Issuer(self.net)
         self.issuer.vouch(3600)
         office = self.net.client("billing office", self.reader.name)
@@ -34,14 +33,14 @@ class Town:
         self.offers = [self._offer(number) for number in range(2)]
 
     def _right(self, camera: SigningKey) -> SignedCertificate:
-        story, now = self.net.story, self.net.now
-        return grant_demanding(story, "CCS", camera.principal, seeing(story), Action.PUBLISH, now=now)
+        story = self.net.cast
+        return story.grant("CCS", camera.principal, story.definition, Action.PUBLISH, test=TestKind.TIMED_CRL)
 
     def _offer(self, number: int) -> Offer:
         """Let a camera come to an honest broker and go, and return what that told of it."""
         camera, net = CAMERAS[number], self.net
-        through_ccs = of_story(net.story, "PITO to CCS", Action.PUBLISH)
-        pool = (connect_right(net.story, camera.principal), through_ccs, self.rights[number])
+        through_ccs = net.cast.issued("PITO to CCS", Action.PUBLISH)
+        pool = (net.cast.connect_right(camera.principal), through_ccs, self.rights[number])
         client = net.client(f"camera {number}", "Met broker", key=camera, credentials=pool)
         client.advertise()  # from now on, the broker receives a peer that must confirm it
         net.advance(5)
@@ -64,20 +63,20 @@ class Town:
         keys = (SigningKey.from_seed(seed.to_bytes(32)) for seed in count(1))
         return next(islice((key for key in keys if leads_nowhere(key)), number, None))
 
-    def edge(self, number: int, at: Running) -> Client:
+    def edge(self, number: int, at: NetBroker) -> NetClient:
         """Connect a broker that says what another one said of a camera, as its own."""
         key = self.bystander(number)
-        right, address = (connect_right(self.net.story, key.principal),), f"edge{number}:1"
+        right, address = (self.net.cast.connect_right(key.principal),), f"edge{number}:1"
         edge = self.net.client(address, at.name, key=key, credentials=right, address=address)
         return edge.say(self.offers[number])
 
-    def is_wanted(self, at: Running, by: Running) -> bool:
+    def is_wanted(self, at: NetBroker, by: NetBroker) -> bool:
         """Say whether a broker is told by another one that something is wanted there."""
-        book = state_of(at).routes.book
+        book = at.parts.routes.book
         return bool(book.entries(node_id_of_key(by.key.principal.key), self.net.key))
 
 
-def wanted_from(edge: Client) -> int:
+def wanted_from(edge: NetClient) -> int:
     """Return how many interests an edge was told and has not been told to forget."""
     return sum(len(one.add) - len(one.remove) for one in sealed_of(edge.all_heard(Interest)))
 

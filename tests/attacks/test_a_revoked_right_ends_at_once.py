@@ -5,52 +5,37 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    OnlineTest,
     SignedCertificate,
     SigningKey,
     TestKind,
-    issue,
     statement_to_bytes,
 )
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.predicates import Comparison, Operator
 from maia.sessions.statements import KEPT_STATEMENTS
+from maia.testing import Issuer, NetClient, Statements, grant, shown
 from maia.testing.refusals import raises
 from maia.types import definition_to_bytes, validity_definition, validity_type_name
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.messages import AskState, DeliverLogged, Published, Show
-from support.broker import SECOND, Client, Net, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.recording import EVERYTHING, RecordingNet, acknowledge, durable, positions
-from support.revoking import Issuer, Statements, grant_demanding, of_story, seeing
+from support.numberplate import LOCATION, NUMBERPLATE, RECORDING, TIMESTAMP, Net, sighting
 
 BILLING = "billing office"
 AT = "CCS broker"
 
 
 def demanding(net: Net, comment: str = "", kind: TestKind | None = TestKind.TIMED_CRL) -> SignedCertificate:
-    uids, to = frozenset({NUMBERPLATE, TIMESTAMP}), net.story.principal(BILLING)
-    return grant_demanding(
-        net.story,
-        "CCS",
-        to,
-        seeing(net.story),
-        Action.SUBSCRIBE,
-        now=net.now,
-        attributes=uids,
-        comment=comment,
-        kind=kind,
+    uids, to = frozenset({NUMBERPLATE, TIMESTAMP}), net.cast.principal(BILLING)
+    return net.cast.grant(
+        "CCS", to, net.cast.definition, Action.SUBSCRIBE, attributes=uids, comment=comment, test=kind
     )
 
 
 def with_right(net: Net, *rights: SignedCertificate) -> tuple[SignedCertificate, ...]:
     """Return the story's certificates with these in place of the office's own right to subscribe."""
-    own = of_story(net.story, "CCS to billing office", Action.SUBSCRIBE)
-    return (*(one for one in net.story.certificates if one is not own), *rights)
+    own = net.cast.issued("CCS to billing office", Action.SUBSCRIBE)
+    return (*(one for one in net.cast.certificates if one is not own), *rights)
 
 
 @pytest.fixture
@@ -60,11 +45,11 @@ def net() -> Net:
     return net
 
 
-def office(net: Net, *rights: SignedCertificate, at: str = AT) -> Client:
+def office(net: Net, *rights: SignedCertificate, at: str = AT) -> NetClient:
     return net.client(BILLING, at, credentials=with_right(net, *rights))
 
 
-def camera(net: Net, at: str = AT) -> tuple[Client, int]:
+def camera(net: Net, at: str = AT) -> tuple[NetClient, int]:
     client = net.client("camera at Victoria", at)
     return client, client.advertise()
 
@@ -98,7 +83,7 @@ def test_a_revoked_publisher_publishes_nothing_more(net: Net) -> None:
     subscriber = net.client(BILLING)
     subscriber.subscribe()
     publisher.publish(offer, sighting())
-    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    issuer.revoke(net.cast.issued("CCS to camera at Victoria", Action.PUBLISH))
     before = len(publisher.all_heard(Published))
     publisher.publish(offer, sighting())
     assert len(subscriber.events()) == 1
@@ -114,7 +99,7 @@ def test_a_revoked_client_gets_no_will_or_last_word_out(net: Net) -> None:
     publisher, offer = camera(net)
     subscriber = net.client(BILLING)
     subscriber.subscribe()
-    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.CONNECT))
+    issuer.revoke(net.cast.issued("CCS to camera at Victoria", Action.CONNECT))
     assert publisher.bye == "POLICY-REVOKED"
     publisher.closed = False  # it has not noticed
     net.clients[AT, publisher.link] = publisher
@@ -129,17 +114,17 @@ def test_the_sentence_says_nothing_about_any_other_peer(net: Net) -> None:
     right = demanding(net)
     subscriber = office(net, right)
     ref = subscriber.subscribe(Comparison(NUMBERPLATE, Operator.EQ, "SECRET 1"))
-    issuer.revoke(right, of_story(net.story, "CCS to statistics office", Action.SUBSCRIBE))
+    issuer.revoke(right, net.cast.issued("CCS to statistics office", Action.SUBSCRIBE))
     ended = next(message for message in subscriber.heard if ref in getattr(message, "refs", ()))
     assert "SECRET 1" not in repr(net.brokers[AT].notes)
-    assert str(net.story.principal("statistics office")) not in ended.message
+    assert str(net.cast.principal("statistics office")) not in ended.message
 
 
 # ------------------------------------------------------------ absent
 
 
-def recording() -> RecordingNet:
-    net = RecordingNet(recording=EVERYTHING)
+def recording() -> Net:
+    net = Net(recording=RECORDING)
     net.broker()
     return net
 
@@ -151,13 +136,13 @@ def test_a_durable_subscriber_that_was_revoked_while_away_gets_nothing() -> None
     issuer.vouch(600)
     right = demanding(net)
     subscriber = office(net, right)
-    durable(subscriber)
+    subscriber.durable()
     subscriber.hang_up()
     publisher, offer = camera(net)
     publisher.publish(offer, sighting())
     issuer.revoke(right)
     back = office(net, right)
-    ref = durable(back)
+    ref = back.durable()
     assert back.code_of(ref) == "POLICY-REVOKED"
     assert not back.all_heard(DeliverLogged)
 
@@ -169,14 +154,14 @@ def test_a_durable_subscriber_that_is_catching_up_stops_at_the_revocation() -> N
     issuer.vouch(600)
     right = demanding(net)
     subscriber = office(net, right)
-    ref = durable(subscriber)
+    ref = subscriber.durable()
     publisher, offer = camera(net)
     publisher.publish(offer, sighting())
-    had = positions(subscriber)
+    had = subscriber.positions()
     issuer.revoke(right)
-    acknowledge(subscriber, ref, had[-1])
+    subscriber.acknowledge(ref, had[-1])
     publisher.publish(offer, sighting())
-    assert positions(subscriber) == had
+    assert subscriber.positions() == had
     assert subscriber.ended_with(ref) == "POLICY-REVOKED"
 
 
@@ -190,8 +175,8 @@ def test_the_last_word_of_a_revoked_publisher_is_told_to_no_peer(net: Net) -> No
     early = net.client(BILLING)
     early.say(AskState(700, early.subscribe()))
     assert len(early.events()) == 1
-    publisher.unadvertise(offer)
-    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    publisher.withdraw(offer)
+    issuer.revoke(net.cast.issued("CCS to camera at Victoria", Action.PUBLISH))
     for at in (AT, "Met broker"):
         late = net.client(BILLING, at)
         late.say(AskState(701, late.subscribe()))
@@ -203,8 +188,8 @@ def test_a_narrowed_subscriber_is_told_the_state_through_what_is_left(net: Net) 
     """A37: the state was cached when it saw more."""
     issuer = Issuer(net)
     issuer.vouch(600)
-    wide = grant_demanding(
-        net.story, "CCS", net.story.principal(BILLING), seeing(net.story), Action.SUBSCRIBE, now=net.now
+    wide = net.cast.grant(
+        "CCS", net.cast.principal(BILLING), net.cast.definition, Action.SUBSCRIBE, test=TestKind.TIMED_CRL
     )
     subscriber = office(net, wide, demanding(net))
     ref = subscriber.subscribe()
@@ -302,7 +287,7 @@ def test_no_peer_states_for_another_peer(net: Net) -> None:
     right = demanding(net)
     subscriber = office(net, right)
     ref = subscriber.subscribe()
-    liar = Statements(net.story.keys["Met"])
+    liar = Statements(net.cast.keys["Met"])
     lie = liar.revoke(right)
     genuine = statement_to_bytes(issuer.says.list_now())
     forged = genuine[:-3] + bytes([genuine[-3] ^ 1]) + genuine[-2:]
@@ -320,8 +305,8 @@ def test_no_peer_states_for_another_peer(net: Net) -> None:
 
 def test_only_the_issuer_publishes_on_its_stream(net: Net) -> None:
     """A39: every peer may read it, and no other peer may write it."""
-    key = net.story.keys["CCS"]
-    install = of_story(net.story, "PITO to CCS", Action.INSTALL)
+    key = net.cast.keys["CCS"]
+    install = net.cast.issued("PITO to CCS", Action.INSTALL)
     definition = definition_to_bytes(validity_definition(key, (install,)))
     for who in ("Detective Smith", BILLING):
         client = net.client(who)
@@ -365,18 +350,13 @@ def test_strangers_fill_nobodys_memory_with_statements(net: Net) -> None:
     before = running.broker.status(net.now)["statements"]
     for number in range(40):
         stranger = SigningKey.from_seed(bytes([number + 1]) * 32)
-        own = AuthorisationCertificate(
-            issuer=stranger.principal,
-            subject=subscriber.principal,
-            may_delegate=True,
-            authority=Authority(seeing(net.story), frozenset({Action.SUBSCRIBE})),
-            validity=UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, stranger.principal)),
-        )
+        terms = {"may_delegate": True, "test": TestKind.TIMED_CRL}
+        own = grant(stranger, subscriber.key, net.cast.definition, Action.SUBSCRIBE, **terms)
         says = Statements(stranger)
         lists = [statement_to_bytes(says.revoke(demanding(net, str(one)))) for one in range(2)]
-        subscriber.say(Show(800 + number, shown([issue(own, stranger)]), lists))
+        subscriber.say(Show(800 + number, shown([own]), lists))
         assert subscriber.was_accepted(800 + number)
-        subscriber.subscribe(credentials=(*net.story.certificates, issue(own, stranger)))
+        subscriber.subscribe(credentials=(*net.cast.certificates, own))
     after = running.broker.status(net.now)["statements"]
     assert after["issuers"] == before["issuers"]
     assert after["streams"] == before["streams"]

@@ -23,8 +23,7 @@ from maia.events import SECOND, Instant, attribute_uid
 from maia.wire.codec import encode
 from maia.wire.effects import Send
 from maia.wire.messages import Identify
-from support.mesh_city import MeshCity
-from support.simulated_city import City
+from support.city import City
 
 PROVIDER, STRANGER = SigningKey.from_seed(b"p" * 32), SigningKey.from_seed(b"s" * 32)
 LEVEL = attribute_uid("tpm-integrity")
@@ -40,9 +39,9 @@ class Levelled(City):
         trust = IdentityTrust("city", frozenset({PROVIDER.principal}))
         super().__init__(7, brokers=brokers, identity=trust, **more)
 
-    def _add_broker(self, number: int, lease_s: int, settings: dict[str, object]) -> None:
+    def add_broker(self, number: int, **settings: object) -> None:
         demand = {"demand": parse_requirement("tpm-integrity >= 2")} if number in self.demanding else {}
-        super()._add_broker(number, lease_s, {**settings, **demand})
+        super().add_broker(number, **settings, **demand)
         if number in self.levels:
             self.show(number, self.statement(number, self.levels[number]))
 
@@ -59,11 +58,11 @@ class Levelled(City):
 
     def show(self, number: int, statement: SignedIdentity) -> None:
         name = f"broker {number}"
-        self.network.act(name, lambda now: self.network.broker(name).identify(statement, now))
+        self.network.act(name, lambda now: self.network.node(name).identify(statement, now))
 
     def links(self, number: int) -> dict[int, int]:
         """Return the links of a broker to its neighbours, by its own account."""
-        found = self.network.broker(f"broker {number}").status(self.network.now)["links"]
+        found = self.network.node(f"broker {number}").status(self.network.now)["links"]
         peers = {str(self.key(one).principal): number for number, one in enumerate(self.brokers)}
         assert isinstance(found, list)
         return {one["link"]: peers[one["peer"]] for one in found if one["role"] == "broker"}
@@ -80,10 +79,6 @@ class LevelledCity(Levelled):
     """Routers that find each other by a rendezvous."""
 
 
-class LevelledMesh(Levelled, MeshCity):
-    """Routers of a mesh."""
-
-
 BOTH = frozenset({0, 1})
 
 
@@ -92,7 +87,7 @@ def test_clusters_of_a_level_form_by_themselves_and_a_router_comes_back_with_its
     city.network.run_until(lambda: city.settled((0, 1)), at_most=60)
     city.network.run_for(120)
     assert city.settled((0, 1)), "a router of a lower level stays outside"
-    assert city.network.broker("broker 0").status(city.network.now)["counters"]["maia_links_refused_total"]
+    assert city.network.node("broker 0").status(city.network.now)["counters"]["maia_links_refused_total"]
     city.show(2, city.statement(2, 2))
     city.network.run_until(lambda: city.settled((0, 1), (0, 2), (1, 2)), at_most=180)
     city.show(1, city.statement(1, 0))  # it has booted something else
@@ -138,7 +133,7 @@ def test_a_bad_statement_takes_nothing_from_a_neighbour_that_has_a_good_one() ->
     city = LevelledCity({0: 2, 1: 2, 2: 2}, demanding=BOTH)
     city.network.run_until(lambda: city.settled((0, 1), (0, 2), (1, 2)), at_most=60)
     garbage = encode(Identify(5, pack_identity(city.statement(1, 9))))
-    links = city.network.broker("broker 2").status(city.network.now)["links"]
+    links = city.network.node("broker 2").status(city.network.now)["links"]
     assert isinstance(links, list)
     for one in links:
         city.network.act("broker 2", lambda _now, link=one["link"]: [Send(link, garbage)])
@@ -151,7 +146,7 @@ def test_a_mesh_goes_around_a_router_that_has_lost_its_level_and_takes_it_back(l
     """A98: nothing crosses a router that claims a level no more, and the mesh heals."""
     ladder = {(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)}
     levels = dict.fromkeys(range(6), 2)
-    city = LevelledMesh(levels, demanding=frozenset(range(6)), brokers=6, edges=ladder, lease_s=lease_s)
+    city = Levelled(levels, demanding=frozenset(range(6)), brokers=6, edges=ladder, lease_s=lease_s)
     cameras = [city.camera("camera at Victoria", "Victoria", via=(3,)), city.camera("camera at Soho", "Soho")]
     offices = [city.office(f"office {number}", via=(number,)) for number in range(6)]
     city.settle()

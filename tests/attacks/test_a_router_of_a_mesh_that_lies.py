@@ -18,6 +18,7 @@ from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
+from maia.testing import in_a_loop
 from maia.types import type_id
 from maia.wire.columns import columns_to_frame
 from maia.wire.mesh_messages import InterestPart, part_to_bytes, sign_head
@@ -33,22 +34,20 @@ from maia.wire.messages import (
     Pong,
 )
 from maia.wire.names import filter_to_bytes
+from support.city import LEASE_S, PLATES, City, mesh_city, says_also, wants_everything
 from support.live import STORY, broker, client, stranger
-from support.mesh_city import MeshCity, says_also, wants_everything
 from support.numberplate import NUMBERPLATE, SUSPECT, TIMESTAMP
-from support.simulated_city import LEASE_S, PLATES
-from support.waiting import in_a_loop
 
 RING = [(0, 1), (1, 2), (2, 3), (0, 3)]
 
 
-def codes(city: MeshCity) -> Counter[str]:
+def codes(city: City) -> Counter[str]:
     return Counter(note.fields["code"] for _, note in city.network.notes if note.event == "refused")
 
 
-def town(seed: int, lie: Callable[[Message], list[Message]]) -> MeshCity:
+def town(seed: int, lie: Callable[[Message], list[Message]]) -> City:
     """Return a ring of four routers, one of which lies, with a camera and offices at the others."""
-    city = MeshCity(seed, brokers=4, edges=RING, liars={1: lie})
+    city = mesh_city(seed, brokers=4, edges=RING, liars={1: lie})
     city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[2])
     city.office("desk", via=[3], attributes=frozenset({NUMBERPLATE, TIMESTAMP}))
@@ -143,8 +142,8 @@ def test_what_a_router_changes_is_refused_and_the_others_reach_each_other(
 
 def test_a_router_that_widens_its_clients_filters_gets_no_event_more() -> None:
     """A67, A98 (S11): what it signs is narrowed by its neighbours to what its clients' certificates give."""
-    city = MeshCity(7, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
-    liar = city.network.broker(city.brokers[2])
+    city = mesh_city(7, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
+    liar = city.network.node(city.brokers[2])
     wants_everything(liar)
     camera = city.camera("camera", "Victoria", via=[0])
     city.office("detective", via=[2], restriction=Comparison(NUMBERPLATE, Operator.EQ, SUSPECT))
@@ -167,9 +166,9 @@ def test_a_router_that_widens_its_clients_filters_gets_no_event_more() -> None:
 
 def test_a_router_without_a_proof_for_its_interest_gets_nothing() -> None:
     """A67: an interest without the request that caused it is refused by every router on the way."""
-    city = MeshCity(9, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
-    liar = city.network.broker(city.brokers[2])
-    unproved = InterestPart(city.known.event_type.type_id, filter_to_bytes(ALWAYS), None, [])
+    city = mesh_city(9, brokers=3, edges=[(0, 1), (1, 2)], liars={2: lambda message: [message]})
+    liar = city.network.node(city.brokers[2])
+    unproved = InterestPart(city.cast.type_id, filter_to_bytes(ALWAYS), None, [])
     says_also(liar, unproved)
     camera = city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[1])
@@ -193,16 +192,16 @@ def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
         if not invented:
             key, digest = stranger.principal.key, digest_of_parts(parts)
             head = AggregateHead(key, message.number, message.dated, 1, digest, bytes(64))
-            invented.append(replace(head, signature=sign_head(head, city.story.network, stranger)))
+            invented.append(replace(head, signature=sign_head(head, city.cast.network, stranger)))
         return [message, invented[0], AggregateContent(invented[0].origin, b"", [*parts.values()], [], False)]
 
-    city = MeshCity(11, brokers=3, edges=[(0, 1), (1, 2)], liars={0: lie})
+    city = mesh_city(11, brokers=3, edges=[(0, 1), (1, 2)], liars={0: lie})
     city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[2])
     city.settle()
     city.probe()
     for name in city.brokers[1:]:
-        routers = city.network.broker(name).status(city.network.now)["mesh"]["routers"].values()
+        routers = city.network.node(name).status(city.network.now)["mesh"]["routers"].values()
         assert str(stranger.principal) not in {router["principal"] for router in routers if router["parts"]}
     assert invented
     assert codes(city)["POLICY-NO-CHAIN"] > 0, codes(city)
@@ -212,7 +211,7 @@ def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
 async def test_at_a_socket_each_lie_is_counted_and_the_link_gets_no_event() -> None:
     """A98, A67: forged, from the future, repeated, without a proof; over TLS, by a key that may connect."""
     key, other = STORY.keys["billing office"], STORY.keys["camera at Victoria"]
-    kind = type_id(STORY.definition.definition.name.owner, STORY.definition.definition.name.name)
+    kind = type_id(STORY.type_name.owner, STORY.type_name.name)
     part = part_to_bytes(InterestPart(kind, filter_to_bytes(ALWAYS), None, []))
 
     def head(signer: SigningKey, *, origin: SigningKey, ahead_s: int = 0) -> AggregateHead:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
+from maia.credentials import Action
 from maia.predicates import Comparison, Not, Operator
+from maia.testing import NetClient, key_of
 from maia.wire.messages import AskState, DeliverLogged, Seen
-from support.broker import Client, sighting
-from support.numberplate import NUMBERPLATE
-from support.recording import EVERYTHING, RecordingNet, durable, grant_to_read, key_of, reader
+from support.numberplate import NUMBERPLATE, RECORDING, Net, sighting
 from support.transcripts import Transcript
 
 WITHHELD = "WITHHELD"
@@ -21,21 +21,21 @@ class Story:
     """A city in which some sightings are withheld from the auditor, or were never made."""
 
     def __init__(self, *, withholds: bool, at: str, publisher_at: str) -> None:
-        self.net, self.withholds, self.at, self.publisher_at = RecordingNet(), withholds, at, publisher_at
+        self.net, self.withholds, self.at, self.publisher_at = Net(), withholds, at, publisher_at
         limits = BrokerLimits(durable_frames_under_way=2)
         for name, seeds in ((HERE, []), (THERE, [HERE]), (BETWEEN, [HERE, THERE])):
-            self.net.broker(name, seeds=seeds, recording=EVERYTHING, limits=limits)
+            self.net.broker(name, seeds=seeds, recording=RECORDING, limits=limits)
         self.transcript, self.next_sequence = Transcript(), 0
         self.camera = self._camera()
         self.witness = self._witness()
 
-    def _camera(self) -> Client:
+    def _camera(self) -> NetClient:
         camera = self.net.client("camera at Victoria", self.publisher_at)
         camera.next_sequence = self.next_sequence
         camera.advertise(ref=1)
         return camera
 
-    def _witness(self) -> Client:
+    def _witness(self) -> NetClient:
         """Connect another subscriber at the auditor's broker, which gets everything."""
         witness = self.net.client("billing office", self.at)
         witness.subscribe()
@@ -49,15 +49,15 @@ class Story:
                 self.camera.publish(1, *map(sighting, plates))
         self.net.advance(1)
 
-    def auditor(self) -> Client:
+    def auditor(self) -> NetClient:
         """Connect, subscribe at once and durably, ask for the state, and ask for what will be refused."""
-        right = grant_to_read(
-            self.net,
+        right = self.net.cast.right(
             key_of(AUDITOR).principal,
+            Action.SUBSCRIBE,
             restriction=Not(Comparison(NUMBERPLATE, Operator.EQ, WITHHELD)),
         )
-        client = reader(self.net, AUDITOR, right, at=self.at)
-        durable(client, ref=1)
+        client = self.net.guest(AUDITOR, right, at=self.at)
+        client.durable(ref=1)
         client.subscribe(ref=2)
         client.say(AskState(102, 2))
         client.advertise(ref=3)
@@ -65,7 +65,7 @@ class Story:
         self.net.advance(5)
         return client
 
-    def leaves(self, client: Client, *, acknowledges: bool) -> None:
+    def leaves(self, client: NetClient, *, acknowledges: bool) -> None:
         logged = client.all_heard(DeliverLogged)
         if acknowledges and logged:
             client.say(Seen(1, logged[-1].position))
@@ -122,12 +122,12 @@ def test_what_a_subscriber_receives_does_not_depend_on_what_is_withheld_from_it(
 
 def test_labels_and_positions_count_nothing() -> None:
     """A91, A69: they look like random bytes, others for each stream and each cursor."""
-    net = RecordingNet()
-    net.broker(HERE, recording=EVERYTHING)
+    net = Net()
+    net.broker(HERE, recording=RECORDING)
     office = net.client("billing office", HERE)
-    first, second = durable(office, "one"), durable(office, "another")
+    first, second = office.durable("one"), office.durable("another")
     for name in ("camera at Victoria", "camera at Hyde Park"):
-        camera = net.client(name, HERE, key=net.story.keys["camera at Victoria"])
+        camera = net.client(name, HERE, key=net.cast.keys["camera at Victoria"])
         camera.advertise(ref=1)
         for _ in range(20):
             camera.publish(1, sighting())

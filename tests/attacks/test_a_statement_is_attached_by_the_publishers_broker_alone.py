@@ -15,6 +15,7 @@ from maia.credentials.identity import SignedIdentity, pack_identity
 from maia.errors import MaiaError
 from maia.events import Frame, frame_of
 from maia.sealing.frames.authorship import Publishing, proof_of_author, sign_as_author
+from maia.testing import in_a_loop, soon, until
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_label, frame_to_columns
@@ -30,7 +31,6 @@ from maia.wire.messages import (
     Publish,
     SignedByPublisher,
 )
-from support.broker import connect_right
 from support.live import BROKER, STORY, TYPE, Stranger, client, hello, settings, stranger
 from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
 from support.two_message import (
@@ -43,7 +43,6 @@ from support.two_message import (
     statement,
     whole_second,
 )
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, BILLING = "camera at Victoria", "billing office"
 HERE, CAMERA_KEY = STORY.keys[BROKER], STORY.keys[CAMERA]
@@ -82,7 +81,7 @@ async def watched_broker() -> AsyncIterator[tuple[str, Subscription]]:
 
 async def as_router(peer: Stranger) -> None:
     """Shake hands as a broker, and offer the type."""
-    right = connect_right(STORY, ROUTER.principal)
+    right = STORY.connect_right(ROUTER.principal)
     await soon(peer.hear())
     peer.say(hello(address="127.0.0.1:1", credentials=[certificate_to_bytes(right)]))
     await heard(peer, Identify)  # the broker shows its own statement to a neighbour

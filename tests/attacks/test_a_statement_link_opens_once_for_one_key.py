@@ -18,9 +18,9 @@ from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.net.links import LinkLimits
 from maia.sealing.two_message import HEAD_BYTES, LinkIdentity, Request, Responder, message_length
+from maia.testing import in_a_loop, soon, until
 from support.live import BROKER, STORY, client, settings
 from support.two_message import EVE, NORWAY, UK, link_identity, live_links, live_statement
-from support.waiting import in_a_loop, soon, until
 
 BILLING, CAMERA = "billing office", "camera at Victoria"
 BROKER_KEY, BILLING_KEY = STORY.keys[BROKER], STORY.keys[BILLING]

@@ -18,6 +18,7 @@ from maia.errors import MaiaError
 from maia.events import Attribute, Kind, attribute_uid, frame_of
 from maia.predicates import ALWAYS, Comparison, Exists, Operator
 from maia.sealing import SignatureChecks, read_run, verify
+from maia.testing import Issuer, NetClient, shown
 from maia.types import (
     SealingLevel,
     SignedDefinition,
@@ -42,10 +43,7 @@ from maia.wire.messages import (
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import NOW, Client, Net, connect_right, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from support.revoking import Issuer
-from support.sealed_sub_types import whole
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP, Net, sighting
 from support.sub_types import (
     CASE_KINDS,
     CHARGE_KINDS,
@@ -54,11 +52,10 @@ from support.sub_types import (
     SubTypes,
     case,
     charge,
-    grant,
-    install_right,
     rights_without,
     speak,
     tell_of_sub_types,
+    whole,
 )
 
 VICTORIA, BILLING, SMITH, STATISTICS = (
@@ -76,31 +73,31 @@ class Town:
     def __init__(self, *, test: TestKind | None = None) -> None:
         self.net = Net(verify_in_transit=1.0, lease_s=3600)
         self.broker = self.net.broker()
-        self.world: SubTypes = tell_of_sub_types(self.net.story, test=test)
-        name = self.net.story.definition.definition.name
+        self.world: SubTypes = tell_of_sub_types(self.net.cast, test=test)
+        name = self.net.cast.type_name
         self.above = type_id(name.owner, name.name)
 
-    def client(self, who: str, *certificates: Any) -> Client:
+    def client(self, who: str, *certificates: Any) -> NetClient:
         return self.net.client(who, credentials=(*self.world.certificates, *certificates))
 
-    def camera(self) -> Client:
-        name = self.net.story.definition.definition.name.name
+    def camera(self) -> NetClient:
+        name = self.net.cast.type_name.name
         return self.net.client(VICTORIA, credentials=rights_without(self.world, VICTORIA, name))
 
-    def rogue(self) -> Client:
-        credentials = (connect_right(self.net.story, ROGUE.principal),)
+    def rogue(self) -> NetClient:
+        credentials = (self.net.cast.connect_right(ROGUE.principal),)
         return self.net.client("a rogue broker", key=ROGUE, credentials=credentials, address="rogue:1")
 
     def request(self, who: str, definition: SignedDefinition, action: Action = Action.PUBLISH) -> bytes:
-        asking = Client(self.net, self.net.story.keys[who], self.world.certificates)
+        asking = NetClient(self.net, self.net.cast.keys[who], self.world.certificates)
         return asking.request(action, event_type=definition.definition.name)
 
-    def believes(self, rogue: Client, plate: str = "FORGED") -> bool:
+    def believes(self, rogue: NetClient, plate: str = "FORGED") -> bool:
         """Say whether a frame of the super-type is taken from the rogue broker."""
         reader = self.client(STATISTICS)
         ref = reader.subscribe()
         frame = Carried(
-            self.above, self.net.story.principal(VICTORIA).key, b"x" * 16, 0, int(self.net.now), 1, [],
+            self.above, self.net.cast.principal(VICTORIA).key, b"x" * 16, 0, int(self.net.now), 1, [],
             columns_of(plate),
         )  # fmt: skip
         rogue.say(frame)
@@ -113,12 +110,12 @@ def columns_of(plate: str) -> list[Any]:
 
 def extended(town: Town, by: str, **changes: Any) -> SignedDefinition:
     """Return a sub-type that somebody signed with whatever it has."""
-    story = town.net.story
+    story = town.net.cast
     told: dict[str, Any] = {
         "name": TypeName(story.principal(by), "uk.gov.forged.Type", "0"),
         "previous": None,
         "attributes": story.definition.definition.attributes,
-        "credentials": (install_right(story, by),),
+        "credentials": (story.grant("PITO", by, story.network, Action.INSTALL),),
         "sealing": None,
         "extends": (story.definition,),
     }
@@ -134,22 +131,24 @@ def test_a_sub_type_without_consent_is_published_as_nothing() -> None:
     met = town.client("Met")
     forged = extended(town, "Met")
     assert met.code_of(speak(met, forged, "advertise")) == "TYPE-EXTEND-NOT-GRANTED"
-    assert town.broker.broker._parts.types.type_ids() == ()
+    assert town.broker.parts.types.type_ids() == ()
 
 
 def test_consent_for_another_type_owner_or_version_is_none() -> None:
     """A22: a certificate for type X on type Y, one of another issuer, one of somebody else's subject."""
     town = Town()
-    story = town.net.story
+    story = town.net.cast
     other = TypeName(story.principal("PITO"), "uk.gov.pito.Arrest", "0")
-    name = story.definition.definition.name
+    name = story.type_name
     for consent in (
-        grant(story, "PITO", "Met", other, Action.EXTEND),
-        grant(story, "CCS", "Met", name, Action.EXTEND),
-        grant(story, "PITO", "CCS", name, Action.EXTEND),
-        grant(story, "PITO", "Met", name, Action.PUBLISH, Action.SUBSCRIBE),
+        story.grant("PITO", "Met", other, Action.EXTEND),
+        story.grant("CCS", "Met", name, Action.EXTEND),
+        story.grant("PITO", "CCS", name, Action.EXTEND),
+        story.grant("PITO", "Met", name, Action.PUBLISH, Action.SUBSCRIBE),
     ):
-        forged = extended(town, "Met", credentials=(install_right(story, "Met"), consent))
+        forged = extended(
+            town, "Met", credentials=(story.grant("PITO", "Met", story.network, Action.INSTALL), consent)
+        )
         with pytest.raises(MaiaError) as refused:
             verify_definition(forged, at=NOW)
         assert refused.value.code == "TYPE-EXTEND-NOT-GRANTED"
@@ -169,7 +168,7 @@ def test_a_sub_type_that_redefines_an_attribute_is_refused_in_every_form() -> No
 def test_a_super_type_inside_that_another_signed_is_refused() -> None:
     """A32: the super-type's definition is replaced by one that its owner has not signed."""
     town = Town()
-    story = town.net.story
+    story = town.net.cast
     weaker = replace(story.definition.definition, attributes=story.definition.definition.attributes[:1])
     forged = extended(town, "Met", extends=(sign_definition(weaker, story.keys["Met"]),))
     with pytest.raises(MaiaError) as refused:
@@ -180,7 +179,7 @@ def test_a_super_type_inside_that_another_signed_is_refused() -> None:
 def test_a_second_definition_of_the_super_type_inside_is_a_fork() -> None:
     """A29: the owner of the super-type signed another content under the same full name."""
     town = Town()
-    story = town.net.story
+    story = town.net.cast
     town.client(BILLING).subscribe()
     more = Attribute("more", attribute_uid("more"), Kind.INT)
     twin = replace(story.definition.definition, attributes=(*story.definition.definition.attributes, more))
@@ -207,7 +206,7 @@ def test_an_offer_of_a_super_type_proves_every_step(change: str | None) -> None:
         case "another sub-type":
             definition = world.case
         case "no sub-type":
-            definition = town.net.story.definition
+            definition = town.net.cast.definition
         case "no consent":
             definition = extended(town, "Met")
             request = town.request("Met", definition)
@@ -255,7 +254,7 @@ def test_an_offer_falls_with_the_consent_that_it_rests_on() -> None:
     town.net.advance(3)
     reader = town.client(STATISTICS)
     ref = reader.subscribe()
-    publisher = town.net.story.principal(VICTORIA).key
+    publisher = town.net.cast.principal(VICTORIA).key
     rogue.say(Carried(town.above, publisher, b"y" * 16, 1, int(town.net.now), 1, [], columns_of("LATE")))
     assert not reader.events(ref)
     rogue.say(Offer(town.above, True, town.request(VICTORIA, town.world.charge), evidence))
@@ -266,7 +265,7 @@ def test_an_offer_falls_with_the_consent_that_it_rests_on() -> None:
 def test_definitions_of_strangers_cost_a_bounded_amount_of_work() -> None:
     """A87: an offer with the largest definition that is read at all stays within the work of a message."""
     town = Town()
-    story = town.net.story
+    story = town.net.cast
     lineage = [story.definition]
     for number in range(1, 32):
         previous = lineage[-1].definition
@@ -275,13 +274,13 @@ def test_definitions_of_strangers_cost_a_bounded_amount_of_work() -> None:
         lineage.append(sign_definition(later, story.keys["PITO"]))
     large = extended(town, "Met", extends=tuple(lineage))
     request = town.request("Met", large)
-    rogue, meter = town.rogue(), town.broker.broker._parts.authoriser.meter
+    rogue, meter = town.rogue(), town.broker.parts.authoriser.meter
     before = meter.used
     for _ in range(3):
         rogue.say(Offer(town.above, True, request, [definition_to_bytes(large)]))
     limits = town.broker.settings.limits
     assert meter.used - before <= 3 * limits.work_per_message
-    assert town.broker.broker._parts.types.type_ids() == ()
+    assert town.broker.parts.types.type_ids() == ()
 
 
 # ---------------------------------------------------------------- readers of the super-type

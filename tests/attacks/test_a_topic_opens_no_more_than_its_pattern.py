@@ -11,6 +11,7 @@ import pytest
 from maia.client import RefusedByBroker, RowsRefused
 from maia.credentials import BadName, TopicName, TypeName, parse_name_pattern
 from maia.errors import BrokenCredential, MaiaError
+from maia.testing import in_a_loop
 from maia.testing.refusals import raises
 from maia.types import BadDefinition, TypeDefinition, sign_definition
 from maia.types.definition import plain_attributes, tree_name
@@ -28,7 +29,6 @@ from support.newsroom import (
     key,
     received,
 )
-from support.waiting import in_a_loop
 
 PLACES = ["/news", "/news/uk", "/news/uk/sport", "/news/fr", "/news/fr/sport", "/news/ukraine"]
 END = "/news/uk/sport/end"

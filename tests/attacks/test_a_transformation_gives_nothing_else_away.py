@@ -30,6 +30,7 @@ from maia.predicates import parse_predicate
 from maia.roles import parse_policy
 from maia.roles.statements import BadPolicy
 from maia.sealing.groups.membership import Claim, Grounds, standing
+from maia.testing import grant
 from maia.testing.refusals import raises
 from maia.types import (
     Sealing,
@@ -80,9 +81,7 @@ def shown(view: View, keys: TransformationKeys = SECRETS, **values: object) -> d
 def test_a92_a_holder_that_delegates_to_many_keys_of_its_own_averages_nothing() -> None:
     """A92: noise goes by the subject of the certificate that has it, whatever key it is passed on to."""
     right = transforming('dose := perturb(dose, 5.0, "recipient")')
-    granted = issue(
-        AuthorisationCertificate(HOSPITAL.principal, AUDITOR.principal, True, right, UNBOUNDED), HOSPITAL
-    )
+    granted = grant(HOSPITAL, AUDITOR, right, may_delegate=True)
     plain = Authority(TYPE, SUBSCRIBE)
     seen = set()
     for key in keys_of("averaging", *map(str, range(20))):
@@ -165,9 +164,7 @@ def test_a93_a_holder_of_blurred_places_cannot_delegate_exact_ones() -> None:
         "a rule that asks for it": transforming('drug := "yes" when patient == "Ann"', by=CARER),
     }
     for name, authority in attempts.items():
-        passed_on = issue(
-            AuthorisationCertificate(CARER.principal, DOCTOR.principal, False, authority, UNBOUNDED), CARER
-        )
+        passed_on = grant(CARER, DOCTOR, authority)
         view = view_of(DOCTOR, blurred, passed_on)
         answers = [
             shown(view, patient=patient, drug="aspirin", place=place)

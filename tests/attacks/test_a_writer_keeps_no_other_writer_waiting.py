@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from maia.testing import wait_until
 from support.postgres_clinic import RELEASE, Clinic, clinic
-from support.processes import until
 
 __all__ = ["clinic"]
 
@@ -71,6 +71,6 @@ def test_a_row_that_is_put_into_an_outbox_leaves_or_is_refused(clinic: Clinic) -
             clinic.subscribe()
             with clinic.connector():
                 assert [event["dose"] for event in clinic.read(1)] == [1]
-                until(lambda: clinic.sql("SELECT count(*) FROM maia.out_prescriptions") == [(0,)])
+                wait_until(lambda: clinic.sql("SELECT count(*) FROM maia.out_prescriptions") == [(0,)])
     finally:
         clinic.sql("DROP OWNED BY clerk", "DROP ROLE clerk")

@@ -17,10 +17,10 @@ from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.shares import AccountQuota
 from maia.net.observer import QuietRecords
 from maia.predicates import ALWAYS, NEVER
+from maia.testing import until
 from support.http_clients import EVENTS, call
 from support.mqtt_city import City, mqtt_city, taken
 from support.raw_mqtt import Raw, packet, raw, raw_client
-from support.waiting import until
 
 NEWS, PLATES = "topic.news", "city.Numberplate"
 QUOTA_EXCEEDED, PACKET_TOO_LARGE = 0x97, 0x95

@@ -14,22 +14,16 @@ from msgspec.structs import replace
 from maia.credentials import (
     AttributeSet,
     AuthorisationCertificate,
-    Authority,
-    Principal,
     SignedCertificate,
     TypePattern,
-    exact_name,
-    issue,
 )
 from maia.events import AttributeUid, Instant
-from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.predicates import Comparison, Operator, Predicate
 from maia.sealing.keys.key_ring import KeyRing
+from maia.testing import NetBroker, NetClient
 from maia.testing.refusals import raises
 from maia.wire.messages import Message, Sealed, Warned
-from support.broker import NOW, Client, Running, sighting
-from support.numberplate import NUMBERPLATE, TIMESTAMP
-from support.sealed_net import EVERYTHING, state_of
-from support.sealed_publications import READ, WRITE, PublishingNet
+from support.numberplate import EVERY_KEY, NOW, NUMBERPLATE, READ, TIMESTAMP, WRITE, SealedNet, sighting
 
 ANSWER = AttributeUid("answer-0123456789abcdef0123456789abcdef")
 OTHER = AttributeUid("answer-ffffffffffffffffffffffffffffffff")
@@ -43,7 +37,7 @@ def seen(second: int, plate: str = WANTED) -> dict[AttributeUid, Any]:
     return sighting(plate, at=Instant(NOW + second))
 
 
-class AnsweringNet(PublishingNet):
+class AnsweringNet(SealedNet):
     """Three brokers, the last of which has keys of moments and of an answer, and a reader behind it."""
 
     def __init__(self, *, writes: AttributeSet | None = None, **settings: Any) -> None:
@@ -53,23 +47,8 @@ class AnsweringNet(PublishingNet):
         self.entitle("Met broker", READ, attributes=frozenset(SEEN), restriction=THIS_CAR)
         self.ccs, self.middle, self.met = self.three()
 
-    def grant(
-        self, to: Principal, *actions: Any, restriction: Predicate = ALWAYS, **limits: Any
-    ) -> SignedCertificate:
-        said = super().grant(to, *actions, **limits).certificate
-        assert isinstance(said, AuthorisationCertificate)
-        name = self.story.definition.definition.name
-        authority = Authority(
-            TypePattern(name.owner, exact_name(name.name), None),
-            frozenset(actions),
-            said.authority.attributes,
-            restriction,
-        )
-        pito = self.story.keys["PITO"]
-        return issue(AuthorisationCertificate(said.issuer, to, False, authority, said.validity), pito)
-
     def answers(
-        self, running: Running, *groups: AttributeUid | None, about: dict[AttributeUid, Predicate]
+        self, running: NetBroker, *groups: AttributeUid | None, about: dict[AttributeUid, Predicate]
     ) -> KeyRing:
         """Let a broker hold keys, and know what the answers among them are about."""
         ring = self.hold(running, *groups)
@@ -78,21 +57,21 @@ class AnsweringNet(PublishingNet):
         self.use(running, ring)
         return ring
 
-    def begin(self) -> tuple[Client, Client]:
+    def begin(self) -> tuple[NetClient, NetClient]:
         """Let all have their keys, a camera publish and an office read when one car was seen."""
-        self.answers(self.ccs, *EVERYTHING, ANSWER, about={ANSWER: THIS_CAR})
+        self.answers(self.ccs, *EVERY_KEY, ANSWER, about={ANSWER: THIS_CAR})
         self.answers(self.met, None, *SEEN, ANSWER, about={ANSWER: THIS_CAR})
         return self.camera(), self.office()
 
-    def camera(self) -> Client:
+    def camera(self) -> NetClient:
         camera = self.client("camera at Victoria")
         assert camera.was_accepted(camera.advertise(ref=1))
         return camera
 
-    def office(self, restriction: Predicate = THIS_CAR) -> Client:
-        key = self.story.keys["billing office"]
-        right = self.grant(key.principal, READ, attributes=frozenset(SEEN), restriction=restriction)
-        others = [one for one in self.story.certificates if not _is_about_types(one)]
+    def office(self, restriction: Predicate = THIS_CAR) -> NetClient:
+        key = self.cast.keys["billing office"]
+        right = self.cast.right(key, READ, attributes=frozenset(SEEN), restriction=restriction)
+        others = [one for one in self.cast.certificates if not _is_about_types(one)]
         office = self.client("billing office", "Met broker", credentials=(*others, right))
         assert office.was_accepted(office.subscribe(ref=1))
         return office
@@ -103,7 +82,7 @@ def _is_about_types(signed: SignedCertificate) -> bool:
     return isinstance(said, AuthorisationCertificate) and isinstance(said.authority.resources, TypePattern)
 
 
-def moments(client: Client) -> list[int]:
+def moments(client: NetClient) -> list[int]:
     found = [event.get(TIMESTAMP) for event in client.events()]
     return [one - NOW for one in found if isinstance(one, Instant)]
 
@@ -158,14 +137,14 @@ def test_an_answer_that_is_taken_away_or_moved_shows_nothing(tamper):
     net.begin()
     # The cameras' broker answers another restriction; in the middle, that answer becomes the reader's.
     about = {OTHER: OTHER_CARS} if tamper is _renamed else {ANSWER: THIS_CAR}
-    net.answers(net.ccs, *EVERYTHING, ANSWER, OTHER, about=about)
+    net.answers(net.ccs, *EVERY_KEY, ANSWER, OTHER, about=about)
     net.tamper = tamper
     camera = net.client("camera at Victoria")
     camera.advertise(ref=2)
     camera.publish(2, seen(1), seen(2, ANOTHER))
     camera.publish(2, seen(3, ANOTHER))
     office = next(
-        one for one in net.clients.values() if one.principal == net.story.keys["billing office"].principal
+        one for one in net.clients.values() if one.principal == net.cast.keys["billing office"].principal
     )
     assert moments(office) == []
 
@@ -194,7 +173,7 @@ def test_a_broker_answers_only_for_what_it_may_publish():
     """It holds the answer's key as a reader, and publishes moments alone: it says nothing of cars."""
     net = AnsweringNet(writes=frozenset(SEEN))
     _, office = net.begin()
-    state = state_of(net.met)
+    state = net.met.parts
     frame = frozenset({*SEEN, ANSWER})
 
     signer = net.ccs.key.principal
@@ -216,7 +195,7 @@ def test_an_answer_to_another_restriction_is_none():
 
 def test_a_reader_is_warned_until_its_restriction_is_answered():
     net = AnsweringNet()
-    net.answers(net.ccs, *EVERYTHING, about={})
+    net.answers(net.ccs, *EVERY_KEY, about={})
     net.answers(net.met, None, *SEEN, about={})
     camera, office = net.camera(), net.office()
     warned = office.last(Warned)
@@ -224,7 +203,7 @@ def test_a_reader_is_warned_until_its_restriction_is_answered():
     assert WANTED not in warned.message
     camera.publish(1, seen(1))
     assert moments(office) == []
-    net.answers(net.ccs, *EVERYTHING, ANSWER, about={ANSWER: THIS_CAR})
+    net.answers(net.ccs, *EVERY_KEY, ANSWER, about={ANSWER: THIS_CAR})
     net.answers(net.met, None, *SEEN, ANSWER, about={ANSWER: THIS_CAR})
     camera.publish(1, seen(2), seen(3, ANOTHER))
     assert moments(office) == [2]

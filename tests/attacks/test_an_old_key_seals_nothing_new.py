@@ -25,6 +25,7 @@ from support.key_groups import (
     NOON,
     PLATE,
     SECOND,
+    SERVER,
     TERMS,
     WRITE,
     KeyNet,
@@ -170,7 +171,7 @@ def test_a_manager_that_was_set_back_goes_on_from_where_its_members_are():
         net.member(f"guest {number}", grant(key_of(f"guest {number}"), since=10 * number + 5))
     assert net.epoch() == 4
     net.kill_server()
-    net.kept = dict(backup)
+    net.brokers[SERVER].kept = dict(backup)
     net.start_server()
     net.run(130)
     assert net.epoch() > 4

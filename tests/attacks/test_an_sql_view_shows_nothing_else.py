@@ -16,8 +16,6 @@ from maia.clock import system_now
 from maia.credentials import (
     UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     OnlineTest,
     SignedCertificate,
     SigningKey,
@@ -25,11 +23,11 @@ from maia.credentials import (
     TypePattern,
     Validity,
     exact_name,
-    issue,
 )
 from maia.events import SECOND, AttributeUid, Instant
 from maia.postgres.views import InstalledViews
 from maia.predicates import parse_predicate
+from maia.testing import grant
 from maia.testing.refusals import raises
 from maia.types import sign_definition, verify_definition
 from maia.validity import Monitor
@@ -58,15 +56,14 @@ def right(
 ) -> SignedCertificate:
     """Let the carer, or another, see some attributes of some prescriptions."""
     vocabulary = PRESCRIBE.definition.vocabulary
-    authority = Authority(
+    return grant(
+        HOSPITAL,
+        to,
         TypePattern(HOSPITAL.principal, exact_name("nhs.Prescribe"), None),
-        frozenset({Action.SUBSCRIBE}),
-        frozenset(AttributeUid(uid) for uid in attributes),
-        parse_predicate(where, vocabulary),
-    )
-    period = validity or UNBOUNDED
-    return issue(
-        AuthorisationCertificate(HOSPITAL.principal, to.principal, False, authority, period), HOSPITAL
+        Action.SUBSCRIBE,
+        attributes=frozenset(AttributeUid(uid) for uid in attributes),
+        restriction=parse_predicate(where, vocabulary),
+        validity=validity or UNBOUNDED,
     )
 
 

@@ -8,7 +8,6 @@ from maia.canonical import SExpression, read_canonical, write_canonical
 from maia.credentials import (
     UNBOUNDED,
     Action,
-    AuthorisationCertificate,
     Authority,
     BadCertificate,
     BadValidity,
@@ -22,6 +21,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import Exists
+from maia.testing import grant
 from support.certificates import KEYS
 
 KEY, OTHER = KEYS[0], KEYS[1]
@@ -31,9 +31,7 @@ GRANT = Authority(
     frozenset({AttributeUid("u")}),
     Exists(AttributeUid("u")),
 )
-CERT = issue(
-    AuthorisationCertificate(KEY.principal, OTHER.principal, True, GRANT, UNBOUNDED, "note"), KEY
-).body
+CERT = grant(KEY, OTHER, GRANT, may_delegate=True, comment="note").body
 NAME_CERT = issue(NameCertificate(KEY.principal, "Group", OTHER.principal, UNBOUNDED, "note"), KEY).body
 OPTIONAL = {b"propagate", b"comment", b"restriction"}
 

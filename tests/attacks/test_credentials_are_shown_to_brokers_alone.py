@@ -19,6 +19,7 @@ from maia.credentials import (
 )
 from maia.credentials.statements import BadStatement
 from maia.net.tls import accepting_context
+from maia.testing import in_a_loop, until
 from maia.wire import (
     PROTOCOL_VERSION,
     Accepted,
@@ -37,7 +38,6 @@ from maia.wire import (
 )
 from maia.wire.messages import Show
 from support.live import BROKER, STORY, client
-from support.waiting import in_a_loop, until
 
 MALLORY = SigningKey.from_seed(b"mallory".ljust(32, b"!"))
 CAMERA = "camera at Victoria"

@@ -8,16 +8,12 @@ import pytest
 
 from maia.credentials import (
     ALL_ATTRIBUTES,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SigningKey,
     Transformation,
     TypePattern,
     exact_name,
-    issue,
 )
 from maia.events import Instant, Kind
 from maia.expressions import parse_rule
@@ -25,6 +21,7 @@ from maia.organisation import Organisation
 from maia.policy import NO_FACTS, Decision, Denial, Permit, Request, decide, gather_evidence, see
 from maia.policy.decision import Audience
 from maia.predicates import ALWAYS, parse_predicate
+from maia.testing import grant as granted
 from maia.testing.refusals import raises
 from maia.types import verify_definition
 from support.policy_world import keys_of, type_of
@@ -38,13 +35,19 @@ EVENT = {PATIENT: "P-17", WARD: "3", VALUE: 7}
 
 
 def given(issuer: SigningKey, subject: SigningKey, *, only=ALL_ATTRIBUTES, where=None, rules=()):
-    pattern = TypePattern(OWNER.principal, exact_name("LabResult"), None)
     made = tuple(parse_rule(text, RESULT.vocabulary) for text in rules)
     steps = (Transformation(issuer.principal, made),) if made else ()
     restriction = ALWAYS if where is None else parse_predicate(where, RESULT.vocabulary)
-    authority = Authority(pattern, frozenset({Action.SUBSCRIBE}), only, restriction, transformations=steps)
-    certificate = AuthorisationCertificate(issuer.principal, subject.principal, True, authority, UNBOUNDED)
-    return issue(certificate, issuer)
+    return granted(
+        issuer,
+        subject,
+        TypePattern(OWNER.principal, exact_name("LabResult"), None),
+        Action.SUBSCRIBE,
+        attributes=only,
+        restriction=restriction,
+        transformations=steps,
+        may_delegate=True,
+    )
 
 
 def decided(who: SigningKey, *certificates: SignedCertificate) -> Decision:

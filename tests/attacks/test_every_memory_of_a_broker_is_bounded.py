@@ -22,11 +22,7 @@ from maia.broker.keys import publisher_rights as writers
 from maia.broker.rights import authoriser as edge
 from maia.credentials import (
     FIRST_VERSION,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    OnlineTest,
     Principal,
     RevocationList,
     SignedCertificate,
@@ -35,7 +31,6 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     exact_name,
-    issue,
     sign_statement,
 )
 from maia.credentials.identity import Identity
@@ -43,6 +38,8 @@ from maia.events import AttributeUid, Instant
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.sessions import admission
+from maia.testing import NetClient, key_of, shown
+from maia.testing import grant as granted
 from maia.types import type_id
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
@@ -54,15 +51,11 @@ from maia.wire.messages import (
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, Net, connect_right, shown, sighting
 from support.key_groups import KeyNet, grant
 from support.key_groups import key_of as member_key_of
-from support.numberplate import LOCATION
-from support.recording import EVERYTHING as EVERYTHING_RECORDED
-from support.recording import RecordingNet, durable, grant_to_read, key_of, reader
+from support.numberplate import EVERY_KEY, LOCATION, READ, WRITE, Net, SealedNet, sighting
+from support.numberplate import RECORDING as EVERYTHING_RECORDED
 from support.sealed_messages import is_sealed, made_up_proof
-from support.sealed_net import EVERYTHING, SealedNet, state_of
-from support.sealed_publications import READ, WRITE, PublishingNet
 
 LIMIT = 4
 STEPS = 2 * LIMIT + 2
@@ -71,9 +64,9 @@ ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 Sizes = Iterator[int]
 
 
-def rogue_broker(net: Net, at: str = "CCS broker") -> Client:
+def rogue_broker(net: Net, at: str = "CCS broker") -> NetClient:
     """Connect a key with nothing but a right to connect; it says that it is a broker."""
-    credentials = (connect_right(net.story, ROGUE.principal),)
+    credentials = (net.cast.connect_right(ROGUE.principal),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 
@@ -82,13 +75,13 @@ def fresh_key(number: int) -> SigningKey:
 
 
 def the_type(net: Net) -> bytes:
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     return type_id(name.owner, name.name)
 
 
 def one_broker(**limits: int) -> tuple[Net, Any]:
     net = Net(verify_in_transit=1.0, limits=BrokerLimits(**limits))
-    return net, state_of(net.broker())
+    return net, net.broker().parts
 
 
 # ------------------------------------------------------------ how each is filled
@@ -98,8 +91,8 @@ def pools(**limits: int) -> Sizes:
     """Readers show different certificates, all of which lead somewhere."""
     net, state = one_broker(**limits)
     for number in range(STEPS):
-        more = connect_right(net.story, fresh_key(number).principal)
-        office = net.client("billing office", credentials=(*net.story.certificates, more))
+        more = net.cast.connect_right(fresh_key(number).principal)
+        office = net.client("billing office", credentials=(*net.cast.certificates, more))
         assert office.was_accepted(office.subscribe())
         yield len(state.authoriser._pools)
 
@@ -108,8 +101,8 @@ def evidence(**limits: int) -> Sizes:
     """Chains that were found in those pools."""
     net, state = one_broker(**limits)
     for number in range(STEPS):
-        more = connect_right(net.story, fresh_key(number).principal)
-        office = net.client("billing office", credentials=(*net.story.certificates, more))
+        more = net.cast.connect_right(fresh_key(number).principal)
+        office = net.client("billing office", credentials=(*net.cast.certificates, more))
         assert office.was_accepted(office.subscribe())
         yield len(state.authoriser._found)
 
@@ -120,7 +113,7 @@ def refused_certificates(**limits: int) -> Sizes:
     rogue, owner = rogue_broker(net), fresh_key(STEPS)
     neighbour = state.routes.neighbours[node_id_of_key(ROGUE.principal.key)]
     name = TypeName(owner.principal, "of-its-own", FIRST_VERSION)
-    askers = [Client(net, fresh_key(number), ()) for number in range(STEPS)]
+    askers = [NetClient(net, fresh_key(number), ()) for number in range(STEPS)]
     rights = [right_to_read(owner, asker.principal) for asker in askers]
     revoked = RevocationList(owner.principal, 1, None, frozenset(right.id for right in rights))
     state.statements.monitor.receive(sign_statement(revoked, owner), net.now)
@@ -133,11 +126,13 @@ def refused_certificates(**limits: int) -> Sizes:
 
 def right_to_read(owner: SigningKey, to: Principal) -> SignedCertificate:
     """Return a right to a type, as its owner gives it who publishes lists of what it takes back."""
-    authority = Authority(
-        TypePattern(owner.principal, exact_name("of-its-own"), None), frozenset({Action.SUBSCRIBE})
+    return granted(
+        owner,
+        to,
+        TypePattern(owner.principal, exact_name("of-its-own"), None),
+        Action.SUBSCRIBE,
+        test=TestKind.TIMED_CRL,
     )
-    validity = UNBOUNDED.with_tests(OnlineTest(TestKind.TIMED_CRL, owner.principal))
-    return issue(AuthorisationCertificate(owner.principal, to, False, authority, validity), owner)
 
 
 def contacts(**limits: int) -> Sizes:
@@ -161,18 +156,18 @@ def sealed_rights(**limits: int) -> Sizes:
 
 def signers(**limits: int) -> Sizes:
     """Frames of one sealed type are signed by many brokers."""
-    net = PublishingNet(limits=BrokerLimits(**limits))
+    net = SealedNet(limits=BrokerLimits(**limits))
     names = [f"signing broker {number}" for number in range(STEPS)]
     net.entitle("CCS broker", READ)
     for name in names:
         net.entitle(name, READ, WRITE)
     ccs = net.broker("CCS broker")
-    state = state_of(ccs)
-    net.hold(ccs, *EVERYTHING)
+    state = ccs.parts
+    net.hold(ccs, *EVERY_KEY)
     office = net.client("CCS")
     assert office.was_accepted(office.subscribe())
     for number, name in enumerate(names):
-        net.hold(net.broker(name, seeds=["CCS broker"]), *EVERYTHING)
+        net.hold(net.broker(name, seeds=["CCS broker"]), *EVERY_KEY)
         camera = net.client("camera at Victoria", name)
         camera.stream = b"%016d" % number
         camera.publish(camera.advertise(), sighting())
@@ -185,7 +180,7 @@ def principals_with_a_quota(**limits: int) -> Sizes:
     net, state = one_broker(**limits)
     for number in range(STEPS):
         key = fresh_key(number)
-        net.client("x", key=key, credentials=(connect_right(net.story, key.principal),)).subscribe()
+        net.client("x", key=key, credentials=(net.cast.connect_right(key.principal),)).subscribe()
         yield len(state.dispatch.quota._buckets)
 
 
@@ -200,12 +195,12 @@ def members_with_a_quota(**limits: int) -> Sizes:
 
 def durable_names(**limits: int) -> Sizes:
     """Readers leave names behind, each its own."""
-    net = RecordingNet()
-    state = state_of(net.broker(recording=EVERYTHING_RECORDED, limits=BrokerLimits(**limits)))
+    net = Net()
+    state = net.broker(recording=EVERYTHING_RECORDED, limits=BrokerLimits(**limits)).parts
     for number in range(STEPS):
         name = f"reader {number}"
-        one = reader(net, name, grant_to_read(net, key_of(name).principal))
-        ref = durable(one)
+        one = net.guest(name, net.cast.right(key_of(name).principal, Action.SUBSCRIBE))
+        ref = one.durable()
         one.hang_up()
         assert one.was_accepted(ref) == (number < LIMIT)
         yield len(state.durable._cursors)
@@ -216,7 +211,7 @@ def doubted_interests(**limits: int) -> Sizes:
     net = SealedNet(limits=BrokerLimits(**limits))
     ccs, third, met = net.three()
     for one in (ccs, met):
-        net.hold(one, *EVERYTHING)
+        net.hold(one, *EVERY_KEY)
     camera = net.client("camera at Victoria")
     assert camera.was_accepted(camera.advertise())
     detective = net.client("Detective Smith", "Met broker")
@@ -231,7 +226,7 @@ def doubted_interests(**limits: int) -> Sizes:
             for entry in message.add
         ]
         rogue.say(SealedDoubted(net.type_id, told[-1:]))
-        yield len(state_of(third).key_events.rekeying.sealed.doubted)
+        yield len(third.parts.key_events.rekeying.sealed.doubted)
 
 
 # ------------------------------------------------------------ the claim

@@ -14,6 +14,7 @@ from maia.credentials import Action, SigningKey
 from maia.events import Frame, frame_of
 from maia.routing.overlay.table import NodeId, closeness, node_id_of_key, node_id_of_type, node_id_to_bytes
 from maia.sealing import EpochKeys, Publication, Sealer
+from maia.testing import NetClient, random_from, shown
 from maia.types import SealingLevel, type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -28,11 +29,8 @@ from maia.wire.messages import (
     StateFrame,
     StateQuery,
 )
-from support.broker import Client, Net, connect_right, random_from, shown, sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
-from support.recording import EVERYTHING, RecordingNet
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, RECORDING, Net, sighting
 from support.sealed_messages import made_up_proof, sealed_offer
-from support.sealed_net import state_of
 from support.sealing import seal_one
 
 CAMERA = "camera at Victoria"
@@ -47,7 +45,7 @@ class Town:
         self.broker = self.net.broker()
         self.office = self.net.client("billing office")
         assert self.office.was_accepted(self.office.subscribe())
-        name = self.net.story.definition.definition.name
+        name = self.net.cast.type_name
         self.type_id = type_id(name.owner, name.name)
         self.frames = 0
 
@@ -69,31 +67,31 @@ class Town:
             found += [key] if self.distance(key) < self.far else []
         return sorted(found, key=self.distance)
 
-    def neighbour(self, key: SigningKey | None = None) -> Client:
+    def neighbour(self, key: SigningKey | None = None) -> NetClient:
         """Connect a peer who says that it is a broker; by default, further from the rendezvous."""
         key = key or next(
             one
             for number in count(1)
             if self.distance(one := SigningKey.from_seed(number.to_bytes(32))) > self.far
         )
-        right = (connect_right(self.net.story, key.principal),)
+        right = (self.net.cast.connect_right(key.principal),)
         address = f"{key.principal.key.hex()[:8]}:1"
         return self.net.client(address, key=key, credentials=right, address=address)
 
-    def offer(self, neighbour: Client, *, stands: bool = True) -> None:
+    def offer(self, neighbour: NetClient, *, stands: bool = True) -> None:
         """Let a neighbour offer the type, by what a camera asked for, or take that back."""
-        camera = Client(self.net, self.net.story.keys[CAMERA], self.net.story.certificates)
+        camera = NetClient(self.net, self.net.cast.keys[CAMERA], self.net.cast.certificates)
         proof = camera.request(Action.PUBLISH) if stands else None
-        certificates = shown(self.net.story.certificates) if stands else []
+        certificates = shown(self.net.cast.certificates) if stands else []
         neighbour.say(Offer(self.type_id, stands, proof, certificates))
 
     def frame(self, plate: str, sequence: int, stream: bytes = b"s" * 16) -> Carried:
         frame = frame_of([sighting(plate)], NUMBERPLATE_KINDS)
-        publisher = self.net.story.principal(CAMERA).key
+        publisher = self.net.cast.principal(CAMERA).key
         columns = frame_to_columns(frame)
         return Carried(self.type_id, publisher, stream, sequence, int(self.net.now), 1, [], columns)
 
-    def believes(self, neighbour: Client) -> bool:
+    def believes(self, neighbour: NetClient) -> bool:
         """Let a neighbour send one more frame, and say whether the office got it."""
         self.frames += 1
         plate = f"plate {self.frames}"
@@ -105,7 +103,7 @@ class Town:
         noted = self.broker.noted("refused")
         return [str(one["code"]) for one in noted if one.get("asked") == "Carried"]
 
-    def live(self, seconds: int, *awake: Client) -> None:
+    def live(self, seconds: int, *awake: NetClient) -> None:
         """Let time pass, in which some are accepted and the office renews."""
         for _ in range(0, seconds, 10):
             self.net.advance(10)
@@ -206,7 +204,7 @@ def test_what_was_asked_for_a_moment_ago_is_not_blamed_on_who_leads(town: Town) 
     """The office has left, and frames for it are on the way: they go nowhere, and no peer is accused."""
     leads = town.neighbour(town.nearer(1)[0])
     assert leads.last(Interest).add
-    town.office.unsubscribe(1)
+    town.office.withdraw(1)
     assert leads.last(Interest).remove
     town.net.advance(LEASE_S + 10)
     assert not town.believes(leads)
@@ -282,7 +280,7 @@ def test_who_is_asked_for_the_state_is_believed_like_who_sends_frames(town: Town
     answer = encode(town.frame("forged", 2**62))
     rogue.say(StateFrame(rogue.last(StateQuery).question, answer))
     assert town.office.events() == []
-    assert len(state_of(town.broker).retained) == 0
+    assert len(town.broker.parts.retained) == 0
     assert not rogue.closed
 
 
@@ -292,7 +290,7 @@ def test_what_passes_takes_no_room_from_what_this_broker_s_publishers_said(town:
     camera.publish(camera.advertise(), sighting("true"))
     for number in range(FRAMES_MAX + 1):
         leads.say(town.frame("forged", number, number.to_bytes(16)))
-    assert len(state_of(town.broker).retained) == FRAMES_MAX
+    assert len(town.broker.parts.retained) == FRAMES_MAX
     late = town.net.client("billing office")
     late.subscribe(ref=1)
     late.say(AskState(99, 1))
@@ -302,10 +300,10 @@ def test_what_passes_takes_no_room_from_what_this_broker_s_publishers_said(town:
 @pytest.mark.parametrize(("sealed", "offers"), [(False, False), (True, False), (True, True)])
 def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: bool, offers: bool) -> None:
     """A90: by the neighbour that leads to the rendezvous of a made-up type, and that offers it sealed."""
-    net = RecordingNet(verify_in_transit=1.0, recording=EVERYTHING)
+    net = Net(verify_in_transit=1.0, recording=RECORDING)
     broker = net.broker()
     key = SigningKey.from_seed(b"\x0f" * 32)
-    credentials = (connect_right(net.story, key.principal),)
+    credentials = (net.cast.connect_right(key.principal),)
     rogue = net.client("rogue", key=key, credentials=credentials, address="rogue:1")
     made_up = node_id_to_bytes(node_id_of_key(key.principal.key)) + bytes(16)
     if offers:
@@ -326,7 +324,7 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
     assert not rogue.closed
     assert net.log().safe == []
     if not offers:  # what is offered may be passed on, and is remembered for that under its signer
-        assert len(state_of(broker).routes.seen) == len(state_of(broker).retained) == 0
+        assert len(broker.parts.routes.seen) == len(broker.parts.retained) == 0
 
 
 def test_a_neighbour_that_offers_and_takes_back_without_end_is_remembered_for_a_few_types(town: Town) -> None:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from maia.credentials import Action
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log.format.segments import row_of, table_of
-from maia.spark.governed.log_folder import Wanted, columns_to_read
-from maia.spark.governed.opener import FrameOpener, Period
+from maia.spark.governed.log_folder import FramesWanted, columns_to_read
+from maia.spark.governed.opener import FrameOpener, ReadingPeriod
 from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import accepted_signers
 from maia.spark.keys.content_keys import RingKeys
@@ -55,8 +55,8 @@ def opener(log, *, signers=None, since=INSTANT_MIN, until=INSTANT_MAX, least_lev
     assert isinstance(keys, Keys)
     accepted = accepted_signers(signers or keys.signers, [log.event_type], grounds=reader())
     return FrameOpener(
-        Wanted(str(log.folder), log.event_type.type_id, since, until),
-        (Period(since, until, kinds, frozenset(), accepted),),
+        FramesWanted(str(log.folder), log.event_type.type_id, since, until),
+        (ReadingPeriod(since, until, kinds, frozenset(), accepted),),
         least_level={None: 0, EVENT: 1, ATTRIBUTE: 2}[log.level] if least_level is None else least_level,
         keys=InHand(keys.source, frozenset({None, *kinds})),
     )

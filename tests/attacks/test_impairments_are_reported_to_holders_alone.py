@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from maia.wire.messages import Accepted, Failed, Warned
-from support.sealed_publications import PublishingNet
+from support.numberplate import SealedNet
 
 
-class NoKeysNet(PublishingNet):
+class NoKeysNet(SealedNet):
     """Brokers that have no right to the sealed type."""
 
     keys_by_hand = False
@@ -14,7 +14,7 @@ class NoKeysNet(PublishingNet):
 
 def test_a_refused_client_receives_nothing_of_keys_and_a_permitted_one_receives_the_reason():
     """A38: the refusal of a reader without a right is the same whether its broker holds keys or not."""
-    net, keyed = NoKeysNet(), PublishingNet()
+    net, keyed = NoKeysNet(), SealedNet()
     keyed.hold(keyed.broker(), None)
     net.broker()
     office, stranger = net.client("billing office"), net.client("camera at Victoria")

@@ -25,17 +25,27 @@ from maia.routing.matching.index import MatchIndex
 SPEED, PLATE = AttributeUid("speed"), AttributeUid("plate")
 
 
+def blocks_of(index):
+    """Return the blocks that filters were built into."""
+    return index._blocks
+
+
+def waiting_in(index):
+    """Return the filters that are in no block yet."""
+    return index._waiting
+
+
 def settled(filters: list[Predicate]) -> MatchIndex[int]:
     index: MatchIndex[int] = MatchIndex()
     for number, one in enumerate(filters):
         index.add(number, one)
     index.match({})
-    assert not index._waiting
+    assert not waiting_in(index)
     return index
 
 
 def bytes_of_bits(index: MatchIndex[int]) -> int:
-    return sum(one.words.nbytes + one.pages.nbytes for block in index._blocks for one in block._mapped)
+    return sum(one.words.nbytes + one.pages.nbytes for block in blocks_of(index) for one in block._mapped)
 
 
 def assert_exact(
@@ -77,8 +87,8 @@ def test_many_tiny_attributes():
         for at in range(0, len(uids), 50)
     ]
     index = settled(filters)
-    assert sum(len(block._mapped) for block in index._blocks) <= MAPPED_MAX
-    assert sum(len(block.contents.spans) for block in index._blocks) <= KNOWN_MAX
+    assert sum(len(block._mapped) for block in blocks_of(index)) <= MAPPED_MAX
+    assert sum(len(block.contents.spans) for block in blocks_of(index)) <= KNOWN_MAX
     events = [dict.fromkeys(uids[at : at + 50], 1) for at in (0, 50, 2_000, len(uids) - 50)]
     assert_exact(index, filters, [*events, dict.fromkeys(uids, 1), dict.fromkeys(uids, True), {}])
 
@@ -98,7 +108,7 @@ def test_alternatives_that_would_multiply():
     )
     filters: list[Predicate] = [spreading, crossing] * 4 + [Exists(SPEED)] * 60
     index = settled(filters)
-    assert sum(len(block) for block in index._blocks) <= len(filters) * 16
+    assert sum(len(block) for block in blocks_of(index)) <= len(filters) * 16
     assert_exact(
         index, filters, [dict.fromkeys(uids, 1), dict.fromkeys(uids, True), dict.fromkeys(uids[:4], "3"), {}]
     )

@@ -10,9 +10,9 @@ from maia.broker.server.server import run_broker
 from maia.broker.settings import LedgerSettings
 from maia.clock import system_now
 from maia.ledger.files import LedgerFiles, LedgerUnavailable, disclosures_in, verify_ledger
+from maia.testing import in_a_loop
 from maia.wire.effects import Disclose
 from support.live import BROKER, STORY, client, settings
-from support.waiting import in_a_loop
 
 
 class FullDisk(LedgerFiles):

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 from maia.credentials import Action, SigningKey
 from maia.credentials.identity import pack_identity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.events import Instant, frame_of
+from maia.events import SECOND, Instant, frame_of
 from maia.predicates import ALWAYS
 from maia.sealing.frames.authorship import Publishing, sign_as_author
 from maia.types import SealingLevel
@@ -25,10 +25,8 @@ from maia.wire.messages import (
     SignedByPublisher,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import NOW, SECOND
-from support.coalition import TRUST, TamperingNet, member, plates, publish, statement
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
-from support.sealed_publications import the_three
+from support.coalition import TRUST, member, plates, publish, statement
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, NUMBERPLATE_KINDS, Net, the_three
 
 HERE, THERE = "CCS broker", "Met broker"
 READ, WRITE = Action.SUBSCRIBE, Action.PUBLISH
@@ -43,8 +41,8 @@ def without(author: Author) -> Author:
     return replace(author, requires=b"")
 
 
-def two_brokers() -> TamperingNet:
-    net = TamperingNet(identity=TRUST)
+def two_brokers() -> Net:
+    net = Net(identity=TRUST)
     net.broker(HERE)
     net.broker(THERE, seeds=[HERE])
     return net

@@ -50,6 +50,7 @@ from support.governed import (
     reader,
     typed,
 )  # fmt: skip
+from support.spark import execution_of
 
 SETTINGS = {
     "as it is": {},
@@ -375,7 +376,7 @@ def test_a_user_stays_above_the_wall_in_every_plan(table, traffic):
         (traffic, mark.replace("speed", "cars")),
     ):
         for way, ask in WAYS.items():
-            plan = ask(shown, text)._jdf.queryExecution().optimizedPlan().toString()
+            plan = execution_of(ask(shown, text)).optimizedPlan().toString()
             parts = re.split(r"SPARK_PARTITION_ID\(\) AS the wall#\d+\]\n", plan)
             assert len(parts) > 1, way
             for below in parts[1:]:

@@ -14,19 +14,17 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     OneTimeAnswer,
     OnlineTest,
     SignedKind,
     SigningKey,
     TestKind,
-    Validity,
     issue,
     sign_statement,
     statement_to_bytes,
 )
 from maia.predicates import Comparison, Operator
+from maia.testing import Issuer, NetClient, answers_to, grant, questions_of, shown
 from maia.types import type_id
 from maia.validity import answer_question
 from maia.wire.messages import (
@@ -40,20 +38,8 @@ from maia.wire.messages import (
     Vouched,
     Wanted,
 )
-from support.broker import Client, Net, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.one_time import (
-    BILLING,
-    CAMERA,
-    Story,
-    answers_to,
-    once,
-    pool_with,
-    questions_of,
-    refuse,
-    vouch,
-)
-from support.revoking import Issuer, seeing
+from support.numberplate import CAMERA, LOCATION, NUMBERPLATE, TIMESTAMP, Net, sighting
+from support.one_time import BILLING, Story, once, pool_with, vouch
 
 REFUSED = "REFUSED-NOT-VOUCHED-FOR"
 MALLORY = SigningKey.from_seed(b"m" * 32)
@@ -67,7 +53,7 @@ def net() -> Net:
 
 
 def ccs(net: Net) -> SigningKey:
-    return net.story.keys["CCS"]
+    return net.cast.keys["CCS"]
 
 
 def waiting(net: Net) -> dict[str, int]:
@@ -87,7 +73,7 @@ def test_an_answer_that_was_used_opens_nothing_again(net: Net) -> None:
     used = answers_to(story.billing.last(Challenge), ccs(net))
     story.billing.say(Vouched(story.billing.last(Challenge).id, used))
     ref = story.billing.subscribe()
-    refuse(story.billing, used)
+    story.billing.refuse(used)
     assert story.billing.code_of(ref) == REFUSED
     assert stands(net) == 1
 
@@ -136,7 +122,7 @@ def test_an_answer_for_one_link_serves_no_other(net: Net) -> None:
     second.say(Vouched(asked.id, answers_to(asked, ccs(net))))
     assert stands(net) == 0
     ref = second.subscribe()
-    refuse(second, answers_to(asked, ccs(net)))
+    second.refuse(answers_to(asked, ccs(net)))
     assert second.code_of(ref) == REFUSED
     # Nor did it close what was asked of the first.
     vouch(story.billing)
@@ -151,7 +137,7 @@ def test_an_answer_for_a_peer_serves_no_other_peer(net: Net) -> None:
     right = once(net, who)
     office = net.client(who, credentials=pool_with(net, right, who=who))
     ref = office.subscribe()
-    refuse(office, overheard)
+    office.refuse(overheard)
     assert office.code_of(ref) == REFUSED
 
 
@@ -168,14 +154,14 @@ def test_an_answer_that_differs_in_anything_answers_nothing(net: Net, field: str
     }
     key = MALLORY if field == "by" else ccs(net)
     fields[field] = MALLORY.principal if field == "by" else b"x" * 32
-    refuse(story.billing, [statement_to_bytes(sign_statement(OneTimeAnswer(**fields), key))])
+    story.billing.refuse([statement_to_bytes(sign_statement(OneTimeAnswer(**fields), key))])
     assert story.billing.code_of(story.ref) == REFUSED
     assert stands(net) == 0
 
 
 def test_the_tester_of_one_certificate_does_not_confirm_another(net: Net) -> None:
     """A30: two testers are asked; each answers for itself."""
-    one, two = net.story.principal("CCS"), net.story.principal("Met")
+    one, two = net.cast.principal("CCS"), net.cast.principal("Met")
     right = once(net)
     tests = [OnlineTest(TestKind.ONE_TIME, by) for by in (one, two)]
     both = replace(right.certificate, validity=right.certificate.validity.with_tests(*tests))
@@ -183,7 +169,7 @@ def test_the_tester_of_one_certificate_does_not_confirm_another(net: Net) -> Non
     ref = billing.subscribe()
     assert {question.by for question in questions_of(billing.last(Challenge))} == {one, two}
     asked = [own for own in questions_of(billing.last(Challenge)) if own.by == one]
-    refuse(billing, [statement_to_bytes(answer_question(question, ccs(net))) for question in asked])
+    billing.refuse([statement_to_bytes(answer_question(question, ccs(net))) for question in asked])
     assert billing.code_of(ref) == REFUSED
 
 
@@ -210,7 +196,7 @@ def test_what_is_no_answer_is_refused_and_the_link_lives(
 ) -> None:
     """A30: a foreign signature, bytes that were cut, another statement, nothing at all."""
     story = Story(net, answers=False)
-    refuse(story.billing, [made(net, story)])
+    story.billing.refuse([made(net, story)])
     assert story.billing.code_of(story.ref) == REFUSED
     assert not story.billing.closed
     again = story.billing.subscribe()
@@ -229,7 +215,7 @@ def test_an_answer_after_the_deadline_is_none(net: Net) -> None:
     vouch(story.billing, challenge=asked)
     assert not story.billing.was_accepted(story.ref)
     again = story.billing.subscribe()
-    refuse(story.billing, answers_to(asked, ccs(net)))
+    story.billing.refuse(answers_to(asked, ccs(net)))
     assert story.billing.code_of(again) == REFUSED
 
 
@@ -238,7 +224,7 @@ def test_answers_that_were_kept_do_not_help_the_next_lease(net: Net) -> None:
     story = Story(net)
     kept = answers_to(story.billing.last(Challenge), ccs(net))
     net.advance(31)
-    refuse(story.billing, kept)
+    story.billing.refuse(kept)
     assert story.billing.ended_with(story.ref) == REFUSED
     assert story.sees() == 0
 
@@ -251,7 +237,7 @@ def test_an_answer_that_was_kept_over_a_restart_is_none(net: Net) -> None:
     billing = net.client(BILLING, credentials=story.pool)
     billing.say(Vouched(asked.id, answers_to(asked, ccs(net))))
     ref = billing.subscribe()
-    refuse(billing, answers_to(asked, ccs(net)))
+    billing.refuse(answers_to(asked, ccs(net)))
     assert billing.code_of(ref) == REFUSED
 
 
@@ -311,7 +297,7 @@ def test_a_client_cannot_have_its_unvouched_request_carried_as_an_interest(net: 
 def test_no_other_broker_receives_of_a_request_that_waits(net: Net) -> None:
     """A30: nothing leaves the edge before it was confirmed."""
     net.broker("PITO broker", seeds=["CCS broker"])
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     seen = type_id(name.owner, name.name)
 
     def told() -> int:
@@ -320,7 +306,7 @@ def test_no_other_broker_receives_of_a_request_that_waits(net: Net) -> None:
 
     story = Story(net, at="PITO broker", answers=False)
     assert told() == 0
-    refuse(story.billing)
+    story.billing.refuse()
     assert told() == 0
     story.billing.subscribe()
     vouch(story.billing)
@@ -350,13 +336,11 @@ def test_a_flood_that_demands_questions_stays_bounded(net: Net) -> None:
 
 def test_certificates_of_strangers_making_open_no_question(net: Net) -> None:
     """A30: thousands of certificates with testers of one's own lead nowhere, and no peer is asked."""
-    to = net.story.principal(BILLING)
+    to = net.cast.principal(BILLING)
     made = []
     for number in range(40):
         key = SigningKey.from_seed(number.to_bytes(32, "big"))
-        validity = Validity(None, None).with_tests(OnlineTest(TestKind.ONE_TIME, key.principal))
-        authority = Authority(seeing(net.story), frozenset({Action.SUBSCRIBE}))
-        made.append(issue(AuthorisationCertificate(key.principal, to, False, authority, validity), key))
+        made.append(grant(key, to, net.cast.definition, Action.SUBSCRIBE, test=TestKind.ONE_TIME))
     billing = net.client(BILLING, credentials=pool_with(net, *made))
     ref = billing.subscribe()
     assert billing.code_of(ref) == "POLICY-NO-CHAIN"
@@ -390,6 +374,6 @@ def test_a_request_numbered_like_the_connection_is_no_connection(net: Net) -> No
 
 def test_brokers_do_not_bring_answers(net: Net) -> None:
     """A68: only a client is asked, so only a client answers."""
-    broker: Client = net.client("CCS", address="127.0.0.1:7999")
+    broker: NetClient = net.client("CCS", address="127.0.0.1:7999")
     broker.say(Vouched(1, []))
     assert broker.bye == "PROTOCOL-CLIENTS-ONLY"

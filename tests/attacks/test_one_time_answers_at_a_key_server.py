@@ -14,8 +14,6 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SignedStatement,
     SigningKey,
@@ -26,6 +24,7 @@ from maia.credentials import (
     statement_to_bytes,
 )
 from maia.events import AttributeUid
+from maia.testing import grant as granted
 from maia.validity import (
     OneTimeQuestion,
     answer_question,
@@ -187,10 +186,14 @@ def test_a_peer_that_stops_answering_has_no_key_of_the_next_epoch_even_if_it_rec
 def passed_on(
     to: SigningKey, *uids: AttributeUid, by: SigningKey, since: float | None = None
 ) -> SignedCertificate:
-    pattern = TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None)
-    validity = Validity(None if since is None else at(since), None)
-    authority = Authority(pattern, frozenset({Action.SUBSCRIBE}), frozenset(uids))
-    return issue(AuthorisationCertificate(by.principal, to.principal, False, authority, validity), by)
+    return granted(
+        by,
+        to,
+        TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None),
+        Action.SUBSCRIBE,
+        attributes=frozenset(uids),
+        validity=Validity(None if since is None else at(since), None),
+    )
 
 
 def test_between_two_answers_nothing_widens() -> None:

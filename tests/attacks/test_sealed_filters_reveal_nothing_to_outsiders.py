@@ -15,6 +15,7 @@ from maia.credentials import Action, SigningKey, issue
 from maia.predicates import ALWAYS, Comparison, Operator, predicate_to_expression
 from maia.sealing.filters.proofs import OpenedProof, SealedShowing, open_proof, seal_proof
 from maia.sealing.filters.sealed_filters import seal_filter
+from maia.testing import NetClient, random_from, shown
 from maia.wire.messages import (
     Bye,
     Interest,
@@ -25,8 +26,7 @@ from maia.wire.messages import (
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, connect_right, random_from, shown
-from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
+from support.numberplate import EVERY_KEY, LOCATION, NUMBERPLATE, SUSPECT, SealedNet, sightings
 from support.sealed_messages import (
     is_sealed,
     made_up_proof,
@@ -35,7 +35,6 @@ from support.sealed_messages import (
     sealed_offer,
     sealed_wanted,
 )
-from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
@@ -58,18 +57,18 @@ class World:
     def __init__(self) -> None:
         self.net = SealedNet()
         self.ccs, self.third, self.met = self.net.three()
-        self.net.hold(self.ccs, *EVERYTHING)
-        self.net.hold(self.met, *EVERYTHING)
+        self.net.hold(self.ccs, *EVERY_KEY)
+        self.net.hold(self.met, *EVERY_KEY)
         camera = self.net.client("camera at Victoria")
         assert camera.was_accepted(camera.advertise())
 
-    def detective(self) -> Client:
+    def detective(self) -> NetClient:
         detective = self.net.client("Detective Smith", "Met broker")
         assert detective.was_accepted(detective.subscribe(AT_VICTORIA))
         return detective
 
-    def rogue(self, at: str) -> Client:
-        credentials = (connect_right(self.net.story, ROGUE.principal),)
+    def rogue(self, at: str) -> NetClient:
+        credentials = (self.net.cast.connect_right(ROGUE.principal),)
         return self.net.client("a rogue", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
     def told(self) -> Wanted:
@@ -85,7 +84,7 @@ class World:
     def rows_for_rogue(self, at) -> list[int]:
         from maia.routing.overlay.table import node_id_of_key
 
-        book = state_of(at).routes.book
+        book = at.parts.routes.book
         frame = sightings((SUSPECT, "Victoria"), ("LC04 ABC", "Victoria"))
         return book.targets_of_frame(self.net.key, "x", frame).get(node_id_of_key(ROGUE.principal.key), [])
 
@@ -164,7 +163,7 @@ def test_an_epoch_that_is_ahead_is_refused_once_its_key_is_here(world):
     rogue = world.rogue("CCS broker")
     rogue.say(sealed_interest(world.net.type_id, [everything(epoch=2)], []))
     assert world.rows_for_rogue(world.ccs) == [0, 1]
-    world.net.hold(world.ccs, *EVERYTHING, epochs=(1, 2))
+    world.net.hold(world.ccs, *EVERY_KEY, epochs=(1, 2))
     assert world.rows_for_rogue(world.ccs) == []
 
 
@@ -211,10 +210,10 @@ def test_a_member_that_cannot_read_the_proof_lets_no_outsider_silence_any_peer(w
 def test_an_interest_that_its_own_broker_cannot_prove_represents_no_other_peer(world):
     """A67, the honest way: a broker without the key of plates, and a certificate that names plates."""
     world.net.hold(world.third, None, LOCATION)
-    *connects, whole = (signed.certificate for signed in world.net.story.certificates[:7])
+    *connects, whole = (signed.certificate for signed in world.net.cast.certificates[:7])
     places = replace(whole, authority=replace(whole.authority, attributes=frozenset({LOCATION})))
     suspect = replace(whole, authority=replace(whole.authority, restriction=THE_SUSPECT))
-    rights = [issue(one, world.net.story.keys["PITO"]) for one in (connects[1], places, suspect)]
+    rights = [issue(one, world.net.cast.keys["PITO"]) for one in (connects[1], places, suspect)]
     client = world.net.client("CCS", world.third.name, credentials=tuple(rights))
     assert client.was_accepted(client.subscribe())
     world.detective()
@@ -226,7 +225,7 @@ def test_an_interest_that_its_own_broker_cannot_prove_represents_no_other_peer(w
 
 def sealed_by_a_member(world: World, wanted, proof: bytes | None, certificates, *uids) -> Wanted:
     """Return what a member of the type's group could write: anything, under the right keys."""
-    ring, random = world.net.ring(*EVERYTHING), random_from(b"member")
+    ring, random = world.net.ring(*EVERY_KEY), random_from(b"member")
     filter_ = seal_filter(
         wanted, type_id=world.net.type_id, epoch=1, by_attribute=True, keys=ring, random=random
     )
@@ -240,9 +239,9 @@ def sealed_by_a_member(world: World, wanted, proof: bytes | None, certificates, 
 def test_a_sealed_proof_routes_no_more_than_it_proves(world):
     """A67, C9: the detective's own request, sealed with a wider filter around it."""
     rogue = world.rogue("CCS broker")
-    detective = Client(world.net, world.net.story.keys["Detective Smith"], world.net.story.certificates)
+    detective = NetClient(world.net, world.net.cast.keys["Detective Smith"], world.net.cast.certificates)
     proof = detective.request(Action.SUBSCRIBE)
-    wanted = sealed_by_a_member(world, ALWAYS, proof, world.net.story.certificates, NUMBERPLATE)
+    wanted = sealed_by_a_member(world, ALWAYS, proof, world.net.cast.certificates, NUMBERPLATE)
     rogue.say(sealed_interest(world.net.type_id, [wanted], []))
     assert world.rows_for_rogue(world.ccs) == [0]
 
@@ -280,9 +279,9 @@ def test_a_sealed_proof_of_something_else_proves_nothing(world, change):
     """A67, A32, C9: members are not above the owner."""
     rogue = world.rogue("CCS broker")
     who = "camera at Victoria" if change == "signer" else "Detective Smith"
-    client = Client(world.net, world.net.story.keys[who], world.net.story.certificates)
+    client = NetClient(world.net, world.net.cast.keys[who], world.net.cast.certificates)
     proof = client.request(Action.PUBLISH if change == "action" else Action.SUBSCRIBE)
-    certificates = () if change == "certificates" else world.net.story.certificates
+    certificates = () if change == "certificates" else world.net.cast.certificates
     wanted = sealed_by_a_member(world, ALWAYS, None if change == "no proof" else proof, certificates)
     rogue.say(sealed_interest(world.net.type_id, [wanted], []))
     assert world.rows_for_rogue(world.ccs) == []
@@ -295,9 +294,9 @@ def test_a_sealed_proof_of_something_else_proves_nothing(world, change):
 def test_a_plain_interest_or_offer_of_a_sealed_type_is_refused_with_the_best_of_proofs(world):
     """A29, A67: no peer makes a broker speak of a sealed type in the open."""
     world.detective()
-    rogue, story = world.rogue("CCS broker"), world.net.story
-    detective = Client(world.net, story.keys["Detective Smith"], story.certificates)
-    camera = Client(world.net, story.keys["camera at Victoria"], story.certificates)
+    rogue, story = world.rogue("CCS broker"), world.net.cast
+    detective = NetClient(world.net, story.keys["Detective Smith"], story.certificates)
+    camera = NetClient(world.net, story.keys["camera at Victoria"], story.certificates)
     proof = detective.request(Action.SUBSCRIBE)
     rogue.heard.clear()
     plain = Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, shown(story.certificates))
@@ -312,12 +311,12 @@ def test_plain_interests_of_a_sealed_type_are_refused_however_seldom_proofs_are_
     """A29: what is refused does not depend on how often an operator verifies."""
     net = SealedNet(verify_in_transit=verified)
     (ccs, *_) = net.three()
-    net.hold(ccs, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
     net.client("camera at Victoria").advertise()
-    credentials = (connect_right(net.story, ROGUE.principal),)
+    credentials = (net.cast.connect_right(ROGUE.principal),)
     rogue = net.client("a rogue", key=ROGUE, credentials=credentials, address="rogue:1")
     rogue.say(Interest(net.type_id, [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), None, [])], []))
-    assert net.type_id not in state_of(ccs).routes.book.types()
+    assert net.type_id not in ccs.parts.routes.book.types()
 
 
 # ------------------------------------------------------------ guessing
@@ -327,7 +326,7 @@ def test_neither_ids_nor_marks_nor_digests_are_hashes_of_a_filter_that_can_be_gu
     """S8: there are few places in London; hashing them all finds nothing that was on the wire."""
     detective = world.detective()
     heard = world.net.heard_by(world.third)
-    (link,) = [one for one in state_of(world.met).links.values() if one.peer == detective.principal]
+    (link,) = [one for one in world.met.parts.links.values() if one.peer == detective.principal]
     right = link.subscriptions[1].right
     guesses = [AT_VICTORIA, THE_SUSPECT, routed_filter(right.view)]
     written = [write_canonical(predicate_to_expression(guess)) for guess in guesses]
@@ -340,16 +339,16 @@ def test_neither_ids_nor_marks_nor_digests_are_hashes_of_a_filter_that_can_be_gu
 
 def test_a_member_without_the_key_of_plates_learns_no_plate_from_requests_and_certificates():
     """S7, A52: proofs and shown rights hold values too; they open for readers of these values alone."""
-    from support.sealed_publications import READ, PublishingNet
+    from support.numberplate import READ, SealedNet
 
-    net = PublishingNet()
+    net = SealedNet()
     net.entitle("Met broker", READ)
     right = net.rights["Met broker"][0].certificate
     restricted = replace(right, authority=replace(right.authority, restriction=THE_SUSPECT))
-    net.rights["Met broker"] = (issue(restricted, net.story.keys["PITO"]),)
+    net.rights["Met broker"] = (issue(restricted, net.cast.keys["PITO"]),)
     ccs, third, met = net.three()
     for running in (ccs, met):
-        net.hold(running, *EVERYTHING)
+        net.hold(running, *EVERY_KEY)
     net.hold(third, None, LOCATION)
     net.client("camera at Victoria").advertise()
     net.client("Detective Smith", "Met broker").subscribe()
@@ -380,7 +379,7 @@ def test_a_search_by_subscriptions_ends_at_the_quota():
 
     net = SealedNet(limits=BrokerLimits(requests_per_minute=20))
     ccs = net.broker()
-    net.hold(ccs, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
     billing = net.client("billing office")
     refs = [
         billing.subscribe(Comparison(LOCATION, Operator.LT, text))

@@ -9,18 +9,29 @@ from msgspec.structs import replace
 
 from maia.credentials import Validity
 from maia.credentials.identity import IdentityTrust, pack_identity
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.sealing import EpochKeys, Publication, Sealer
 from maia.sealing.groups.key_group import GroupId
+from maia.testing import random_from
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Received
 from maia.wire.messages import Author, Carried, Deliver, Identify, OpenContent, SealedWithPlaintext
-from support.broker import NOW, SECOND, random_from, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.sealed_net import EVERYTHING, sightings, state_of
-from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
+from support.numberplate import (
+    EVERY_KEY,
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    READ,
+    TIMESTAMP,
+    WRITE,
+    SealedNet,
+    camera_and_reader,
+    sighting,
+    sightings,
+    the_three,
+)
 from support.sealing import seal_one
 from support.two_message import COMMUNITY, NORWAY, statement
 
@@ -31,18 +42,18 @@ def forged(
     net, *, signed_by, plate="FORGED", level=SealingLevel.ATTRIBUTE, at=None, epoch=1, sequence=7, author=None
 ):
     """Seal a frame with the group's keys and sign it with a broker's key, as a peer that reads can."""
-    ring = net.ring(*EVERYTHING, epochs=(epoch,))
+    ring = net.ring(*EVERY_KEY, epochs=(epoch,))
     keys = EpochKeys(net.type_id, epoch, lambda uid: ring.key(GroupId(net.type_id, uid), epoch))
-    sealer = Sealer(net._identity(signed_by)[0], random=random_from(b"forger"), process_id=lambda: 1)
-    camera = net.story.principal("camera at Victoria")
+    sealer = Sealer(net.cast.identity(signed_by)[0], random=random_from(b"forger"), process_id=lambda: 1)
+    camera = net.cast.principal("camera at Victoria")
     about = Publication(camera, b"s" * 16, sequence, int(at or net.now), 1, author=author)
     return seal_one(sealer, about, sightings((plate, "Victoria")), keys, level)
 
 
 def inject(net, at, message):
     """Let a neighbour of a broker say something to it."""
-    link = next(one.id for one in state_of(at).links.values() if one.address is not None)
-    net._input(at, Received(link, encode(message)))
+    link = next(one.id for one in at.parts.links.values() if one.address is not None)
+    net.happen(at, Received(link, encode(message)))
     net.settle()
 
 
@@ -70,7 +81,7 @@ def test_a_signature_of_an_entitled_broker_cannot_be_borrowed():
     net, _, _, met = the_three()
     _, office = camera_and_reader(net)
     frame = forged(net, signed_by="Met broker")
-    inject(net, met, replace(frame, signer=net._identity("CCS broker")[0].principal.key))
+    inject(net, met, replace(frame, signer=net.cast.identity("CCS broker")[0].principal.key))
     inject(net, met, replace(forged(net, signed_by="CCS broker"), signature=bytes(64)))
     assert plates(office) == []
     assert met.counts["maia_frames_refused_total"] == 2
@@ -78,15 +89,15 @@ def test_a_signature_of_an_entitled_broker_cannot_be_borrowed():
 
 def test_a_broker_that_may_write_some_attributes_cannot_write_others():
     """A49: the right is asked for every attribute of a frame."""
-    net = PublishingNet()
-    third = net.name_near_the_type("CCS broker", "Met broker")
+    net = SealedNet()
+    third = net.name_near(net.type_id, "CCS broker", "Met broker")
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
     net.entitle(third, READ)
     net.entitle(third, WRITE, attributes=frozenset({LOCATION, TIMESTAMP}))
     ccs, _, met = net.three()
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     _, office = camera_and_reader(net)
     inject(net, met, forged(net, signed_by=third))
     assert plates(office) == []
@@ -95,14 +106,14 @@ def test_a_broker_that_may_write_some_attributes_cannot_write_others():
 
 def test_a_right_to_publish_that_lapsed_publishes_nothing_more():
     """A49, A35: asked again at the moment it ends."""
-    net = PublishingNet()
+    net = SealedNet()
     last = Instant(NOW + 20 * SECOND)
     net.entitle("CCS broker", READ)
     net.entitle("CCS broker", WRITE, validity=Validity(None, last))
     net.entitle("Met broker", READ)
     ccs, _, met = net.three()
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     camera, office = camera_and_reader(net)
     net.now = last
     camera.publish(1, sighting("IN TIME"))
@@ -179,7 +190,7 @@ def test_plaintext_of_a_sealed_type_is_refused_from_a_neighbour():
     """A29: whether it was taken off on the way or never was sealed."""
     net, _, _, met = the_three()
     _, office = camera_and_reader(net)
-    camera = net.story.principal("camera at Victoria")
+    camera = net.cast.principal("camera at Victoria")
     columns = frame_to_columns(sightings(("IN CLEAR", "Victoria")))
     inject(net, met, Carried(net.type_id, camera.key, b"s" * 16, 7, int(net.now), 1, [], columns))
     assert plates(office) == []
@@ -203,7 +214,7 @@ def test_a_member_that_was_put_out_cannot_date_a_frame_back_for_longer_than_cloc
     """A50: it holds the old key, and a moment of that time is no secret."""
     net, _, _, met = the_three()
     _, office = camera_and_reader(net)
-    ring = net.ring(*EVERYTHING)
+    ring = net.ring(*EVERY_KEY)
     evicted_at = Instant(NOW + 100 * SECOND)
     ring.learn(2, since=evicted_at)
     net.use(met, ring)
@@ -221,7 +232,7 @@ def test_a_frame_of_a_far_epoch_waits_for_nothing():
     net, _, _, met = the_three()
     camera_and_reader(net)
     inject(net, met, forged(net, signed_by="CCS broker", epoch=1000))
-    assert len(state_of(met).seals.carrying) == 0
+    assert len(met.parts.seals.carrying) == 0
     assert met.counts["maia_frames_refused_total"] == 1
 
 
@@ -230,7 +241,7 @@ def test_made_up_epochs_do_not_turn_this_broker_against_the_manager():
     net, _, _, met = the_three()
     camera_and_reader(net)
     asked = []
-    state_of(met).keys.member.missing = lambda type_id, now: asked.append(now) or []
+    met.parts.keys.member.missing = lambda type_id, now: asked.append(now) or []
     for number in range(5):
         inject(net, met, forged(net, signed_by="CCS broker", epoch=2, sequence=number))
     assert len(asked) == 1
@@ -267,13 +278,13 @@ def test_the_statement_of_a_sealed_frame_is_attached_and_signed_by_the_publisher
     net, _, _, met = the_three()
     trust = IdentityTrust(COMMUNITY, frozenset({NORWAY.principal}))
     for running in net.brokers.values():
-        state = state_of(running)
+        state = running.parts
         state.own.settings, state.streams.attached._trust = (
             dc_replace(state.own.settings, identity=trust),
             trust,
         )
     camera, office = camera_and_reader(net)
-    key = net.story.keys["camera at Victoria"]
+    key = net.cast.keys["camera at Victoria"]
     low, high = (statement(key, start=net.now, clearance=level) for level in (1, 9))
     camera.say(Identify(99, pack_identity(low)))
     camera.publish(camera.advertise(), sighting("AE05 XYZ"))

@@ -10,22 +10,20 @@ from maia.routing.table.hops import LOCAL
 from maia.wire.codec import encode
 from maia.wire.effects import Send
 from maia.wire.messages import SpilledType, SpillReport
-from support.mesh_city import MeshCity
+from support.city import STREETS, SpillingCity, random_filter
 from support.numberplate import LOCATION
-from support.simulated_city import City
-from support.spilling import STREETS, SpillingCity, random_filter
 
 
-@pytest.mark.parametrize("kind", [MeshCity, City], ids=["mesh", "rendezvous"])
-def test_spill_is_counted_as_a_slow_reference_counts_it_is_reported_and_never_delivered(kind):
+@pytest.mark.parametrize("is_mesh", [True, False], ids=["mesh", "rendezvous"])
+def test_spill_is_counted_as_a_slow_reference_counts_it_is_reported_and_never_delivered(is_mesh):
     """S11, A67: what merged filters let through ends at the router that merged them."""
     in_thirty_streets = Membership(LOCATION, frozenset(STREETS[:30]))
-    city = SpillingCity(7, BudgetRange(1, 1, 1), city=kind, restriction=in_thirty_streets)
+    city = SpillingCity(7, BudgetRange(1, 1, 1), is_mesh=is_mesh, restriction=in_thirty_streets)
     for _ in range(12):
         city.subscribe(random_filter(city.chance))
     city.settle()
     city.network.run_for(10)  # a period ends, and all is merged
-    type_id = city.city.known.event_type.type_id
+    type_id = city.city.cast.type_id
     announced = city.state(1).routes.book.wanted(LOCAL, type_id)
     assert len(announced) == 1 < city.aggregate.announcements.wanted
     # Wider than what is wanted, and no wider than what the subscriber has proved a right to.
@@ -59,7 +57,7 @@ def test_a_neighbour_that_lies_about_spill_moves_no_budget_and_is_counted_for_no
     liar = city.state(1)
     (link,) = [link.id for link in liar.links.values() if link.role.value == "broker"]
     budgets = {type_id: one.budget for type_id, one in city.state(0).routes.aggregates.items()}
-    type_id = city.city.known.event_type.type_id
+    type_id = city.city.cast.type_id
     lie = encode(SpillReport([SpilledType(type_id, 1 << 40, 1 << 50)] * 256))
     (account,) = [account for _, account in city.state(0).routes.spill.neighbours()]
     before, sent = account.reported_bytes, account.sent_bytes

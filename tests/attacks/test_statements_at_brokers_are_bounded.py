@@ -8,6 +8,7 @@ from maia.broker.turn import Turn
 from maia.credentials import Action, SigningKey, StatementOld, TestKind, statement_to_bytes
 from maia.events import frame_of
 from maia.sessions.statements import KEPT_STATEMENTS
+from maia.testing import Issuer, NetClient, Statements, shown
 from maia.types import type_id
 from maia.validity import Monitor
 from maia.wire.codec import encode
@@ -23,10 +24,7 @@ from maia.wire.messages import (
     StateQuery,
     StateTold,
 )
-from support.broker import Client, Net, connect_right, shown, sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
-from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, without
-from support.sealed_net import state_of
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, Net, sighting
 from support.statements import crl, moment
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
@@ -43,11 +41,11 @@ def net() -> Net:
 
 
 def the_type(net: Net) -> bytes:
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     return type_id(name.owner, name.name)
 
 
-def asking(net: Net, at: str, number: int = 99) -> Client:
+def asking(net: Net, at: str, number: int = 99) -> NetClient:
     client = net.client(BILLING, at)
     client.say(AskState(number, client.subscribe()))
     net.advance(5)
@@ -70,7 +68,7 @@ def test_other_brokers_forget_the_last_word_of_a_publisher_that_has_left_and_is_
     assert len(listener.events()) == 1
     camera.hang_up()
     assert len(asking(net, MET).events()) == 1, "it is remembered there"
-    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    issuer.revoke(net.cast.issued("CCS to camera at Victoria", Action.PUBLISH))
     for at in (MET, CCS):
         assert asking(net, at).events() == [], at
 
@@ -80,8 +78,8 @@ def test_a_last_word_is_forgotten_only_if_that_is_said_where_it_came_from(net: N
     camera = net.client(CAMERA)
     camera.publish(camera.advertise(), sighting("last word"))
     asking(net, CCS)
-    (held,) = state_of(net.brokers[CCS]).retained.of_type(the_type(net))
-    right = connect_right(net.story, ROGUE.principal)
+    (held,) = net.brokers[CCS].parts.retained.of_type(the_type(net))
+    right = net.cast.connect_right(ROGUE.principal)
     rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(right,), address="rogue:1")
     rogue.say(StateGone(the_type(net), held[0], held[1]))
     assert len(asking(net, CCS).events()) == 1
@@ -97,18 +95,18 @@ def test_that_a_last_word_is_gone_is_not_told_to_who_told_it(net: Net, home: str
     for at in (CCS, MET):
         asking(net, at)
     camera.publish(offer, sighting("last word"))
-    issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH))
+    issuer.revoke(net.cast.issued("CCS to camera at Victoria", Action.PUBLISH))
     net.advance(1)
     assert [sender for sender, _, message in net.carried if isinstance(message, StateGone)] == [home]
 
 
-def asked_rogue(net: Net) -> tuple[Client, Client, bytes]:
+def asked_rogue(net: Net) -> tuple[NetClient, NetClient, bytes]:
     """A rogue broker that carries a true offer, and is asked what was said last."""
     camera = net.client(CAMERA, MET)
     camera.advertise()
-    key = connect_right(net.story, ROGUE.principal)
+    key = net.cast.connect_right(ROGUE.principal)
     rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(key,), address="rogue:1")
-    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.story.certificates)))
+    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.cast.certificates)))
     billing = net.client(BILLING)
     billing.say(AskState(99, billing.subscribe()))
     (asked,) = rogue.all_heard(StateQuery)
@@ -117,7 +115,7 @@ def asked_rogue(net: Net) -> tuple[Client, Client, bytes]:
 
 def said(net: Net, plate: str, *, sequence: int, of: bytes | None = None) -> bytes:
     columns = frame_to_columns(frame_of([sighting(plate)], NUMBERPLATE_KINDS))
-    publisher = net.story.principal(CAMERA).key
+    publisher = net.cast.principal(CAMERA).key
     return encode(
         Carried(of or the_type(net), publisher, b"s" * 16, sequence, int(net.now) + sequence, 1, [], columns)
     )
@@ -158,14 +156,14 @@ def test_who_never_answers_keeps_no_peer_waiting_and_the_answer_says_that_it_may
     _, billing, _ = asked_rogue(net)
     net.advance(5)
     assert [one.is_whole for one in billing.all_heard(StateTold)] == [False]
-    assert not state_of(net.brokers[CCS]).revocation.state_answers.questions
+    assert not net.brokers[CCS].parts.revocation.state_answers.questions
 
 
 def test_a_question_is_forgotten_with_who_asked(net: Net) -> None:
     """A74: clients that ask and hang up leave nothing behind."""
     rogue, billing, question = asked_rogue(net)
     billing.hang_up()
-    assert not state_of(net.brokers[CCS]).revocation.state_answers.questions
+    assert not net.brokers[CCS].parts.revocation.state_answers.questions
     rogue.say(StateFrame(question, said(net, "late", sequence=9)))
     assert not rogue.closed
 
@@ -174,7 +172,7 @@ def test_only_who_was_asked_says_that_it_has_answered(net: Net) -> None:
     """A67: another neighbour knows the question, and would have it that something is missing."""
     rogue, billing, question = asked_rogue(net)
     key = SigningKey.from_seed(b"\x0e" * 32)
-    right = connect_right(net.story, key.principal)
+    right = net.cast.connect_right(key.principal)
     other = net.client("another rogue", CCS, key=key, credentials=(right,), address="other:1")
     other.say(StateDone(question, is_whole=False))
     rogue.say(StateDone(question, is_whole=True))
@@ -184,7 +182,7 @@ def test_only_who_was_asked_says_that_it_has_answered(net: Net) -> None:
 def test_a_broker_asks_for_itself_once_at_a_time(net: Net) -> None:
     """A74: however many rights wait for one word, others are asked for it once."""
     asked_rogue(net)
-    state, wanted = state_of(net.brokers[CCS]), the_type(net)
+    state, wanted = net.brokers[CCS].parts, the_type(net)
     first, second = Turn(net.now), Turn(net.now)
     for turn in (first, second):
         state.revocation.state_answers.ask_for_own(wanted, turn)
@@ -211,11 +209,11 @@ def strangers(count: int) -> list[Statements]:
 def test_statements_that_wait_for_a_reason_to_be_received_are_few(net: Net) -> None:
     """A74: any peer can sign statements, and show them without end."""
     client, running = net.client(BILLING), net.brokers[CCS]
-    limit = state_of(running).own.settings.limits.statements_shown
+    limit = running.parts.own.settings.limits.statements_shown
     for number in range(6):
         lists = [statement_to_bytes(one.list_now()) for one in strangers(limit // 2)]
         client.say(Show(900 + number, [], lists))
-    assert len(state_of(running).links[client.link].statements) <= limit
+    assert len(running.parts.links[client.link].statements) <= limit
 
 
 def test_no_peer_passes_the_statements_of_strangers_on_its_own_stream(net: Net) -> None:
@@ -225,7 +223,7 @@ def test_no_peer_passes_the_statements_of_strangers_on_its_own_stream(net: Net) 
     before = {name for name in running.kept if name.startswith(KEPT_STATEMENTS)}
     issuer.state(*(one.list_now() for one in strangers(20)))
     assert {name for name in running.kept if name.startswith(KEPT_STATEMENTS)} == before
-    assert set(state_of(running).statements.monitor) == {issuer.key.principal}
+    assert set(running.parts.statements.monitor) == {issuer.key.principal}
 
 
 def test_an_old_list_for_a_distant_day_is_not_kept_for_it() -> None:
@@ -243,23 +241,14 @@ def test_who_stays_by_a_second_chain_goes_with_that_one_too(net: Net) -> None:
     """A35: the right to connect is decided again from what is left, which can be revoked as well."""
     issuer = Issuer(net, "PITO")
     issuer.vouch(600)
-    to = net.story.principal(BILLING)
+    to = net.cast.principal(BILLING)
     first, second = (
-        grant_demanding(
-            net.story,
-            "PITO",
-            to,
-            connecting(net.story),
-            Action.CONNECT,
-            now=net.now,
-            kind=kind,
-            comment=comment,
-        )
+        net.cast.grant("PITO", to, net.cast.network, Action.CONNECT, test=kind, comment=comment)
         for kind, comment in ((TestKind.TIMED_CRL, "first"), (TestKind.TIMED_CRL, "second"))
     )
     others = [
         one
-        for one in without(net.story)
+        for one in net.cast.without()
         if one.certificate.subject != to or Action.CONNECT not in one.certificate.authority.actions
     ]
     client = net.client(BILLING, CCS, credentials=(*others, first, second))

@@ -30,8 +30,8 @@ from maia.gateway.server.http.application import HttpDoor
 from maia.net.observer import QuietRecords
 from maia.net.status_endpoint import PUBLIC_PAGES, read_door
 from maia.net.tls import dialling_context
-from support.ports import free_port
-from support.processes import running_maia, until
+from maia.testing import free_port, wait_until
+from support.processes import running_maia
 from support.raw_mqtt import connect, packet
 
 CONNECTIONS, REQUESTS, BODY = 24, 8, b"x" * (64 << 10)
@@ -166,7 +166,7 @@ def listeners(folder: Path) -> Iterator[dict[str, Listener]]:
             pids[name] = stack.enter_context(running_maia(*words, cwd=output)).pid
         for name in commands:
             output = made.folder / f"{name}-output" / "out.log"
-            until(lambda output=output: "listening" in output.read_text())
+            wait_until(lambda output=output: "listening" in output.read_text())
         broker, domain = (
             tomllib.loads((made.folder / f"{one}.generated.toml").read_text()) for one in ("broker", "domain")
         )

@@ -15,13 +15,13 @@ from maia.domain import DomainLimits
 from maia.net.links import LinkLimits
 from maia.net.tls import dialling_context
 from maia.spark.keys.key_server import WORKERS_MAX, job_desk
+from maia.testing import in_a_loop, soon, until
 from maia.wire.codec import encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received
 from maia.wire.messages import Ping
-from support.broker import Net
 from support.key_groups import KeyNet
 from support.live import STORY, broker, client, stranger
-from support.waiting import in_a_loop, soon, until
+from support.numberplate import Net
 
 BILLING = "billing office"
 PLACES = 24
@@ -82,7 +82,7 @@ async def test_a_peer_that_may_connect_gets_in_during_a_flood(come_from: str):
     """A74 A88: each of ten attempts, one connection each, while a stranger connects without a pause."""
     limits = BrokerLimits(links_before_welcome=PLACES)
     async with (
-        broker(broker_limits=limits) as running,
+        broker(limits=limits) as running,
         flooded(running.address, come_from=come_from) as flood,
     ):
         before = flood.connected
@@ -98,7 +98,7 @@ async def test_a_peer_that_may_connect_gets_in_during_a_flood(come_from: str):
 async def test_peers_that_do_not_hang_up_keep_no_peer_out():
     """A88: a stranger that was parted from, and does not go, has no place in the runtime's table either."""
     limits = BrokerLimits(links_before_welcome=4)
-    async with broker(limits=LinkLimits(links=PLACES, close_s=600.0), broker_limits=limits) as running:
+    async with broker(link_limits=LinkLimits(links=PLACES, close_s=600.0), limits=limits) as running:
         context, held = dialling_context(STRANGER), list[asyncio.StreamWriter]()
         host, _, port = running.address.rpartition(":")
         try:

@@ -24,9 +24,9 @@ from maia.console.pages import PAGES
 from maia.console.server import OPEN_PATH, STREAMS_PER_SESSION
 from maia.credentials import SigningKey
 from maia.profile import read_profile
+from maia.testing import wait_until
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from support.console import SCRIPT, Hospital, hospital_with_console
-from support.processes import until
 
 ADDRESSES = [
     f"/{page.path}{end}" for page in PAGES.values() for end in ("", ".json", *(["/events"] * page.is_live))
@@ -183,7 +183,7 @@ def test_one_session_does_not_take_all_streams(hospital: Hospital) -> None:
         refused = busy.get("/network/events")
         assert (refused.status_code, refused.json()["code"]) == (503, "CONSOLE-STREAMS")
         assert stack.enter_context(other.stream("GET", "/network/events")).status_code == 200
-    until(lambda: _status(busy, "/network/events") == 200, seconds=60)
+    wait_until(lambda: _status(busy, "/network/events") == 200, within_s=60)
 
 
 def _status(browser: httpx.Client, address: str) -> int:
@@ -224,7 +224,7 @@ def test_a_replay_is_begun_by_a_form_and_shown_to_the_one_who_began_it(hospital:
     assert begun.status_code == 303, begun.text
     page, _, number = begun.headers["location"].partition("?id=")
     assert page == "/replay"
-    until(lambda: admin.get(f"/replay.json?id={number}").json()["state"] != "running", seconds=60)
+    wait_until(lambda: admin.get(f"/replay.json?id={number}").json()["state"] != "running", within_s=60)
     found = admin.get(f"/replay.json?id={number}").json()
     assert (found["state"], "ROLE-" in found["problem"]) == ("refused", True), found
     assert "maia-console-" not in found["problem"]  # the folder that the command read

@@ -6,16 +6,12 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SigningKey,
-    TypePattern,
     Validity,
-    exact_name,
-    issue,
 )
-from maia.events import Instant, frame_of
+from maia.events import SECOND, Instant, frame_of
 from maia.predicates import ALWAYS
+from maia.testing import NetClient, grant, shown
 from maia.types import type_id
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -33,9 +29,7 @@ from maia.wire.messages import (
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
-from support.broker import SECOND, Client, Net, connect_right, shown, sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT
-from support.sealed_net import state_of
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, SUSPECT, Net, sighting
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 
@@ -48,38 +42,38 @@ def net() -> Net:
     return net
 
 
-def rogue_broker(net: Net, at: str) -> Client:
+def rogue_broker(net: Net, at: str) -> NetClient:
     """Connect a peer with a right to connect who says that it is a broker."""
-    credentials = (connect_right(net.story, ROGUE.principal),)
+    credentials = (net.cast.connect_right(ROGUE.principal),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 
 def the_type(net: Net) -> bytes:
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     return type_id(name.owner, name.name)
 
 
-def camera_for(net: Net, seconds: int) -> Client:
+def camera_for(net: Net, seconds: int) -> NetClient:
     """Connect a camera whose right to publish ends soon."""
-    story, name = net.story, net.story.definition.definition.name
-    pattern = TypePattern(name.owner, exact_name(name.name), None)
-    ends = Validity(Instant(net.now - SECOND), Instant(net.now + seconds * SECOND))
-    granted = AuthorisationCertificate(
-        story.principal("CCS"),
-        story.principal("billing office"),
-        may_delegate=False,
-        authority=Authority(pattern, frozenset({Action.PUBLISH})),
-        validity=ends,
+    story, name = net.cast, net.cast.type_name
+    certificates = (
+        *story.certificates,
+        grant(
+            story.keys["CCS"],
+            story.principal("billing office"),
+            name,
+            Action.PUBLISH,
+            validity=Validity(Instant(net.now - SECOND), Instant(net.now + seconds * SECOND)),
+        ),
     )
-    certificates = (*story.certificates, issue(granted, story.keys["CCS"]))
     return net.client("billing office", credentials=certificates)
 
 
-def plates(client: Client) -> list[object]:
+def plates(client: NetClient) -> list[object]:
     return [event[NUMBERPLATE] for event in client.events()]
 
 
-def asking(net: Net, at: str) -> Client:
+def asking(net: Net, at: str) -> NetClient:
     client = net.client("statistics office", at=at)
     ref = client.subscribe()
     client.say(AskState(99, ref))
@@ -138,9 +132,9 @@ def test_a_broker_is_told_the_rows_that_it_has_proved_and_no_others(net: Net) ->
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("LC04 ABC"), sighting(SUSPECT))
     rogue = rogue_broker(net, "CCS broker")
-    detective = Client(net, net.story.keys["Detective Smith"], net.story.certificates)
+    detective = NetClient(net, net.cast.keys["Detective Smith"], net.cast.certificates)
     proof = detective.request(Action.SUBSCRIBE)
-    wanted = Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, shown(net.story.certificates))
+    wanted = Wanted(b"w" * 16, filter_to_bytes(ALWAYS), proof, shown(net.cast.certificates))
     rogue.say(Interest(the_type(net), [wanted], []))
     rogue.say(StateQuery(b"q" * 16, the_type(net)))
     (told,) = rogue.all_heard(StateFrame)
@@ -150,7 +144,7 @@ def test_a_broker_is_told_the_rows_that_it_has_proved_and_no_others(net: Net) ->
 
 def a_frame(net: Net, plate: str, sequence: int = 9) -> bytes:
     frame = frame_of([sighting(plate)], NUMBERPLATE_KINDS)
-    publisher = net.story.principal("camera at Victoria").key
+    publisher = net.cast.principal("camera at Victoria").key
     columns = frame_to_columns(frame)
     return encode(Carried(the_type(net), publisher, b"s" * 16, sequence, int(net.now), 1, [], columns))
 
@@ -173,7 +167,7 @@ def test_an_answer_counts_only_from_a_peer_that_was_asked(net: Net) -> None:
     ref = billing.subscribe()
     net.brokers["Met broker"].alive = False  # it takes its time
     billing.say(AskState(99, ref))
-    (question,) = state_of(net.brokers["CCS broker"]).revocation.state_answers.questions
+    (question,) = net.brokers["CCS broker"].parts.revocation.state_answers.questions
     rogue.say(StateFrame(question, a_frame(net, "forged")))
     rogue.say(StateDone(question, is_whole=True))
     assert billing.events() == []
@@ -195,7 +189,7 @@ def test_an_answer_that_is_no_frame_ends_the_link(net: Net) -> None:
     camera.publish(camera.advertise(), sighting())
     rogue = rogue_broker(net, "CCS broker")
     proof = camera.request(Action.PUBLISH)
-    rogue.say(Offer(the_type(net), True, proof, shown(net.story.certificates)))
+    rogue.say(Offer(the_type(net), True, proof, shown(net.cast.certificates)))
     billing = net.client("billing office")
     ref = billing.subscribe()
     billing.say(AskState(99, ref))
@@ -209,12 +203,12 @@ def test_no_other_peer_can_have_a_publishers_word_forgotten(net: Net) -> None:
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("kept"))
     rogue = rogue_broker(net, "CCS broker")
-    publisher = net.story.principal("camera at Victoria").key
+    publisher = net.cast.principal("camera at Victoria").key
     rogue.say(StateGone(the_type(net), publisher, camera.stream))
     assert plates(asking_billing(net)) == ["kept"]
 
 
-def asking_billing(net: Net) -> Client:
+def asking_billing(net: Net) -> NetClient:
     billing = net.client("billing office")
     ref = billing.subscribe()
     billing.say(AskState(99, ref))
@@ -226,7 +220,7 @@ def test_a_question_that_is_repeated_costs_others_nothing(net: Net) -> None:
     rogue = rogue_broker(net, "CCS broker")
     camera = net.client("camera at Victoria", at="Met broker")
     camera.advertise()
-    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.story.certificates)))
+    rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.cast.certificates)))
     billing = net.client("billing office")
     ref = billing.subscribe()
     for number in range(200):

@@ -20,8 +20,8 @@ from maia.net.status_endpoint import (
     new_token,
     read_door,
 )
+from maia.testing import free_port
 from maia.testing.refusals import raises
-from support.ports import free_port
 
 NAMES = {"links": [{"peer": "ed25519:somebody"}]}
 

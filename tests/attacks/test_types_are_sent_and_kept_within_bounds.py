@@ -11,14 +11,13 @@ from maia.client.api.client import connect, fetch_definitions
 from maia.clock import system_now
 from maia.credentials import FIRST_VERSION, Action, TypeName
 from maia.predicates import ALWAYS
+from maia.testing import NetClient, in_a_loop, soon
 from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request
 from maia.wire.messages import Failed, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
-from support.broker import Client, Net
 from support.live import STORY, broker, stranger
-from support.numberplate import NUMBERPLATE_ATTRIBUTES
-from support.waiting import in_a_loop, soon
+from support.numberplate import NUMBERPLATE_ATTRIBUTES, Net
 
 OWNER = "PITO"
 """The owner of the network, which may do everything with types of its own."""
@@ -38,13 +37,13 @@ def lineage(story, name: str, versions: int) -> list[SignedDefinition]:
     return found
 
 
-def subscribed(client: Client, *history: SignedDefinition) -> int:
+def subscribed(client: NetClient, *history: SignedDefinition) -> int:
     """Ask for the last of these versions, handing all of them over."""
     asked = client.request(Action.SUBSCRIBE, event_type=history[-1].definition.name)
     return client.subscribe(request=asked, definitions=[definition_to_bytes(one) for one in history])
 
 
-def told_of(client: Client, definition: SignedDefinition) -> list[bytes]:
+def told_of(client: NetClient, definition: SignedDefinition) -> list[bytes]:
     """Ask what the broker knows of a version."""
     number = next(_NUMBERS)
     client.say(TypeQuery(number, type_to_bytes(definition.definition.name)))
@@ -61,7 +60,7 @@ def test_more_versions_than_one_answer_holds_are_told_in_several() -> None:
     net = Net()
     net.broker()
     owner = net.client(OWNER)
-    versions = lineage(net.story, "uk.test.Long", 300)
+    versions = lineage(net.cast, "uk.test.Long", 300)
     for part in (versions[:200], versions[200:]):
         assert owner.was_accepted(subscribed(owner, *part))
     told = told_of(owner, versions[-1])
@@ -95,7 +94,7 @@ def test_questions_about_types_have_a_quota_by_the_length_of_the_answer() -> Non
     net = Net(limits=BrokerLimits(requests_per_minute=100))
     running = net.broker()
     owner = net.client(OWNER)
-    versions = lineage(net.story, "uk.test.Long", 200)
+    versions = lineage(net.cast, "uk.test.Long", 200)
     subscribed(owner, *versions)
     size = sum(len(definition_to_bytes(one)) for one in versions)
     billing = net.client("billing office")
@@ -118,24 +117,24 @@ def test_types_of_which_nothing_stands_make_room_for_new_ones() -> None:
     net = Net(limits=BrokerLimits(types=8))
     running = net.broker()
     owner = net.client(OWNER)
-    types = [lineage(net.story, f"uk.test.T{number}", 1)[0] for number in range(30)]
+    types = [lineage(net.cast, f"uk.test.T{number}", 1)[0] for number in range(30)]
     staying = subscribed(owner, types[0])
     for definition in types[1:]:
         ref = subscribed(owner, definition)
         assert owner.was_accepted(ref)
-        owner.unsubscribe(ref)
+        owner.withdraw(ref)
     assert owner.was_accepted(staying)
     assert told_of(owner, types[0]) != [], "it is in use"
     assert told_of(owner, types[-1]) != []
     assert told_of(owner, types[1]) == [], "the least recently accepted went first"
-    owner.unsubscribe(subscribed(owner, types[23]))
-    owner.unsubscribe(subscribed(owner, types[1]))
+    owner.withdraw(subscribed(owner, types[23]))
+    owner.withdraw(subscribed(owner, types[1]))
     assert told_of(owner, types[23]) != [], "it was accepted once more"
     assert told_of(owner, types[24]) == []
     kept = [name for name in running.kept if name.startswith("type/")]
     assert len(kept) <= 8
     net.restart(running.name)
-    assert len(running.broker._parts.types) == len(kept)
+    assert len(running.parts.types) == len(kept)
 
 
 def test_types_that_are_in_use_are_not_pushed_out() -> None:
@@ -143,11 +142,11 @@ def test_types_that_are_in_use_are_not_pushed_out() -> None:
     net = Net(limits=BrokerLimits(types=4))
     net.broker()
     owner = net.client(OWNER)
-    types = [lineage(net.story, f"uk.test.T{number}", 1)[0] for number in range(5)]
+    types = [lineage(net.cast, f"uk.test.T{number}", 1)[0] for number in range(5)]
     refs = [subscribed(owner, one) for one in types]
     assert [owner.was_accepted(ref) for ref in refs] == [True] * 4 + [False]
     assert owner.code_of(refs[-1]) == "UNAVAILABLE-TYPES-FULL"
     assert all(told_of(owner, one) for one in types[:4])
-    owner.unsubscribe(refs[0])
+    owner.withdraw(refs[0])
     assert owner.was_accepted(subscribed(owner, types[4]))
     assert told_of(owner, types[0]) == []

@@ -10,10 +10,11 @@ import pytest
 from maia.broker.interests.entries import new_proof
 from maia.credentials import SigningKey
 from maia.predicates import ALWAYS
+from maia.testing import NetClient
 from maia.types import type_id
 from maia.wire.messages import Interest, Offer, Wanted
 from maia.wire.names import filter_to_bytes
-from support.broker import Client, Net, connect_right
+from support.numberplate import Net
 
 CERTIFICATE = 32 << 10
 MESSAGES = 32
@@ -29,7 +30,7 @@ def test_long_chains_that_were_made_up_are_not_remembered(told: str, length: int
     rogue = net.client(
         "a rogue broker",
         key=ROGUE,
-        credentials=(connect_right(net.story, ROGUE.principal),),
+        credentials=(net.cast.connect_right(ROGUE.principal),),
         address="rogue:1",
     )
     say(net, rogue, told, 0, length)  # whatever is made once is made before
@@ -47,8 +48,8 @@ def test_long_chains_that_were_made_up_are_not_remembered(told: str, length: int
     assert kept < MESSAGES * length * CERTIFICATE // 2  # whatever was noted about it included
 
 
-def say(net: Net, rogue: Client, told: str, number: int, length: int) -> None:
-    name = net.story.definition.definition.name
+def say(net: Net, rogue: NetClient, told: str, number: int, length: int) -> None:
+    name = net.cast.type_name
     kind = type_id(name.owner, name.name)
     made_up = [bytes((number, place)) + bytes(CERTIFICATE) for place in range(length)]
     if told == "interest":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from maia.credentials import Action
+from maia.credentials import Action, TestKind
+from maia.testing import Issuer
 from maia.types import validity_type_id
 from maia.wire.messages import Interest
-from support.broker import Net
-from support.numberplate import NUMBERPLATE, TIMESTAMP
-from support.revoking import Issuer, grant_demanding, of_story, seeing
+from support.numberplate import NUMBERPLATE, TIMESTAMP, Net
 
 
 def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> None:
@@ -19,18 +18,17 @@ def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> No
     net.advance(5)
     issuer = Issuer(net)
     issuer.vouch(3600)
-    office = net.story.principal("billing office")
-    right = grant_demanding(
-        net.story,
+    office = net.cast.principal("billing office")
+    right = net.cast.grant(
         "CCS",
         office,
-        seeing(net.story),
+        net.cast.definition,
         Action.SUBSCRIBE,
-        now=net.now,
         attributes=frozenset({NUMBERPLATE, TIMESTAMP}),
+        test=TestKind.TIMED_CRL,
     )
-    standing = [of_story(net.story, "CCS to billing office", Action.SUBSCRIBE)]
-    pool = (*(one for one in net.story.certificates if one not in standing), right)
+    standing = [net.cast.issued("CCS to billing office", Action.SUBSCRIBE)]
+    pool = (*(one for one in net.cast.certificates if one not in standing), right)
     client = net.client("billing office", "Met broker", credentials=pool)
     client.subscribe()
     net.advance(5)

@@ -17,9 +17,7 @@ from maia.api import requests as bodies
 from maia.api import responses as answers
 from maia.broker import BrokerLimits
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
     Authority,
     NetworkPattern,
     SignedCertificate,
@@ -28,22 +26,22 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     exact_name,
-    issue,
 )
 from maia.credentials.chains.discovery import FORGED_MAX
 from maia.domain.access.results import AdminAct
 from maia.errors import Refusal
 from maia.predicates import ALWAYS
+from maia.testing import NetClient, grant, shown
 from maia.types import type_id
 from maia.wire.codec import decode, encode
 from maia.wire.effects import LinkId, LinkOpened, Received, Send
 from maia.wire.messages import PROTOCOL_VERSION, Bye, Hello, Interest, Offer, Wanted, Welcome
 from maia.wire.names import filter_to_bytes, network_to_bytes
-from support.broker import Client, Net, connect_right, shown
 from support.costs import OWN_KEYS, STRANGER, counted, of_ones_own, stranger_pools
 from support.domain_server import DomainAtWork, domain_at_work
 from support.key_groups import MANAGER, NETWORK, KeyNet
 from support.key_groups import OWNER as NETWORK_OWNER
+from support.numberplate import Net
 
 ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 POOLS = ("one forgery", "only forgeries", "behind a genuine one")
@@ -54,15 +52,14 @@ STEPS_MAX = 16 * 64
 
 
 def connecting(net: Net) -> Authority:
-    network = net.story.network
+    network = net.cast.network
     return Authority(NetworkPattern(network.owner, exact_name(network.name)), frozenset({Action.CONNECT}))
 
 
 def passed_on(
     owner: SigningKey, subject: SigningKey, authority: Authority, *, final: bool = False
 ) -> SignedCertificate:
-    said = AuthorisationCertificate(owner.principal, subject.principal, not final, authority, UNBOUNDED)
-    return issue(said, owner)
+    return grant(owner, subject, authority, may_delegate=not final)
 
 
 # ------------------------------------------------------------ a hello
@@ -73,7 +70,7 @@ def test_a_hello_of_made_up_certificates_costs_a_broker_a_few_checks(kind: str) 
     """A24, A74, A87: 255 certificates; what the owner's signatures do not lead to is not even read."""
     net = Net()
     net.broker()
-    genuine = passed_on(net.story.keys["PITO"], net.story.keys["Met"], connecting(net))
+    genuine = passed_on(net.cast.keys["PITO"], net.cast.keys["Met"], connecting(net))
     pool = stranger_pools(genuine.certificate.issuer, connecting(net), genuine)[kind]()
     assert len(pool) >= 250
     with counted() as costs:
@@ -111,7 +108,7 @@ def test_who_may_connect_and_shows_much_besides_costs_no_more_than_the_budget() 
     """A24, A87: a genuine right that may not be passed on, and 250 certificates of one's own behind it."""
     net = Net()
     net.broker()
-    right = connect_right(net.story, STRANGER.principal)
+    right = net.cast.connect_right(STRANGER.principal)
     onward = passed_on(STRANGER, OWN_KEYS[0], connecting(net))
     mine = of_ones_own(connecting(net), STRANGER.principal, 254)
     with counted() as costs:
@@ -122,7 +119,7 @@ def test_who_may_connect_and_shows_much_besides_costs_no_more_than_the_budget() 
 
 
 def chain_to_stranger(net: Net, length: int) -> tuple[SignedCertificate, ...]:
-    people = [net.story.keys["PITO"]]
+    people = [net.cast.keys["PITO"]]
     people += [SigningKey.from_seed((7_000 + number).to_bytes(32, "big")) for number in range(length - 1)]
     return tuple(passed_on(one, other, connecting(net)) for one, other in pairwise([*people, STRANGER]))
 
@@ -155,7 +152,7 @@ def test_who_may_pass_a_right_on_costs_no_more_than_the_budget_either() -> None:
     """A24, A87: a genuine right, and 250 certificates of one's own that do follow from it."""
     net = Net()
     net.broker()
-    first = passed_on(net.story.keys["PITO"], OWN_KEYS[0], connecting(net))
+    first = passed_on(net.cast.keys["PITO"], OWN_KEYS[0], connecting(net))
     mine = of_ones_own(connecting(net), STRANGER.principal, 254)
     with counted() as costs:
         peer = net.client("a far relative", key=STRANGER, credentials=(first, *mine))
@@ -200,9 +197,9 @@ ADMIN = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 # ------------------------------------------------------------ another broker
 
 
-def rogue_broker(net: Net) -> Client:
+def rogue_broker(net: Net) -> NetClient:
     """Connect a key with nothing but a right to connect, which says that it is a broker."""
-    credentials = (connect_right(net.story, ROGUE.principal),)
+    credentials = (net.cast.connect_right(ROGUE.principal),)
     return net.client("a rogue broker", key=ROGUE, credentials=credentials, address="rogue:1")
 
 
@@ -212,7 +209,7 @@ def reading(name: TypeName) -> Authority:
 
 
 def wanted(net: Net, name: TypeName, pool: tuple[SignedCertificate, ...], number: int) -> Wanted:
-    stranger = Client(net, STRANGER, ())
+    stranger = NetClient(net, STRANGER, ())
     stranger.stream = number.to_bytes(16, "big")
     request = stranger.request(Action.SUBSCRIBE, event_type=name, nonce=number.to_bytes(16, "big"))
     return Wanted(number.to_bytes(16, "big"), filter_to_bytes(ALWAYS), request, shown(pool[:256]))
@@ -223,11 +220,11 @@ def test_made_up_proofs_of_a_connected_broker_cost_a_few_checks_each(kind: str) 
     """A24, A67, A87: interests and offers by certificates that no peer signed."""
     net = Net(verify_in_transit=1.0)
     running = net.broker()
-    rogue, name = rogue_broker(net), net.story.definition.definition.name
+    rogue, name = rogue_broker(net), net.cast.type_name
     pool = stranger_pools(name.owner, reading(name), size=60)[kind]()
     kind_of = type_id(name.owner, name.name)
     asked = [wanted(net, name, pool, number) for number in range(4)]
-    offer = Client(net, STRANGER, ()).request(Action.PUBLISH)
+    offer = NetClient(net, STRANGER, ()).request(Action.PUBLISH)
     with counted() as costs:
         rogue.say(Interest(kind_of, asked, []))
         rogue.say(Offer(kind_of, True, offer, shown(pool)))
@@ -305,9 +302,9 @@ def test_requests_that_cost_much_count_for_many() -> None:
     """A77, A87: a peer that may pass a right on can make its search dear, and pays for it with its quota."""
     net = Net(limits=BrokerLimits(requests_per_minute=60))
     net.broker()
-    name = net.story.definition.definition.name
-    first = passed_on(net.story.keys["PITO"], OWN_KEYS[0], reading(name))
-    right = connect_right(net.story, STRANGER.principal)
+    name = net.cast.type_name
+    first = passed_on(net.cast.keys["PITO"], OWN_KEYS[0], reading(name))
+    right = net.cast.connect_right(STRANGER.principal)
     client = net.client("an heir", key=STRANGER, credentials=(right,))
     codes = []
     for number in range(12):

@@ -28,10 +28,11 @@ from maia.spark.applications import STATISTICS
 from maia.spark.applications.runs import parquet_source, run
 from maia.spark.generators import SIGHTINGS, Order
 from maia.spark.generators.files import write_generated
+from maia.testing import wait_until
 from maia.testing.refusals import raises
 from support.event_log import NOON, carried
 from support.network_process import address_of, config, lets_connect, make_keys
-from support.processes import maia, running_maia, until
+from support.processes import maia, running_maia
 
 CONFIG = config("broker", '\n[log]\nfolder = "deep/down/log"\n').replace('"data"', '"some/where/data"')
 
@@ -58,7 +59,7 @@ def test_a_recording_broker_leaves_nothing_that_others_can_use(tmp_path: Path) -
     (tmp_path / "broker.toml").write_text(CONFIG)
     with running_maia("broker", "-c", "broker.toml", cwd=tmp_path) as broker:
         address_of(tmp_path)
-        until((tmp_path / "some/where/data/status.door").exists)
+        wait_until((tmp_path / "some/where/data/status.door").exists)
         assert exposed(tmp_path / "some", tmp_path / "deep") == {}
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(180) == 0

@@ -32,6 +32,7 @@ from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
 from maia.private_files import make_private_folder
 from maia.wire.effects import Input, Record, Recorded
+from support.access_control import engine_of
 from support.domain_server import key_of
 from support.event_log import NOON, carried
 
@@ -61,13 +62,13 @@ class Synchronised:
     def _looking(self, real: Callable[[str, str], None]) -> Callable[[str, str], None]:
         def rename(old: str, new: str) -> None:
             # A name that leads to bytes which are not safe leads to nothing after a power cut.
-            if not self._is_safe(Path(old)):
+            if not self.is_safe(Path(old)):
                 self.unsafe_names.append(os.fspath(new))
             real(old, new)
 
         return rename
 
-    def _is_safe(self, path: Path) -> bool:
+    def is_safe(self, path: Path) -> bool:
         safe = self.safe.get(path.stat().st_ino)
         found = held(path)
         # A name that was removed may be there again after a power cut: whoever removed it can do it again.
@@ -79,7 +80,7 @@ class Synchronised:
         """Return what a power cut could take from a folder now; locks hold nothing."""
         paths = [folder, *(path for path in folder.rglob("*") if path.name != "lock")]
         assert len(paths) > 1, "nothing was written"
-        return [str(path) for path in paths if not self._is_safe(path)] + self.unsafe_names
+        return [str(path) for path in paths if not self.is_safe(path)] + self.unsafe_names
 
 
 def held(path: Path) -> bytes | frozenset[str]:
@@ -183,7 +184,7 @@ def test_the_folder_of_a_new_log_is_on_the_disk(disk: Synchronised, tmp_path: Pa
     with EventLog.open(tmp_path / "some/where/log") as log:
         log.append([carried(1)], recorded_at=NOON)
     assert disk.lost(tmp_path / "some") == []
-    assert disk._is_safe(tmp_path)
+    assert disk.is_safe(tmp_path)
 
 
 def test_kept_state_is_on_the_disk_before_a_node_speaks(disk: Synchronised, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_kept_state_is_on_the_disk_before_a_node_speaks(disk: Synchronised, tmp_
     for changes in ({"one": b"1", "other": b"2"}, {"one": b"3", "third": b"4"}):
         store.keep(changes)
         assert disk.lost(tmp_path / "data") == []
-    assert disk._is_safe(tmp_path)
+    assert disk.is_safe(tmp_path)
     store.keep({"one": None, "other": b"5"})
     assert disk.lost(folder) == []
     assert disk.safe[folder.stat().st_ino] == {"other", "third"}
@@ -213,7 +214,7 @@ def test_a_wallet_is_on_the_disk_before_a_login_is_over(disk: Synchronised, tmp_
     found = WalletAnswer(str(smith.principal), [], [], [], [statement_to_bytes(statement)], str(NOON))
     WalletFolder(tmp_path / "wallet").keep(found, domain=met.principal, address="127.0.0.1:7600", now=NOON)
     assert disk.lost(tmp_path / "wallet") == []
-    assert disk._is_safe(tmp_path)
+    assert disk.is_safe(tmp_path)
 
 
 def test_databases_wait_for_the_disk_at_every_step(tmp_path: Path) -> None:
@@ -221,5 +222,5 @@ def test_databases_wait_for_the_disk_at_every_step(tmp_path: Path) -> None:
     full = 2
     with closing(FencedStore(tmp_path / "groups.sqlite")) as fenced:
         assert fenced._file.execute("PRAGMA synchronous").fetchone() == (full,)
-    with closing(sqlite_store(tmp_path / "domain.sqlite")) as store, store._engine.connect() as connection:
+    with closing(sqlite_store(tmp_path / "domain.sqlite")) as store, engine_of(store).connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == full

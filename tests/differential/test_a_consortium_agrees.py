@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 
+from maia.testing import DEADLINE_S, wait_until
 from support.consortium import (
     ORGANISATIONS,
     Consortium,
@@ -32,7 +33,6 @@ from support.consortium import (
     read_sql,
     settle,
 )
-from support.processes import DEADLINE_S, until
 
 FIRST = 48_113
 WORLDS = max(1, int(os.environ.get("MAIA_AGREEMENT", "5")) // 50)
@@ -91,7 +91,7 @@ def compare_tables(world: Consortium, spark, postgres_server: str) -> None:
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait until all has arrived; what never does is shown by the comparison."""
     with suppress(AssertionError):
-        until(condition, seconds=60)
+        wait_until(condition, within_s=60)
 
 
 def assert_same(way: str, found: dict[Stream, list[Row]], world: Consortium) -> None:

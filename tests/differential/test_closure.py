@@ -26,7 +26,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue
 from maia.policy import NO_FACTS, Facts, Permit, Request, decide, gather_evidence, see
 from maia.predicates import admits, parse_predicate
 from maia.predicates.syntax import ALWAYS, Comparison, Exists, Not, Operator
-from maia.spark.closure.reach import Grant, Reach
+from maia.spark.closure.reach import Reach, ReachedGrant
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from maia.validity import ASSUMED_GOOD
 from support.chains import EVENING, KEYS, MORNING, NOON, OWNER, PEOPLE, TODAY, TYPE, pools, types_of, uids
@@ -79,7 +79,7 @@ def moments(pool: list[SignedCertificate]) -> set[Instant]:
 
 
 def shown(
-    grants: list[Grant], event: dict[AttributeUid, int], facts: Facts, at: Instant
+    grants: list[ReachedGrant], event: dict[AttributeUid, int], facts: Facts, at: Instant
 ) -> dict[AttributeUid, PresentValue]:
     """Return what grants show of an event together, by the words in which the closure states them."""
     seen: dict[AttributeUid, PresentValue] = {}
@@ -94,7 +94,7 @@ def shown(
 @given(crowds())
 def test_the_closure_shows_what_the_kernel_shows_pair_by_pair(pool):
     closure = Reach(EVENT_TYPE, pool, at=NOON)
-    found: dict[object, list[Grant]] = {}
+    found: dict[object, list[ReachedGrant]] = {}
     for grant in closure.grants():
         found.setdefault(grant.principal, []).append(grant)
     assert closure.left_out == 0

@@ -124,7 +124,7 @@ class Model:
             if grant.role != member.role:
                 continue
             start = agree(grant.terms, member.values, {}, member.principal)
-            for values, items in self._ways(grant.premises, start, member.principal):
+            for values, items in self.ways(grant.premises, start, member.principal):
                 watched = [ends_of(item) for item, is_watched in items if is_watched]
                 until = first(member.until, after(self.now, grant.lasts), *watched)
                 key = grant, values[grant.restricted_to] if grant.restricted_to else None
@@ -136,7 +136,7 @@ class Model:
         start = agree([term for term, _ in given], [value for _, value in given], {}, principal)
         if start is None or any(f"${name}" not in {term for term, _ in given} for name in rule.asked):
             return
-        for values, items in self._ways(rule.premises, start, principal):
+        for values, items in self.ways(rule.premises, start, principal):
             if not conditions_hold(rule, values):
                 continue
             arguments = tuple(value_of(term, values, principal) for term in rule.terms)
@@ -149,7 +149,7 @@ class Model:
             if until is None or until >= self.now:
                 yield Member(principal, rule.role, arguments, rule, items, self.now, until)
 
-    def _ways(self, premises, start, principal):
+    def ways(self, premises, start, principal):
         if start is None:
             return
         for items in product(*(self._candidates(premise) for premise in premises)):
@@ -185,9 +185,9 @@ class Model:
     def _stands(self, member) -> bool:
         if member.rule not in self.policy.rules or (member.until is not None and self.now > member.until):
             return False
-        return all(self._is_there(item) for item, watched in member.depends_on if watched)
+        return all(self.is_there(item) for item, watched in member.depends_on if watched)
 
-    def _is_there(self, item) -> bool:
+    def is_there(self, item) -> bool:
         if isinstance(item, Member):
             return item in self.members
         if isinstance(item, Certificate):

@@ -10,7 +10,8 @@ import maia as maia_api
 from maia.config.input_files import read_certificates, read_principal
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key
-from support.processes import maia, running_maia, until
+from maia.testing import wait_until
+from support.processes import maia, running_maia
 
 NETWORK = "UK Police Network"
 
@@ -47,17 +48,17 @@ def test_new_certificates_are_shown_and_broken_ones_are_not_taken(tmp_path: Path
     with running_maia(
         *words, "--credentials", "broker-certs", "--listen", "127.0.0.1:0", "--data", "data", cwd=tmp_path
     ) as process:
-        until(lambda: "listening on" in (tmp_path / "out.log").read_text())
+        wait_until(lambda: "listening on" in (tmp_path / "out.log").read_text())
         address = re.findall(r"listening on (\S+)", (tmp_path / "out.log").read_text())[-1]
         issue("broker", "new", 5)
         (tmp_path / "broker-certs" / "old.cert").unlink()
-        until(lambda: seen("own-certificates") >= 1)
+        wait_until(lambda: seen("own-certificates") >= 1)
         assert asyncio.run(connects(address))
         (tmp_path / "half").write_text("(signed (cert")
         (tmp_path / "half").rename(tmp_path / "broker-certs" / "half.cert")  # seen once, as it is
-        until(lambda: seen("refused") == 1)
+        wait_until(lambda: seen("refused") == 1)
         (tmp_path / "broker-certs" / "half.cert").unlink()
         (tmp_path / "broker-certs" / "new.cert").unlink()
-        until(lambda: seen("refused") == 2)
+        wait_until(lambda: seen("refused") == 2)
         assert asyncio.run(connects(address)), "the last good ones are still shown"
         assert process.poll() is None

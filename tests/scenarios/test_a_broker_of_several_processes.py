@@ -15,10 +15,11 @@ from maia.client.api.blocking_client import BlockingSubscription
 from maia.config.input_files import read_certificates, read_definitions, read_principal
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key
+from maia.testing import wait_until
 from maia.types import type_id
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.processes import maia as command
-from support.processes import running_maia, until
+from support.processes import running_maia
 
 CONFIG = config("broker") + '[log]\nfolder = "log"\n'
 EVENTS = 40
@@ -104,7 +105,7 @@ def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes
                 os.kill(before, signal.SIGKILL)
                 for name in names:
                     writer.publish(name, n=EVENTS + number, timeout_s=120)
-                until(lambda one=killed, was=before: is_back(home, one, was), seconds=60)
+                wait_until(lambda one=killed, was=before: is_back(home, one, was), within_s=60)
             for stream in streams:
                 seen = numbers(stream, last)
                 assert seen[-2:] == [EVENTS, last], logs(home)
@@ -118,7 +119,7 @@ def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes
                 assert seen == [*range(seen[0], last + 2)], logs(home)
         children = [one["pid"] for one in parts(home).values()]
         broker.kill()
-        until(lambda: not any(Path(f"/proc/{one}").exists() for one in children), seconds=60)
+        wait_until(lambda: not any(Path(f"/proc/{one}").exists() for one in children), within_s=60)
 
 
 def test_sealed_types_and_revocations_are_those_of_one_organisation_in_all_its_processes(
@@ -142,7 +143,7 @@ def test_sealed_types_and_revocations_are_those_of_one_organisation_in_all_its_p
     output = tmp_path / "up"
     with running_maia("up", "--org", tmp_path / "hospital", cwd=output) as up:
         try:
-            until(lambda: (output / "out.log").read_text().startswith("up "), seconds=120)
+            wait_until(lambda: (output / "out.log").read_text().startswith("up "), within_s=120)
             profiles = [tmp_path / "hospital" / f"{who}.maia" for who in ("lab", "desk")]
             with (
                 maia.connect(profiles[0], timeout_s=120) as writer,

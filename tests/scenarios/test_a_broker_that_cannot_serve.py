@@ -21,10 +21,10 @@ from maia.client.errors import BrokerUnavailable
 from maia.config.input_files import read_certificates, read_definition, read_owner
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key
+from maia.testing import free_ports, wait_until
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.nursery import maia_command
-from support.ports import free_ports
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 KEYS_CONFIG = "drift_s = 30\nback_dating_s = 10\n"
 
@@ -114,7 +114,7 @@ def test_a_broker_without_a_certificate_for_a_sealed_type_says_so_at_once(home: 
         )
         assert answer.stderr == f"maia: {why} [UNAVAILABLE-NO-KEYS]\n"
         assert answer.returncode == 6
-        until(lambda: "warning" in (home / "heard").read_text())
+        wait_until(lambda: "warning" in (home / "heard").read_text())
         said = (home / "said").read_text()
     assert said == f"subscribed to LabResult\nmaia: warning: {why} [UNAVAILABLE-NO-KEYS]\n"
     (record,) = map(json.loads, (home / "heard").read_text().splitlines())
@@ -127,17 +127,17 @@ def test_a_key_server_that_is_down_is_told_to_both_sides_and_so_is_its_return(ho
     (port,) = free_ports(1)
     why = f"the key server of `LabResult` at `127.0.0.1:{port}` does not answer"
     with broker(home, f'keys = ["127.0.0.1:{port}"]\n') as address, reading(home, address, "--count", 1):
-        until(lambda: why in (home / "said").read_text())
+        wait_until(lambda: why in (home / "said").read_text())
         answer = published(home, address)
         assert why in answer.stderr
         assert "[UNAVAILABLE-KEY-SERVER]" in answer.stderr
         assert answer.returncode == 6
         assert not (home / "heard").read_text()
         with key_server(home, port):
-            until(lambda: "events can arrive again" in (home / "said").read_text())
+            wait_until(lambda: "events can arrive again" in (home / "said").read_text())
             answer = published(home, address)
             assert answer.stdout == "published 1 event\n", answer.stderr
-            until(lambda: (home / "heard").read_text() == '{"plate": "AE05"}\n')
+            wait_until(lambda: (home / "heard").read_text() == '{"plate": "AE05"}\n')
     lines = [line["event"] for line in log_of(home) if "impaired" in line["event"]]
     assert lines == ["impaired", "unimpaired"]
 
@@ -183,11 +183,11 @@ def test_a_broker_that_should_have_a_link_to_the_network_and_has_none_warns(home
         why = (
             f"warning: this broker has no link to the network, since no broker answers at `127.0.0.1:{port}`"
         )
-        until(lambda: why in (home / "said").read_text())
+        wait_until(lambda: why in (home / "said").read_text())
         answer = published(home, address)
         assert answer.stdout == "published 1 event\n"
         assert why in answer.stderr
-        until(lambda: (home / "heard").read_text() == '{"plate": "AE05"}\n')
+        wait_until(lambda: (home / "heard").read_text() == '{"plate": "AE05"}\n')
     assert "UNAVAILABLE-CUT-OFF" in [line.get("code") for line in log_of(home) if line["event"] == "impaired"]
 
 
@@ -199,7 +199,7 @@ def test_a_broker_and_a_client_that_are_refused_say_so_and_why(home: Path) -> No
         node(home, "elsewhere", "outsider", other_network, "broker") as other,
         broker(home, f'join = ["{other}"]\n') as address,
     ):
-        until(lambda: any(line.get("code") == "UNAVAILABLE-CUT-OFF" for line in log_of(home)))
+        wait_until(lambda: any(line.get("code") == "UNAVAILABLE-CUT-OFF" for line in log_of(home)))
         (cut_off,) = [line["message"] for line in log_of(home) if line.get("code") == "UNAVAILABLE-CUT-OFF"]
         assert f"there is none with `{other}` (" in cut_off
         assert "no broker answers" not in cut_off

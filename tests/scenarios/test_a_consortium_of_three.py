@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import maia
+from maia.testing import wait_until
 from support.processes import maia as command
-from support.processes import running_maia, until
+from support.processes import running_maia
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 output.mkdir()
                 config = ("--config", folder / org / f"{name}.toml")
                 stack.enter_context(running_maia(*words, *config, cwd=output))
-                until(lambda out=output / "out.log": "listening" in out.read_text())
+                wait_until(lambda out=output / "out.log": "listening" in out.read_text())
         yield folder
 
 

@@ -29,9 +29,9 @@ from maia.credentials.statements import statement_from_bytes
 from maia.errors import MaiaError
 from maia.keystore.key_files import load_signing_key
 from maia.keystore.wallet_folder import WalletFolder
+from maia.testing import free_ports, wait_until
 from maia.types import validity_type_name
-from support.ports import free_ports
-from support.processes import maia, running_maia, until
+from support.processes import maia, running_maia
 
 NETWORK = "UK Police Network"
 DOMAIN = """\
@@ -151,7 +151,7 @@ def city(tmp_path: Path) -> Iterator[City]:
         for who in ("court", "met"):
             home = tmp_path / f"{who}-run"
             stack.enter_context(running_maia("domain", "serve", "-c", f"../{who}.toml", cwd=home))
-            until(lambda home=home: "answering at" in (home / "out.log").read_text())  # type: ignore[misc]
+            wait_until(lambda home=home: "answering at" in (home / "out.log").read_text())  # type: ignore[misc]
             servers[who] = re.findall(r"answering at https://(\S+)", (home / "out.log").read_text())[-1]
         yield City(tmp_path, f"127.0.0.1:{port}", servers)
 
@@ -176,7 +176,7 @@ def smith_gets_the_order(city: City) -> tuple[str, ...]:
         "-w",
         "wallet",
     )
-    until(lambda: maia(*login, "--show", "order.appointment", cwd=city.folder).returncode == 0)
+    wait_until(lambda: maia(*login, "--show", "order.appointment", cwd=city.folder).returncode == 0)
     return login
 
 
@@ -259,5 +259,5 @@ def test_a_case_that_is_reassigned_in_a_file_takes_the_role_away(city: City) -> 
         found = json.loads(city.run("domain", "rights", "--json", *city.at("met", "smith")))["rights"]
         return all(one["revoked_at"] is not None for one in found)
 
-    until(fallen)
+    wait_until(fallen)
     assert maia(*login, cwd=folder).returncode == 3

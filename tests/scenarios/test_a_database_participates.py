@@ -7,9 +7,9 @@ import signal
 
 import psycopg
 
+from maia.testing import wait_until
 from support.network_process import issue
 from support.postgres_clinic import DERIVE, RELEASE, STORE, Clinic, clinic
-from support.processes import until
 
 __all__ = ["clinic"]
 
@@ -45,7 +45,7 @@ def test_rows_leave_when_and_only_if_their_transaction_commits_and_in_the_order_
             second.rollback()
         clinic.sql(insert(5), "UPDATE prescriptions SET note = 'seen'")
         assert clinic.read(5) == written(2, 3, 1, 4, 5)
-        until(lambda: checked(clinic)["waiting"] == {"prescriptions": 0})
+        wait_until(lambda: checked(clinic)["waiting"] == {"prescriptions": 0})
 
 
 def test_what_is_prescribed_is_stored_and_its_prescription_leaves_with_the_same_commit(
@@ -92,14 +92,14 @@ def test_rows_wait_for_a_right_to_publish_and_those_beyond_it_are_refused_and_co
     with clinic.broker(), clinic.connector(ready=False):
         clinic.subscribe()
         clinic.sql(insert(5, 50))
-        until(lambda: "POLICY-" in clinic.errors("connector"))
+        wait_until(lambda: "POLICY-" in clinic.errors("connector"))
         assert checked(clinic)["waiting"] == {"prescriptions": 2}
         # A certificate that is put into the folder is used without a restart.
         about = ("-d", "prescription.type", "--where", "dose < 10")
         issue(clinic.home, "connector", "publish", *about, name="publish-few")
         assert clinic.read(1) == written(5)
-        until(lambda: checked(clinic)["refused"] == {"prescriptions": 1})
-        until(lambda: checked(clinic)["waiting"] == {"prescriptions": 0})
+        wait_until(lambda: checked(clinic)["refused"] == {"prescriptions": 1})
+        wait_until(lambda: checked(clinic)["waiting"] == {"prescriptions": 0})
 
 
 def checked(clinic: Clinic) -> dict[str, object]:

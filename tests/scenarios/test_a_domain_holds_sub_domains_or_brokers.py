@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from maia.testing import wait_until
 from support.network_process import NETWORK, config
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 SUB_DOMAINS = """\
 policy "Company"
@@ -94,7 +95,7 @@ def domain(home: Path, who: str, policy: str) -> Iterator[tuple[str, ...]]:
     text = config(who, said).replace(f'"{who}', f'"../{who}').replace("pito.pub", "../owner.pub")
     (folder / "domain.toml").write_text(text)
     with running_maia("domain", "serve", "-c", "domain.toml", "--json", cwd=folder):
-        until(lambda: "listening" in (folder / "out.log").read_text())
+        wait_until(lambda: "listening" in (folder / "out.log").read_text())
         api = json.loads((folder / "out.log").read_text().splitlines()[0])["api"]
         yield ("--server", api, "--domain", f"{who}.pub")
 

@@ -30,11 +30,10 @@ from maia.credentials import NetworkName
 from maia.errors import MaiaError
 from maia.keystore.key_files import load_signing_key
 from maia.keystore.wallet_folder import WalletFolder
-from support.met_process import Serving, client, issue, make_detective, make_met, serving
+from maia.testing import Server, free_ports, in_a_loop, soon, wait_until
+from support.met_process import client, issue, make_detective, make_met, serving
 from support.police_policy import police_policy
-from support.ports import free_ports
-from support.processes import maia, running_maia, until
-from support.waiting import in_a_loop, soon
+from support.processes import maia, running_maia
 
 REVOKED = "POLICY-REVOKED"
 POLICY = police_policy("may subscribe to Call(street)").replace(
@@ -98,24 +97,24 @@ def town(tmp_path: Path) -> Iterator[Town]:
         "--credentials", "../broker-certs", "--listen", f"127.0.0.1:{port}", "--data", "../broker-data",
     )  # fmt: skip
     with running_maia(*words, cwd=tmp_path / "broker-run"):
-        until(lambda: "listening on" in (tmp_path / "broker-run" / "out.log").read_text())
+        wait_until(lambda: "listening on" in (tmp_path / "broker-run" / "out.log").read_text())
         yield Town(tmp_path, f"127.0.0.1:{port}", AsyncExitStack())
 
 
-def logged_in(town: Town, met: Serving, who: str) -> None:
+def logged_in(town: Town, met: Server, who: str) -> None:
     make_detective(town.home, met.interface, who)
     words = ("--server", met.interface, "--domain", "met.pub", "-k", f"{who}.key", "-w", f"{who}-wallet")
     answer = maia("login", *words, cwd=town.home)
     assert answer.returncode == 0, answer.stderr
 
 
-def rights_of(town: Town, met: Serving, who: str) -> list[answers.EntryAnswer]:
+def rights_of(town: Town, met: Server, who: str) -> list[answers.EntryAnswer]:
     with client(town.home, met.interface, who) as caller:
         whose = (town.home / f"{who}.pub").read_text().strip()
         return list(caller.call("GET", f"/v1/principals/{whose}/rights", answer=answers.EntryPage).items)
 
 
-def revoke(town: Town, met: Serving, who: str) -> None:
+def revoke(town: Town, met: Server, who: str) -> None:
     """Take back whatever a client holds; the broker has acted on it when this returns."""
     ids = [one.id for one in rights_of(town, met, who) if one.revoked_at is None]
     with client(town.home, met.interface, "desk") as desk:
@@ -125,7 +124,7 @@ def revoke(town: Town, met: Serving, who: str) -> None:
         assert desk.last.is_published is True
 
 
-def newest_list(town: Town, met: Serving) -> int:
+def newest_list(town: Town, met: Server) -> int:
     words = ("--server", met.interface, "--domain", "met.pub", "-k", "desk.key")
     shown = json.loads(maia("domain", "statements", "--json", *words, cwd=town.home).stdout)["statements"]
     return max(one["sequence"] for one in shown if one["kind"] == "RevocationList")
@@ -181,7 +180,7 @@ async def story(town: Town) -> None:
             await soon(again.subscribe(call))
         assert refused.value.code == REVOKED
         await asyncio.to_thread(
-            until, lambda: all(one.revoked_at is not None for one in rights_of(town, met, "smith"))
+            wait_until, lambda: all(one.revoked_at is not None for one in rights_of(town, met, "smith"))
         )
         assert await asyncio.to_thread(newest_list, town, met) > said
         await hears(lens, "Bow Street", joneses)

@@ -12,9 +12,10 @@ import pytest
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
+from maia.testing import wait_until
 from support.met_process import client, make_detective, make_met, serving
 from support.police_policy import police_policy
-from support.processes import maia, running_maia, until
+from support.processes import maia, running_maia
 
 POLICY = police_policy()
 
@@ -50,15 +51,15 @@ def test_the_policy_is_read_again_at_a_hang_up_and_a_broken_one_is_not_taken(hom
 
         assert version() == 1
         (home / "met.policy").write_text(POLICY.replace('"Police"', '"The police"'))
-        os.kill(met.process, signal.SIGHUP)
-        until(lambda: version() == 2)
+        os.kill(met.process.pid, signal.SIGHUP)
+        wait_until(lambda: version() == 2)
         for number, damage in enumerate((POLICY[:60], "", None), start=1):
             if damage is None:
                 (home / "met.policy").unlink()
             else:
                 (home / "met.policy").write_text(damage)
-            os.kill(met.process, signal.SIGHUP)
-            until(lambda number=number: refusals() == number)  # type: ignore[misc]
+            os.kill(met.process.pid, signal.SIGHUP)
+            wait_until(lambda number=number: refusals() == number)  # type: ignore[misc]
             assert version() == 2
 
 
@@ -74,7 +75,7 @@ def test_a_killed_server_forgets_nothing(home: Path) -> None:
             head = desk.call("GET", "/v1/audit/head", answer=answers.AuditHeadAnswer)
         refused = maia("domain", "serve", "-c", "met.toml", cwd=home)
         assert (refused.returncode, "UNAVAILABLE-DATA-FOLDER" in refused.stderr) == (6, True)
-        os.kill(met.process, signal.SIGKILL)
+        os.kill(met.process.pid, signal.SIGKILL)
     with serving(home) as met, client(home, met.interface, "desk") as desk:
         again = desk.call("POST", "/v1/revocations", body, answer=answers.RevokedAnswer, once=once)
         assert again == revoked
@@ -108,7 +109,7 @@ def test_a_wallet_is_renewed_before_its_rights_end(home: Path) -> None:
             return seen
 
         with running_maia(*words, "--watch", cwd=watch) as process:
-            until(lambda: len(certificates()) >= 3)
+            wait_until(lambda: len(certificates()) >= 3)
             assert process.poll() is None
         held = [path.name for path in (watch / "wallet").glob("*.cert")]
         # It may have been stopped between writing a certificate and removing the one that this replaces.

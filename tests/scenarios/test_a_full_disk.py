@@ -14,7 +14,8 @@ import pytest
 
 import maia
 from maia.net.status_endpoint import fetch_status, read_door
-from support.processes import running_maia, until
+from maia.testing import wait_until
+from support.processes import running_maia
 
 PERIOD_S = 3
 
@@ -50,7 +51,7 @@ def test_publishers_read_that_the_log_is_full_and_lists_go_on(tmp_path: Path, di
             output = hospital.folder / f"{name}-output"
             output.mkdir()
             stack.enter_context(running_maia(*words, "--config", f"../{name}.toml", cwd=output))
-            until(lambda out=output / "out.log": "listening" in out.read_text())
+            wait_until(lambda out=output / "out.log": "listening" in out.read_text())
         lab = stack.enter_context(maia.connect(hospital.folder / "lab.maia"))
         lab.publish("LabResult", ward="before")
         filler = disk / "filler"
@@ -63,12 +64,12 @@ def test_publishers_read_that_the_log_is_full_and_lists_go_on(tmp_path: Path, di
                 return problem.code == "UNAVAILABLE-LOG-FULL"
             return False
 
-        until(reads_why)
+        wait_until(reads_why)
         (line,) = [one for one in notes(hospital, "broker") if one["event"] == "log-full"]
         assert line["level"] == "warning"
         assert ready(hospital) == (503, "not ready: the event log cannot be written: its disk is full\n")
         carried = statements_carried(hospital)
-        until(lambda: statements_carried(hospital) >= carried + 3)  # more than one period
+        wait_until(lambda: statements_carried(hospital) >= carried + 3)  # more than one period
         with maia.connect(hospital.folder / "office.maia") as office:
             seen = iter(office.subscribe("LabResult"))
             assert not [one for one in notes(hospital, "domain") if one["level"] == "warning"]
@@ -76,7 +77,7 @@ def test_publishers_read_that_the_log_is_full_and_lists_go_on(tmp_path: Path, di
             lab.publish("LabResult", ward="after")
             while next(seen)["ward"] != "after":
                 pass
-        until(lambda: ready(hospital)[0] == 200)
+        wait_until(lambda: ready(hospital)[0] == 200)
 
 
 def fill(filler: Path) -> None:

@@ -18,9 +18,10 @@ import pytest
 
 import maia
 from maia.spark.governed.reader import RowsWithheld
+from maia.testing import wait_until
 from maia.testing.refusals import raises
 from support.processes import maia as command
-from support.processes import running_maia, until
+from support.processes import running_maia
 
 WARDS = 'ward in ("3", "4")'
 ROWS = range(60)
@@ -42,7 +43,7 @@ def start(stack: ExitStack, organisation: maia.Organisation) -> None:
         folder.mkdir()
         config = organisation.folder / f"{name}.toml"
         stack.enter_context(running_maia(*words, "--config", config, cwd=folder))
-        until(lambda out=folder / "out.log": "listening" in out.read_text())
+        wait_until(lambda out=folder / "out.log": "listening" in out.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_live_durable_and_recorded_are_the_same_rows(world: TwoOrganisations, sp
         assert found == recorded[: len(found)]
         return len(found) == len(recorded)
 
-    until(are_recorded)  # once the broker has written all of it to the files of its log
+    wait_until(are_recorded)  # once the broker has written all of it to the files of its log
 
 
 def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
@@ -123,7 +124,7 @@ def test_what_was_recorded_before_a_members_keys_is_not_shown_and_that_is_said(
         warned.extend(str(one.message) for one in found if one.category is RowsWithheld)
         return bool(warned)
 
-    until(is_warned)  # once the broker has written them to the files of its log
+    wait_until(is_warned)  # once the broker has written them to the files of its log
     assert re.search(r"what was published before 20.* is not shown \[PIPELINE-KEYS-BEGIN-LATER\]", warned[0])
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from maia.testing import wait_until
 from support.network_process import NETWORK, address_of
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 CONFIG = f"""\
 key = "broker.key"
@@ -157,7 +158,7 @@ def test_a_replaced_member_counts_no_more_at_a_broker_that_runs(home: Path) -> N
         assert reads(home, "early", address).returncode == 0
         replace_essex(home)
         subprocess.run(["cp", "2.quorum", "broker-certs/"], cwd=home, check=True)
-        until(lambda: bool(noted(home, "constitutions")))
+        wait_until(lambda: bool(noted(home, "constitutions")))
         refused = reads(home, "early", address)
         assert (refused.returncode, "POLICY-NO-CHAIN" in refused.stderr) == (3, True)
         subprocess.run(["cp", "2.quorum", "late-certs/"], cwd=home, check=True)
@@ -174,7 +175,7 @@ def test_an_open_subscription_ends_with_the_member_that_it_depends_on(home: Path
         reader = [f"../{word}" if "." in str(word) or "certs" in str(word) else word for word in about]
         words = ("subscribe", "-k", "../early.key", *reader, "-d", "../np.type", "--broker", address)
         with running_maia(*words, "--wait", 20, cwd=home / "reader") as early:
-            until(lambda: "subscribed to" in (home / "reader" / "err.log").read_text())
+            wait_until(lambda: "subscribed to" in (home / "reader" / "err.log").read_text())
             replace_essex(home)
             subprocess.run(["cp", "2.quorum", "broker-certs/"], cwd=home, check=True)
             assert early.wait(180) == 3
@@ -202,10 +203,10 @@ def test_a_broker_does_not_serve_an_edge_that_goes_by_the_old_constitution(home:
                 running_maia("subscribe", *about, *early, cwd=reader) as served,
                 running_maia("publish", *about, *camera, *often, cwd=edge),
             ):
-                until(lambda: "A14" in (reader / "out.log").read_text())
+                wait_until(lambda: "A14" in (reader / "out.log").read_text())
                 replace_essex(home)
                 subprocess.run(["cp", "2.quorum", "broker-certs/"], cwd=home, check=True)
-                until(lambda: any(note["asked"] == "Interest" for note in noted(home, "refused")))
+                wait_until(lambda: any(note["asked"] == "Interest" for note in noted(home, "refused")))
                 assert served.poll() is None  # its own broker has not received of it
 
 
@@ -276,7 +277,7 @@ def test_the_keys_of_a_sealed_type_go_to_those_whom_two_of_three_let_in(home: Pa
                 "../np.type",
             )
             with running_maia(*words, "--broker", address, "--count", 1, "--for", 120, cwd=work) as reader:
-                until(lambda: "subscribed to" in (work / "err.log").read_text())
+                wait_until(lambda: "subscribed to" in (work / "err.log").read_text())
                 about = (
                     "--network",
                     NETWORK,
@@ -302,7 +303,7 @@ def test_a_domain_passes_on_what_two_of_three_gave_it(home: Path) -> None:
     shown = json.loads(done(home, "quorum", "show", "police.quorum", "--json").stdout)
     (home / "met.policy").write_text(POLICY.replace("QUORUM", shown["quorum"]))
     with running_maia("domain", "serve", "-c", "domain.toml", "--json", cwd=home):
-        until(lambda: "listening" in (home / "out.log").read_text())
+        wait_until(lambda: "listening" in (home / "out.log").read_text())
         api = json.loads((home / "out.log").read_text().splitlines()[0])["api"]
         asked = ("--server", api, "--domain", "domain.pub")
         done(home, "domain", "fact", "assert", "detective", "late.pub", *asked, "-k", "domain.key")

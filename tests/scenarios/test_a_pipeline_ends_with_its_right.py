@@ -19,10 +19,11 @@ from maia.api import responses as answers
 from maia.clock import system_now
 from maia.keystore.key_files import create_key_file
 from maia.keystore.wallet_folder import WalletFolder
+from maia.testing import wait_until
 from maia.types import definition_to_text, verify_definition
 from support.domain_server import DomainAtWork, key_of
 from support.governed import Recorded, sightings
-from support.processes import Answer, maia, until
+from support.processes import Answer, maia
 from support.tested_rights import NUMBERPLATE, domain_with_locations, logged_in
 
 PATIENCE_S = 600
@@ -79,7 +80,7 @@ def test_a_stream_whose_right_is_taken_back_midway_ends_with_a_code_and_leaves_n
     ended = Event()
 
     def dismiss_midway() -> bool:
-        until(lambda: batches(tmp_path) >= 2 or ended.is_set(), seconds=PATIENCE_S)
+        wait_until(lambda: batches(tmp_path) >= 2 or ended.is_set(), within_s=PATIENCE_S)
         if ended.is_set():
             return False
         dismissed(met, "ada", "auditor")

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from maia.spark.keys.reading_keys import fetch_reading_keys
-from support.processes import maia, running_maia, until
+from maia.testing import wait_until
+from support.processes import maia, running_maia
 
 NETWORK = "UK Police Network"
 DOMAIN = f"""\
@@ -88,7 +89,7 @@ def running(home: Path, process: str, *words: str):
     folder = home / f"{process}-run"
     (folder / "out.log").unlink(missing_ok=True)
     with running_maia(*words, "-c", f"../{process}.toml", cwd=folder) as started:
-        until(lambda: "listening on" in (folder / "out.log").read_text())
+        wait_until(lambda: "listening on" in (folder / "out.log").read_text())
         yield started, re.findall(r"listening on (\S+) as", (folder / "out.log").read_text())[-1]
 
 
@@ -119,7 +120,7 @@ def epoch(home: Path) -> int:
 
 
 def wait_for_epoch(home: Path, number: int) -> None:
-    until(lambda: epoch(home) >= number)
+    wait_until(lambda: epoch(home) >= number)
 
 
 def wallet(who: str, keys: str) -> tuple[str, ...]:

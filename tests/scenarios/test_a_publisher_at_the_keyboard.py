@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from maia.testing import wait_until
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.nursery import maia_command
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 GOOD = 10
 
@@ -103,7 +104,7 @@ def test_ctrl_c_says_how_many_went_out(city: Path, tmp_path: Path) -> None:
             assert "subscribed" in reader.stderr.readline()
             camera.stdin.write(lines(GOOD))
             camera.stdin.flush()
-            until(lambda: (tmp_path / "heard").read_text().count("\n") == GOOD)
+            wait_until(lambda: (tmp_path / "heard").read_text().count("\n") == GOOD)
             os.kill(camera.pid, signal.SIGINT)
             said = camera.stderr.read()
             reader.kill()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from maia.testing import free_port
 from support.live import STORY, broker, client
-from support.ports import free_port
 
 CAMERA = "camera at Victoria"
 

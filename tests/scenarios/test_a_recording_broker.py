@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from maia.log.disk.event_log import EventLog
+from maia.testing import wait_until
 from maia.wire.codec import decode
 from maia.wire.messages import Carried
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 CONFIG = config(
     "broker",
@@ -142,7 +143,7 @@ def killed_while_reading(home: Path, address: str, *, upto: str) -> list[str]:
         "subscribe", "-d", "../np.type", "-k", "../office.key", *about, "--broker", address,
         "--durable", "nightly", cwd=folder,
     ) as office:  # fmt: skip
-        until(lambda: upto in (folder / "out.log").read_text())
+        wait_until(lambda: upto in (folder / "out.log").read_text())
         office.send_signal(signal.SIGKILL)
         office.wait(180)
     return [json.loads(line)["numberplate"] for line in (folder / "out.log").read_text().splitlines()]

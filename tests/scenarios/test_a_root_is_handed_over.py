@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from maia.testing import wait_until
 from support.network_process import NETWORK, address_of, config
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 POLICY = """\
 policy "Agency"
@@ -107,7 +108,7 @@ def test_the_domain_of_the_successor_passes_on_what_the_owner_had(home: Path) ->
     domain += '[policy]\nfile = "agency.policy"\ntypes = "np.type"\nheld = "handover.cert"\n'
     (home / "domain.toml").write_text(domain)
     with running_maia("domain", "serve", "-c", "domain.toml", "--json", cwd=home):
-        until(lambda: "listening" in (home / "out.log").read_text())
+        wait_until(lambda: "listening" in (home / "out.log").read_text())
         api = json.loads((home / "out.log").read_text().splitlines()[0])["api"]
         asked = ("--server", api, "--domain", "agency.pub")
         done(home, "domain", "fact", "assert", "officer", "reader.pub", *asked, "-k", "agency.key")
@@ -124,7 +125,7 @@ def test_the_old_owner_cannot_take_it_back(home: Path) -> None:
     (home / "domain.toml").write_text(domain.replace('data = "data"', 'data = "domain-data"'))
     shown = json.loads(done(home, "cert", "show", "handover.cert", "--json").stdout)
     with running_maia("domain", "serve", "-c", "domain.toml", "--json", cwd=home):
-        until(lambda: "listening" in (home / "out.log").read_text())
+        wait_until(lambda: "listening" in (home / "out.log").read_text())
         api = json.loads((home / "out.log").read_text().splitlines()[0])["api"]
         asked = ("--server", api, "--domain", "pito.pub", "-k", "pito.key")
         done(home, "domain", "hold", "handover.cert", *asked)

@@ -32,6 +32,7 @@ from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedA
 from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.testing import in_a_loop, until
 from maia.testing.refusals import raises
 from support.domain_server import RecordedNotes
 from support.homecare import (
@@ -47,7 +48,6 @@ from support.homecare import (
     connected,
 )
 from support.postgres import postgres_binaries, running_server
-from support.waiting import in_a_loop, until
 
 QUERY = "SELECT doctor, patient FROM treats WHERE ward = %(ward)s AND since < now()"
 KINDS = (ParameterKind.STRING, ParameterKind.STRING)

@@ -22,8 +22,6 @@ import maia
 from maia.clock import system_now
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkPattern,
     Principal,
     SignedCertificate,
@@ -31,7 +29,6 @@ from maia.credentials import (
     TypePattern,
     certificate_to_text,
     exact_name,
-    issue,
 )
 from maia.domain import DomainSettings
 from maia.domain.server.process import run_key_server
@@ -39,10 +36,11 @@ from maia.events import Instant
 from maia.keystore.key_files import create_key_file
 from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_type
 from maia.routing.table.hops import type_of_book_key
+from maia.testing import Cast
 from maia.types import Cover, Sealing, SealingLevel, definition_to_text, sign_definition, type_id
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Interest, Publish, Sealed
-from support.numberplate import SUSPECT, NumberplateStory, tell_numberplate_story
+from support.numberplate import SUSPECT, tell_numberplate_story
 from support.nursery import module_command
 from support.sealed_messages import is_sealed
 
@@ -64,27 +62,20 @@ def key_of(name: str) -> SigningKey:
     return SigningKey.from_seed(sha256(b"third domain/" + name.encode()).digest())
 
 
-def right(story: NumberplateStory, to: Principal, *actions: Action) -> SignedCertificate:
+def right(story: Cast, to: Principal, *actions: Action) -> SignedCertificate:
     """Let PITO, which owns the network and the type, grant something."""
-    name = story.definition.definition.name
+    name = story.type_name
     pattern = (
         NetworkPattern(story.network.owner, exact_name(story.network.name))
         if actions == (Action.CONNECT,)
         else TypePattern(name.owner, exact_name(name.name), None)
     )
-    certificate = AuthorisationCertificate(
-        story.principal("PITO"),
-        to,
-        may_delegate=False,
-        authority=Authority(pattern, frozenset(actions)),
-        validity=story.certificates[0].certificate.validity,
-    )
-    return issue(certificate, story.keys["PITO"])
+    return story.grant("PITO", to, pattern, *actions)
 
 
-def key_nearest_to_the_type(story: NumberplateStory, *others: SigningKey) -> SigningKey:
+def key_nearest_to_the_type(story: Cast, *others: SigningKey) -> SigningKey:
     """Return a key whose broker is the rendezvous of the type among these."""
-    name = story.definition.definition.name
+    name = story.type_name
     point = node_id_of_type(type_id(name.owner, name.name))
     nearest = min(closeness(node_id_of_key(one.principal.key), point) for one in others)
     for number in count():
@@ -94,7 +85,7 @@ def key_nearest_to_the_type(story: NumberplateStory, *others: SigningKey) -> Sig
     raise AssertionError
 
 
-def written(domain: Domain, story: NumberplateStory, *, join: list[str], types: bool) -> None:
+def written(domain: Domain, story: Cast, *, join: list[str], types: bool) -> None:
     """Write the files that the operator of a broker has."""
     (domain.home / "certs").mkdir(parents=True)
     create_key_file(domain.home / "broker.key", domain.key)
@@ -208,7 +199,7 @@ async def told_the_story(
     return read, folder / "third", folder / "met"
 
 
-def client(story: NumberplateStory, who: str, address: str):
+def client(story: Cast, who: str, address: str):
     return maia.connect(
         address,
         key=story.keys[who],

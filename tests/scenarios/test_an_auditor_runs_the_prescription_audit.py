@@ -11,7 +11,7 @@ import pytest
 
 from maia.cli import main
 from maia.clock import system_now
-from maia.credentials import UNBOUNDED, AuthorisationCertificate, certificate_to_text, issue
+from maia.credentials import certificate_to_text
 from maia.demo.homecare import STORY
 from maia.demo.world import StoryWorld
 from maia.events import Instant
@@ -22,6 +22,7 @@ from maia.roles import parse_policy
 from maia.roles.grants import possible_rights
 from maia.spark.generators import PRESCRIPTIONS
 from maia.spark.session import session as spark_session
+from maia.testing import grant
 from reference import pipeline_applications as by_hand
 from support.governed import Recorded
 
@@ -45,8 +46,7 @@ def hospital(tmp_path, monkeypatch):
     policy = parse_policy(STORY.policies["hospital"], origin="policy", domain=owner.principal, types=types)
     subject = load_signing_key(auditor).principal
     (right,) = possible_rights(policy, "auditor", (), subject, now)
-    granted = AuthorisationCertificate(owner.principal, subject, False, right.authority, UNBOUNDED)
-    (tmp_path / "auditor.cert").write_text(certificate_to_text(issue(granted, owner)))
+    (tmp_path / "auditor.cert").write_text(certificate_to_text(grant(owner, subject, right.authority)))
     shutil.copy(auditor, tmp_path)
     create_transformation_keys(tmp_path / "transformations.key", owner.principal)
     for name in (PUBLISHED, SHOWN):

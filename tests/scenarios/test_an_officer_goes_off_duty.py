@@ -33,9 +33,9 @@ from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedAccess
 from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
+from maia.testing import in_a_loop
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may, type_with_a_street
-from support.waiting import in_a_loop
 
 SMITH, JONES, DESK = key_of("smith"), key_of("jones"), key_of("desk")
 NOT_MET = "POLICY-CONDITION-NOT-MET"

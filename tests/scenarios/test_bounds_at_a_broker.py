@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from maia.credentials import SigningKey
+from maia.testing import wait_until
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 ATTRIBUTES = ("message:string", "price:int", "color:string", "weather:string", "temperature:int")
 NEW_PRODUCT = 'message == "new_product"'
@@ -138,7 +139,7 @@ def test_a_strict_bound_shows_what_the_filter_names_and_nothing_else(market: Pat
         wanted = ("-d", "../news.type", "--broker", address, "--filter", CHEAP, "--count", 1, "--for", 60)
         words = ("subscribe", "-k", f"../{who}.key", *about, *wanted)
         with running_maia(*words, cwd=home) as reader:
-            until(lambda home=home: "subscribed to" in (home / "err.log").read_text())
+            wait_until(lambda home=home: "subscribed to" in (home / "err.log").read_text())
             sent = publishes(
                 market, "free", address, "true", message="new_product", price=23, color="red", weather="wet"
             )

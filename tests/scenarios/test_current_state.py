@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from maia.testing import in_a_loop, soon
 from maia.testing.refusals import raises
 from support.live import STORY, city
-from support.waiting import in_a_loop, soon
 
 CAMERA, BILLING = "camera at Victoria", "billing office"
 

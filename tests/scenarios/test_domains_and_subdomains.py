@@ -10,8 +10,6 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     NetworkPattern,
     ResourcePattern,
@@ -21,10 +19,10 @@ from maia.credentials import (
     TypePattern,
     Validity,
     exact_name,
-    issue,
 )
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.testing import grant
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
 from support.handed_down import BrokerGroup, DomainGroup, HandedDown, Manner, hand_down
 
@@ -70,16 +68,7 @@ SALARY, VISIT = a_type("Salary"), a_type("Visit")
 def passed_on(path: tuple[str, ...], resources: ResourcePattern, action: Action) -> list[SignedCertificate]:
     """Grant a right from level to level, each time with the right to pass it on."""
     return [
-        issue(
-            AuthorisationCertificate(
-                KEYS[above].principal,
-                KEYS[below].principal,
-                True,
-                Authority(resources, frozenset({action})),
-                VALID,
-            ),
-            KEYS[above],
-        )
+        grant(KEYS[above], KEYS[below].principal, resources, action, may_delegate=True, validity=VALID)
         for above, below in pairwise(path)
     ]
 

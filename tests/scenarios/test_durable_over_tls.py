@@ -18,8 +18,8 @@ from maia.clock import system_now
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
+from maia.testing import in_a_loop
 from support.live import BROKER, STORY, client, settings
-from support.waiting import in_a_loop
 
 EVENTS = 700
 

@@ -16,6 +16,7 @@ from maia.clock import system_now
 from maia.events import Instant
 from maia.expressions.meaning import pseudonym_of
 from maia.expressions.syntax import Function, Scope
+from maia.testing import in_a_loop, soon
 from support.homecare import (
     AUDITOR,
     AUTHORISED,
@@ -28,7 +29,6 @@ from support.homecare import (
     connected,
     home_and_clinic,
 )
-from support.waiting import in_a_loop, soon
 
 AT = Instant.parse("2026-11-15T08:30:00Z")
 DAY = 20_772

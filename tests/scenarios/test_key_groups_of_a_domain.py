@@ -22,12 +22,12 @@ from maia.keystore.wallet_folder import WalletFolder
 from maia.net.node_runner import NodeRunner
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
+from maia.testing import until as until_in_loop
 from maia.types import VerifiedType, verify_definition
 from maia.validity import Monitor, named_testers
 from support.met_process import client, issue, make_detective, make_met, serving
 from support.police_policy import police_policy
 from support.processes import maia
-from support.waiting import until as until_in_loop
 
 POLICY = police_policy("may subscribe to Numberplate(plate)")
 CONFIG = """\
@@ -124,4 +124,4 @@ def test_a_member_whose_right_the_domain_takes_back_is_put_out_without_a_restart
                 assert smith.ring(type_id).newest <= before
 
     with serving(tmp_path) as met:
-        asyncio.run(story(met.keys, met.interface))
+        asyncio.run(story(met.address, met.interface))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from maia.broker import BrokerLimits
-from maia.credentials import Action, AuthorisationCertificate, Authority, SignedCertificate, issue
+from maia.credentials import Action, SignedCertificate
 from maia.policy import Bound, BoundRule
 from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate
+from maia.testing import in_a_loop, soon, until
 from support.live import STORY, broker, client
 from support.numberplate import NUMBERPLATE
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, SMITH = "camera at Victoria", "Detective Smith"
 LEFT_OUT = "POLICY-GRANTS-LEFT-OUT"
@@ -18,12 +18,8 @@ CONNECT = tuple(one for one in STORY.certificates if Action.CONNECT in one.certi
 
 
 def grant(issuer: str, subject: str, restriction: Predicate = ALWAYS) -> SignedCertificate:
-    authority = Authority(STORY.type_pattern, frozenset({Action.SUBSCRIBE}), restriction=restriction)
-    validity = STORY.certificates[0].certificate.validity
-    said = AuthorisationCertificate(
-        STORY.principal(issuer), STORY.principal(subject), True, authority, validity
-    )
-    return issue(said, STORY.keys[issuer])
+    terms = {"restriction": restriction, "may_delegate": True}
+    return STORY.grant(issuer, subject, STORY.definition, Action.SUBSCRIBE, **terms)
 
 
 def car(number: int) -> str:
@@ -58,7 +54,7 @@ async def test_she_is_told_when_not_all_of_them_are_counted(held):
     """By the broker that counts fewer than she shows, or by her own client that has no room to show more."""
     limits = BrokerLimits(chains_per_request=50 if held == 60 else 256)
     async with (
-        broker(broker_limits=limits) as running,
+        broker(limits=limits) as running,
         client(SMITH, running.address, credentials=(*CONNECT, *cases(held))) as smith,
     ):
         tracked = await smith.subscribe(STORY.definition)

@@ -14,9 +14,10 @@ from maia.gateway.server import process
 from maia.gateway.server.account_folder import AccountFolder
 from maia.net.observer import QuietRecords
 from maia.predicates import ALWAYS, Comparison, Operator
+from maia.testing import wait_until
 from support.mqtt_city import City, grant, mqtt_city, taken
 from support.nursery import Forked
-from support.processes import running_maia, until
+from support.processes import running_maia
 
 PLATES, NEWS = "city.Numberplate", "topic.news"
 FAST = Comparison("speed", Operator.GE, 30)
@@ -66,7 +67,7 @@ def test_messages_cross_in_both_versions_and_every_quality_of_service(tmp_path: 
             sent = {
                 narrow.client.publish("plates/x", f'{{"speed": {n}}}', qos=1).mid: n for n in range(20, 40)
             }
-            await asyncio.to_thread(until, lambda: len(reasons) == len(sent))
+            await asyncio.to_thread(wait_until, lambda: len(reasons) == len(sent))
             assert all((reasons[mid] == 0) is (speed >= 30) for mid, speed in sent.items()), reasons
             for reader in (new, old):
                 assert [(await reader.message())[0] for _ in range(10)] == ["plates/x"] * 10
@@ -181,7 +182,9 @@ def test_a_killed_gateway_loses_no_acknowledged_message(tmp_path: Path) -> None:
 
     async def port_of(place: Path, process: Forked) -> int:
         out = place / "out.log"
-        await asyncio.to_thread(until, lambda: "listening" in out.read_text() or process.poll() is not None)
+        await asyncio.to_thread(
+            wait_until, lambda: "listening" in out.read_text() or process.poll() is not None
+        )
         return int(json.loads(out.read_text().splitlines()[-1])["listening"].rpartition(":")[2])
 
     async def story() -> None:
@@ -204,7 +207,7 @@ def test_a_killed_gateway_loses_no_acknowledged_message(tmp_path: Path) -> None:
                     camera.client.publish("plates/x", f'{{"plate": "{number}"}}', qos=1).mid: str(number)
                     for number in range(300)
                 }
-                await asyncio.to_thread(until, lambda: len(acknowledged) > 40)
+                await asyncio.to_thread(wait_until, lambda: len(acknowledged) > 40)
                 process.kill()
                 process.wait()
             camera.client.loop_stop()

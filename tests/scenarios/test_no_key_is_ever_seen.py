@@ -30,7 +30,7 @@ from maia.demo.stage import Stage, play
 from maia.demo.world import StoryWorld, world_at_work
 from maia.net.process import STOP_WITH_INPUT
 from maia.net.status_endpoint import fetch_status, read_door
-from support.processes import until
+from maia.testing import wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
 KEY_HOLDERS = ("broker of pito", "broker of ccs", "broker of met")
@@ -120,13 +120,13 @@ def look_inside(world: StoryWorld, watched: Path) -> None:
     for child in world.children.values():
         child.tell(signal.SIGUSR1)
     for name in world.children:
-        until(lambda at=watched / name: (at / "reprs.txt").exists())
+        wait_until(lambda at=watched / name: (at / "reprs.txt").exists())
     # The next new key is a second away. The key server breaks last: there is no other one after it.
     for some in (KEY_HOLDERS, (KEY_SERVER,)):
         for name in some:
             world.children[name].tell(signal.SIGUSR2)
         for name in some:
-            until(lambda at=watched / name: (at / "traceback.txt").exists())
+            wait_until(lambda at=watched / name: (at / "traceback.txt").exists())
 
 
 def crash(world: StoryWorld) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 import maia
 from maia import clock
+from maia.testing import wait_until
 from support.nursery import maia_command
 from support.processes import maia as command
-from support.processes import running_maia, until
+from support.processes import running_maia
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def serving(ours: maia.Organisation, name: str, *words: str) -> Iterator[None]:
     out = folder / "out.log"
     before = out.read_text().count("listening") if out.exists() else 0
     with running_maia(*words, "--config", ours.folder / f"{name}.toml", cwd=folder):
-        until(lambda: out.exists() and out.read_text().count("listening") > before)
+        wait_until(lambda: out.exists() and out.read_text().count("listening") > before)
         yield
 
 
@@ -80,7 +81,7 @@ class Waiting:
 
     def says(self, sentence: str) -> None:
         try:
-            until(lambda: sentence in self.file.read_text(), seconds=60)
+            wait_until(lambda: sentence in self.file.read_text(), within_s=60)
         except AssertionError:
             raise AssertionError(f"`{sentence}` was not said, but: {self.file.read_text()}") from None
 
@@ -106,7 +107,7 @@ def test_a_right_for_which_no_statement_comes_is_told_to_both_sides(
         with pytest.raises(maia.Unavailable) as raised:
             program.publish("LabResult", value=1, timeout_s=3)
         assert raised.value.code == why
-        until(lambda: why in caplog.text)
+        wait_until(lambda: why in caplog.text)
         office.says(f"[{why}]")
         lab.says(f"[{why}]")
 
@@ -131,11 +132,11 @@ def test_a_broker_that_goes_and_comes_back_is_told_to_both_sides(
             assert next(iter(subscription))["value"] == 1
         office.says("maia: warning: ")
         lab.says("maia: warning: ")
-        until(lambda: subscription.warning is not None and subscription.warning.code in caplog.text)
+        wait_until(lambda: subscription.warning is not None and subscription.warning.code in caplog.text)
         with broker(served):
             office.says("maia: events can arrive again")
             lab.says("maia: events can be sent on again")
-            until(lambda: subscription.warning is None and "arrive again" in caplog.text)
+            wait_until(lambda: subscription.warning is None and "arrive again" in caplog.text)
 
 
 AT_ONCE = {

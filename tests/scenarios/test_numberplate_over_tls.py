@@ -12,11 +12,11 @@ import pytest
 import maia
 from maia.client import RowsRefused
 from maia.events import Instant
+from maia.testing import Processes, in_a_loop, soon, until, wait_until
 from maia.testing.refusals import raises
-from support.live import STORY, TYPE, broker, broker_process, city, client
-from support.live_rights import story_with_a_choosy_camera
-from support.ports import free_port
-from support.waiting import in_a_loop, soon, until, until_in_a_thread
+from support.live import STORY, TYPE, broker, city, client, story_with_a_choosy_camera
+from support.numberplate import add_brokers
+from support.processes import forked
 
 NOON = Instant(1_700_000_000_000_000)
 SECOND = 1_000_000
@@ -231,21 +231,18 @@ async def test_leases_are_renewed_for_as_long_as_a_client_is_there():
 
 @in_a_loop
 async def test_a_broker_that_is_killed_and_started_again_finds_every_client_as_before(tmp_path: Path):
-    at = f"127.0.0.1:{free_port()}"
-    async with (
-        broker_process(tmp_path, at) as first,
-        client(CAMERA, at) as camera,
-        client(BILLING, at) as billing,
-    ):
-        bills = await billing.subscribe(STORY.definition)
-        cars = await camera.advertise(STORY.definition)
-        await cars.publish(numberplate="before")
-        await cars.flush()
-        assert (await soon(anext(bills)))["numberplate"] == "before"
-        await first.kill()
-        await until(lambda: billing.broker is None and camera.broker is None, "the loss to be noticed")
-        await cars.publish(numberplate="meanwhile")
-        async with broker_process(tmp_path, at):
+    with Processes(tmp_path, add_brokers(STORY, b"processes"), start=forked) as processes:
+        first = processes.broker("CCS broker")
+        async with processes.client(CAMERA, first) as camera, processes.client(BILLING, first) as billing:
+            bills = await billing.subscribe(STORY.definition)
+            cars = await camera.advertise(STORY.definition)
+            await cars.publish(numberplate="before")
+            await cars.flush()
+            assert (await soon(anext(bills)))["numberplate"] == "before"
+            processes.crash(first)
+            await until(lambda: billing.broker is None and camera.broker is None, "the loss to be noticed")
+            await cars.publish(numberplate="meanwhile")
+            processes.restart(first)
             # A client that subscribes again later than the publisher publishes again misses that frame, as
             # every client does who is not there. Both are back before the next one.
             await until(lambda: billing.broker and camera.broker, "both to be connected again")
@@ -266,16 +263,14 @@ async def until_delivered(cars, bills, plate: str) -> None:
 
 @in_a_loop
 async def test_a_client_goes_on_with_the_next_broker_when_one_is_stopped(tmp_path: Path):
-    async with (
-        broker_process(tmp_path / "one") as one,
-        broker_process(tmp_path / "two") as two,
-        client(BILLING, [one.address, two.address]) as billing,
-    ):
-        bills = await billing.subscribe(STORY.definition)
-        assert await one.stop() == 0
-        async with client(CAMERA, two.address) as camera:
-            cars = await camera.advertise(STORY.definition)
-            await until_delivered(cars, bills, "through the second")
+    with Processes(tmp_path, add_brokers(STORY, b"processes"), start=forked) as processes:
+        one, two = processes.broker("CCS broker"), processes.broker("Met broker")
+        async with client(BILLING, [one.address, two.address]) as billing:
+            bills = await billing.subscribe(STORY.definition)
+            assert one.stop() == 0
+            async with client(CAMERA, two.address) as camera:
+                cars = await camera.advertise(STORY.definition)
+                await until_delivered(cars, bills, "through the second")
 
 
 def test_the_blocking_twin_tells_the_same_story(tmp_path: Path):
@@ -290,7 +285,7 @@ def test_the_blocking_twin_tells_the_same_story(tmp_path: Path):
     thread = threading.Thread(target=asyncio.run, args=(live(),))
     thread.start()
     try:
-        until_in_a_thread(lambda: address, "the broker to listen")
+        wait_until(lambda: address, "the broker to listen")
 
         def blocking(who: str):
             return maia.connect_blocking(

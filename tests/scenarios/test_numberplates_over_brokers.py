@@ -10,9 +10,9 @@ import pytest
 
 from maia.events import Instant
 from maia.predicates import Comparison, Operator
+from maia.testing import NetClient
 from maia.wire.messages import Carried, Interest, Offer
-from support.broker import Client, Net, sighting
-from support.numberplate import BROKERS, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import BROKERS, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP, Net, sighting
 
 THREE = tuple(BROKERS)
 
@@ -30,7 +30,7 @@ class Cast:
 
     def __init__(self, net: Net) -> None:
         ccs, met = "CCS broker", "Met broker" if "Met broker" in net.brokers else "CCS broker"
-        self.camera: Client = net.client("camera at Victoria", ccs)
+        self.camera: NetClient = net.client("camera at Victoria", ccs)
         self.billing, self.statistics = (
             net.client("billing office", ccs),
             net.client("statistics office", ccs),
@@ -103,7 +103,7 @@ def test_brokers_may_join_after_the_clients(order: tuple[str, ...]) -> None:
     """B2: a client that joins later finds interests and offers in place."""
     net = Net()
     net.broker(order[0])
-    clients: dict[str, Client] = {}
+    clients: dict[str, NetClient] = {}
 
     def greet(name: str) -> None:
         if name == "CCS broker":
@@ -170,10 +170,10 @@ def test_a_client_that_comes_back_is_accepted_again() -> None:
 def test_what_is_not_wanted_any_more_is_taken_back_everywhere() -> None:
     net = city()
     cast = Cast(net)
-    cast.detective.unsubscribe(1)
+    cast.detective.withdraw(1)
     for client in (cast.billing, cast.statistics):
-        client.unsubscribe(1)
-    cast.camera.unadvertise(cast.ref)
+        client.withdraw(1)
+    cast.camera.withdraw(cast.ref)
     assert [running.broker.status(net.now)["rendezvous"] for running in net.brokers.values()] == [{}] * 3
 
 
@@ -184,7 +184,7 @@ def test_a_covered_interest_is_not_told() -> None:
     net.carried.clear()
     narrow = cast.detective.subscribe(Comparison(LOCATION, Operator.EQ, "Victoria"))
     assert not [message for _, _, message in net.carried if isinstance(message, Interest)]
-    cast.detective.unsubscribe(1)
+    cast.detective.withdraw(1)
     cast.camera.publish(cast.ref, sighting(SUSPECT))
     assert len(cast.detective.events(narrow)) == 1
 
@@ -287,7 +287,7 @@ def test_rights_end_everywhere_at_once() -> None:
     """A35: the detective's right ends; its broker takes the interest back from the others."""
     net = city()
     cast = Cast(net)
-    end = net.story.certificates[0].certificate.validity.not_after
+    end = net.cast.certificates[0].certificate.validity.not_after
     assert end is not None
     net.now = Instant(end - 30_000_000)
     for running in net.brokers.values():

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support.ports import free_ports
-from support.processes import Answer, maia, running_maia, until
+from maia.testing import free_ports, wait_until
+from support.processes import Answer, maia, running_maia
 
 NETWORK = "Met"
 CONFIG = """\
@@ -88,7 +88,7 @@ def town(tmp_path: Path) -> Iterator[tuple[Path, str, str]]:
         )  # fmt: skip
         home = tmp_path / "met-run"
         stack.enter_context(running_maia("domain", "serve", "-c", "../met.toml", cwd=home))
-        until(lambda: "answering at" in (home / "out.log").read_text())
+        wait_until(lambda: "answering at" in (home / "out.log").read_text())
         server = re.findall(r"answering at https://(\S+)", (home / "out.log").read_text())[-1]
         yield tmp_path, f"127.0.0.1:{broker}", server
 
@@ -105,11 +105,11 @@ def test_who_has_logged_in_subscribes_and_publishes_and_is_confirmed(town: tuple
         "subscribe", "-d", "../warrant.type", "-k", "../smith.key", "--credentials", "../smith-certs",
         "--coordinator", "../met.pub", "--wallet", "../wallet", *about, cwd=folder / "reader-run",
     ) as reader:  # fmt: skip
-        until(lambda: "subscribed" in (folder / "reader-run" / "err.log").read_text())
+        wait_until(lambda: "subscribed" in (folder / "reader-run" / "err.log").read_text())
         here = ("-d", "warrant.type", "-k", "smith.key", "--credentials", "smith-certs",
                 "--coordinator", "met.pub", "--wallet", "wallet", *about)  # fmt: skip
         run(folder, "publish", *here, "--set", "street=Brick Lane")
-        until(lambda: out.read_text().count("\n") == 1)
+        wait_until(lambda: out.read_text().count("\n") == 1)
         assert json.loads(out.read_text())["street"] == "Brick Lane"
 
         run(folder, "domain", "fact", "retract", "detective", "smith.pub", *desk)

@@ -23,17 +23,13 @@ from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
 from maia.credentials import (
     FIRST_VERSION,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SigningKey,
     TestKind,
     TypeName,
     TypePattern,
     exact_name,
-    issue,
 )
 from maia.domain import DomainSettings, KeyServer
 from maia.domain.access.results import Wallet
@@ -47,6 +43,7 @@ from maia.net.node_runner import NodeRunner
 from maia.sealing import Secret
 from maia.sealing.member.settings import MemberSettings
 from maia.spark.keys.reading_keys import fetch_reading_keys
+from maia.testing import free_port, grant, in_a_loop, until
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -58,8 +55,6 @@ from maia.types import (
 from maia.validity import Monitor
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may
-from support.ports import free_port
-from support.waiting import in_a_loop, until
 
 KEYS, WEST, ADA, READER = (key_of(name) for name in ("keys", "west", "ada", "reader"))
 LEASE_S = 4
@@ -88,10 +83,7 @@ def warrants(keys_at: str) -> SignedDefinition:
 
 def reads(who: SigningKey) -> SignedCertificate:
     """Let a client read the type, on the Met's own word."""
-    pattern = TypePattern(MET.principal, exact_name("Warrant"), None)
-    authority = Authority(pattern, frozenset({Action.SUBSCRIBE}))
-    said = AuthorisationCertificate(MET.principal, who.principal, False, authority, UNBOUNDED)
-    return issue(said, MET)
+    return grant(MET, who, TypePattern(MET.principal, exact_name("Warrant"), None), Action.SUBSCRIBE)
 
 
 @dataclass

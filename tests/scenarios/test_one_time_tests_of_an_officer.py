@@ -32,10 +32,9 @@ from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.domain.server.statement_stream import DomainIdentity
 from maia.errors import MaiaError
+from maia.testing import free_port, in_a_loop
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may, type_with_a_street
-from support.ports import free_port
-from support.waiting import in_a_loop
 
 SMITH = key_of("smith")
 LEASE_S = 4

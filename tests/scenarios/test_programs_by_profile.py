@@ -11,11 +11,11 @@ import pytest
 
 import maia
 from maia.events import Attribute, Instant, Kind
+from maia.testing import in_a_loop, wait_until
 from maia.testing.refusals import raises
 from maia.types import Added
 from support.processes import maia as command
-from support.processes import running_maia, until
-from support.waiting import in_a_loop
+from support.processes import running_maia
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Iterator[maia.Organisa
             folder = made.folder / f"{name}-output"
             folder.mkdir()
             stack.enter_context(running_maia(*words, "--config", made.folder / f"{name}.toml", cwd=folder))
-            until(lambda out=folder / "out.log": "listening" in out.read_text())
+            wait_until(lambda out=folder / "out.log": "listening" in out.read_text())
         yield made
 
 

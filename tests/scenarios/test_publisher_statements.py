@@ -18,10 +18,9 @@ from maia.net.observer import QuietRecords
 from maia.net.statement_links import StatementLinks
 from maia.net.stores import FolderStore
 from maia.sealing.two_message import LinkIdentity
-from support.broker import connect_right
+from maia.testing import in_a_loop, soon, until
 from support.live import BROKER, STORY, client, settings
 from support.two_message import COMMUNITY, NORWAY, link_identity, live_statement
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, BILLING, SMITH = "camera at Victoria", "billing office", "Detective Smith"
 HERE, THERE = STORY.keys[BROKER], SigningKey.from_seed(b"\x78" * 32)
@@ -62,7 +61,7 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
         await until(lambda: system_now() > before, "requests are signed after the broker's start")
         seed = f"{HERE.principal}@{first.statement_address}"
         joined = settings(
-            credentials=(connect_right(STORY, THERE.principal),),
+            credentials=(STORY.connect_right(THERE.principal),),
             seeds=(seed,),
             identity=TRUST,
             recording=RecordingSettings(),

@@ -14,10 +14,9 @@ from maia.credentials.identity import SignedIdentity
 from maia.events import SECOND, Instant
 from maia.net.statement_links import StatementLinks
 from maia.sealing.two_message import LinkIdentity
-from support.broker import connect_right
+from maia.testing import in_a_loop, soon, until
 from support.live import BROKER, STORY, client, settings
 from support.two_message import link_identity, live_statement
-from support.waiting import in_a_loop, soon, until
 
 CAMERA, BILLING = "camera at Victoria", "billing office"
 HERE, THERE = STORY.keys[BROKER], SigningKey.from_seed(b"\x7a" * 32)
@@ -115,7 +114,7 @@ async def world() -> AsyncIterator[World]:
 
         here = await broker("here")
         seed = f"{HERE.principal}@{here.statement_address}"
-        credentials = (connect_right(STORY, THERE.principal),)
+        credentials = (STORY.connect_right(THERE.principal),)
         there = await broker("there", credentials=credentials, seeds=(seed,))
         await until(lambda: there.status()["peers"], "the brokers are connected")
         camera = await connected("camera", CAMERA, here, HERE)

@@ -18,13 +18,11 @@ from maia.client.api.client import Client
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import Subscription
 from maia.clock import system_now
-from maia.credentials import Action, SignedCertificate, SigningKey
+from maia.credentials import Action, SignedCertificate, SigningKey, TestKind
 from maia.errors import MaiaError
+from maia.testing import DEADLINE_S, Statements, in_a_loop, until
 from maia.types import validity_definition
-from support.broker import connect_right
 from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, add_brokers, tell_numberplate_story
-from support.revoking import Statements, grant_demanding, of_story, seeing
-from support.waiting import DEADLINE_S, in_a_loop, until
 
 SEED = b"revocation over three domains"
 BROKERS = ("PITO broker", "CCS broker", "Met broker")
@@ -38,18 +36,18 @@ class Place:
     stack: AsyncExitStack
 
     def __post_init__(self) -> None:
-        self.story = tell_numberplate_story(SEED, now=system_now())
-        self.says = Statements(self.story.keys["CCS"])
+        self.cast = tell_numberplate_story(SEED, now=system_now())
+        self.says = Statements(self.cast.keys["CCS"])
 
     def right(self, name: str, **changes: object) -> SignedCertificate:
         """Let CCS grant a client to see numberplates, for as long as it confirms that."""
-        named = {"now": system_now(), "attributes": frozenset({NUMBERPLATE, TIMESTAMP})} | changes
+        named = {"test": TestKind.TIMED_CRL, "attributes": frozenset({NUMBERPLATE, TIMESTAMP})} | changes
         to = key_of(name).principal
-        return grant_demanding(self.story, "CCS", to, seeing(self.story), Action.SUBSCRIBE, **named)
+        return self.cast.grant("CCS", to, self.cast.definition, Action.SUBSCRIBE, **named)
 
     async def office(self, name: str, at: str, *rights: SignedCertificate, **named: object) -> Client:
-        story, key = self.story, key_of(name)
-        chain = (connect_right(story, key.principal), of_story(story, "PITO to CCS", Action.PUBLISH))
+        story, key = self.cast, key_of(name)
+        chain = (story.connect_right(key.principal), story.issued("PITO to CCS", Action.PUBLISH))
         return await self.stack.enter_async_context(
             maia.connect(
                 self.brokers[at].address,
@@ -62,7 +60,7 @@ class Place:
         )
 
     async def member(self, who: str, at: str) -> Client:
-        story = self.story
+        story = self.cast
         return await self.stack.enter_async_context(
             maia.connect(
                 self.brokers[at].address,
@@ -76,8 +74,8 @@ class Place:
     async def issuer(self) -> Publisher:
         """Connect CCS to its broker, to state what it confirms."""
         ccs = await self.member("CCS", "CCS broker")
-        install = of_story(self.story, "PITO to CCS", Action.INSTALL)
-        return await ccs.advertise(validity_definition(self.story.keys["CCS"], (install,)))
+        install = self.cast.issued("PITO to CCS", Action.INSTALL)
+        return await ccs.advertise(validity_definition(self.cast.keys["CCS"], (install,)))
 
     async def state(self, issuer: Publisher, *statements) -> None:
         for signed in statements:
@@ -97,7 +95,7 @@ async def three_domains() -> AsyncIterator[Place]:
         running: dict[str, RunningBroker] = {}
         for name in BROKERS:
             seeds = tuple(one.address for one in running.values())
-            settings = BrokerSettings(story.network, "127.0.0.1:0", cast.credentials[name], seeds)
+            settings = BrokerSettings(story.network, "127.0.0.1:0", cast.wallets[name], seeds)
             running[name] = await stack.enter_async_context(run_broker(cast.keys[name], settings))
         await _joined(running)
         yield Place(running, stack)
@@ -179,7 +177,7 @@ async def test_without_any_word_a_subscription_fails_with_its_code() -> None:
 async def test_more_is_shown_within_a_connection() -> None:
     """Rights widen without a reconnection, and the client brings the statement that they need itself."""
     async with three_domains() as place:
-        narrow = place.right("office", kind=None)
+        narrow = place.right("office", test=None)
         client = await place.office("office", "Met broker", narrow)
         subscription = await client.subscribe("uk.gov.pito.Numberplate")
         camera = await (await place.member("camera at Victoria", "Met broker")).advertise(
@@ -200,19 +198,17 @@ async def test_more_is_shown_within_a_connection() -> None:
 async def test_a_client_without_a_right_to_connect_any_more_is_told_so() -> None:
     async with three_domains() as place:
         name, to = "guest", key_of("guest").principal
-        connect = of_story(place.story, "PITO to CCS", Action.CONNECT)
-        own = replace(
-            connect.certificate, issuer=place.story.principal("CCS"), subject=to, may_delegate=False
-        )
-        guest = maia.credentials.issue(own, place.story.keys["CCS"])
+        connect = place.cast.issued("PITO to CCS", Action.CONNECT)
+        own = replace(connect.certificate, issuer=place.cast.principal("CCS"), subject=to, may_delegate=False)
+        guest = maia.credentials.issue(own, place.cast.keys["CCS"])
         issuer = await place.issuer()
         async with maia.connect(
             place.brokers["CCS broker"].address,
             key=key_of(name),
-            network=place.story.network,
-            credentials=[connect, guest, of_story(place.story, "PITO to CCS", Action.PUBLISH),
-                         place.right(name, kind=None)],
-            types=[place.story.definition],
+            network=place.cast.network,
+            credentials=[connect, guest, place.cast.issued("PITO to CCS", Action.PUBLISH),
+                         place.right(name, test=None)],
+            types=[place.cast.definition],
         ) as client:  # fmt: skip
             subscription = await client.subscribe("uk.gov.pito.Numberplate")
             await place.state(issuer, place.says.revoke(guest))

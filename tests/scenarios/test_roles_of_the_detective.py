@@ -13,12 +13,10 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
     Authority,
     TypePattern,
     Validity,
     exact_name,
-    issue,
 )
 from maia.credentials.appointments import Argument
 from maia.policy import Request, decide, gather_evidence, see
@@ -33,6 +31,7 @@ from maia.roles import (
     parse_policy,
     rights,
 )
+from maia.testing import grant
 from support.roles import DOMAIN, JONES, SMITH, TYPES, appointment, later
 from support.types import NOON, PITO, key
 
@@ -103,17 +102,19 @@ def test_the_role_ends_in_a_capability_that_a_broker_understands():
 
 def test_with_the_capability_she_sees_her_plate_and_no_other():
     (right,) = rights(MET, track()[0], WORLD, NOON)
-    of_owner = AuthorisationCertificate(
-        PITO.principal,
-        DOMAIN.principal,
-        True,
-        Authority(right.authority.resources, frozenset({Action.SUBSCRIBE})),
-        Validity(NOON, None),
-    )
-    of_domain = AuthorisationCertificate(
-        DOMAIN.principal, right.principal, right.may_delegate, right.authority, right.validity
-    )
-    pool = [issue(of_owner, PITO), issue(of_domain, DOMAIN)]
+    pool = [
+        grant(
+            PITO,
+            DOMAIN,
+            right.authority.resources,
+            Action.SUBSCRIBE,
+            may_delegate=True,
+            validity=Validity(NOON, None),
+        ),
+        grant(
+            DOMAIN, right.principal, right.authority, may_delegate=right.may_delegate, validity=right.validity
+        ),
+    ]
     request = Request(SMITH.principal, Action.SUBSCRIBE, NUMBERPLATE.name, NUMBERPLATE)
     permit = decide(request, gather_evidence(request, pool, at=NOON), NO_FACTS, NOON)
     uid = NUMBERPLATE.vocabulary["numberplate"].uid

@@ -12,7 +12,8 @@ import pytest
 
 import maia
 from maia.credentials import Action, AuthorisationCertificate, certificate_to_text
-from support.processes import Answer, running_maia, until
+from maia.testing import wait_until
+from support.processes import Answer, running_maia
 from support.processes import maia as command
 
 POLICY = """policy "Institute"
@@ -74,7 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             output = home / ours.name
             stack.enter_context(running_maia("up", "--org", ours.folder, cwd=output))
         for ours in (made.hospital, made.institute):
-            until(lambda out=home / ours.name / "out.log": bool(out.read_text()))
+            wait_until(lambda out=home / ours.name / "out.log": bool(out.read_text()))
         as_institute = ("-k", "institute/institute.key")
         for words in (
             ("domain", "policy", "load", "roles.policy"),
@@ -113,10 +114,10 @@ def test_types_members_and_grants_are_taken_in_without_a_restart(world: World) -
                 guard.publish("Alarm", ward="7")
             return [one["ward"] for one in subscription.some(timeout_s=1)][:1] == ["7"]
 
-        until(arrives)
+        wait_until(arrives)
     assert world.starts() == before
     history = world.hospital.folder / "domain-data"
-    until(
+    wait_until(
         lambda: (
             '"history": true'
             in command("domain", "status", "--data", history, "--json", cwd=world.home).stdout
@@ -128,7 +129,7 @@ def test_settings_that_cannot_be_read_change_nothing(world: World) -> None:
     before, file = world.starts(), world.hospital.folder / "broker.toml"
     good = file.read_text()
     file.write_text(good + "\n[log\n")
-    until(lambda: "INPUT-CONFIG" in world.log(world.hospital))
+    wait_until(lambda: "INPUT-CONFIG" in world.log(world.hospital))
     with maia.connect(world.hospital.folder / "lab.maia") as lab:
         lab.publish("LabResult", ward="3", value=1)
     file.write_text(good)
@@ -149,7 +150,7 @@ def test_a_revoked_grant_is_shown_as_revoked_and_named_with_the_remedy(world: Wo
     def register() -> str:
         return world.ask("domain", "register", "-k", "institute/institute.key").stdout
 
-    until(lambda: "revoked by " in register())
+    wait_until(lambda: "revoked by " in register())
     (withheld,) = world.login()["withheld"]
     assert (withheld["right"], withheld["code"]) == ("subscribe LabResult", "CREDENTIAL-REVOKED")
     assert str(world.hospital.principal) in withheld["why"]
@@ -158,5 +159,5 @@ def test_a_revoked_grant_is_shown_as_revoked_and_named_with_the_remedy(world: Wo
 def test_a_new_grant_counts_at_once(world: World) -> None:
     before = world.starts()
     world.grant("second", only=["ward", "value"])
-    until(lambda: bool(world.login()["rights"]) and not world.login()["withheld"])
+    wait_until(lambda: bool(world.login()["rights"]) and not world.login()["withheld"])
     assert world.starts() == before

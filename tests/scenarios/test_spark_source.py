@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from maia.spark.source.data_source import register_spark
+from maia.testing import wait_until
 from support.numberplate import SUSPECT
-from support.processes import until
+from support.spark import execution_of
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
 BILLING, SMITH = "billing office", "Detective Smith"
@@ -99,7 +100,7 @@ def test_a_live_stream_receives_what_comes_while_it_runs(spark, city, table) -> 
             city.publish("LB99 KRT", SUSPECT)
             time.sleep(0.3)
         assert query.exception() is None, query.exception()
-        until(lambda: bool(table.rows))
+        wait_until(lambda: bool(table.rows))
     finally:
         query.stop()
     assert set(table.plates) == {SUSPECT}, "the court order speaks of one car"
@@ -143,7 +144,7 @@ def test_a_filter_that_spark_pushes_down_narrows_the_subscription(spark, city) -
     # In the plan below Spark's own filter stands the scan; what it hands over is what was delivered.
     wanted = sightings(settle=WAITS_FOR_ROWS, rows=1).where("numberplate like 'X%' and numberplate <> 'X1'")
     assert [row.numberplate for row in wanted.collect()] == ["X2"]
-    scan = wanted._jdf.queryExecution().executedPlan().collectLeaves().head()
+    scan = execution_of(wanted).executedPlan().collectLeaves().head()
     assert scan.metrics().apply("numOutputRows").value() == 1, "the broker delivered one of three"
 
 
@@ -171,8 +172,8 @@ def test_derived_events_are_published_once_however_often_the_batch_runs(spark, c
         query = derived.writeStream.format("maia").options(**city.options(CAMERA))
         drained(query.option("checkpointLocation", str(sink.folder)).trigger(availableNow=True).start())
 
-    with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+    with city.client(BILLING, city.server) as client:
+        received = client.subscribe(city.cast.definition)
         publish()
         assert sorted(taken(received, len(plates))) == plates
         sink.lose_last_commit()
@@ -183,8 +184,8 @@ def test_derived_events_are_published_once_however_often_the_batch_runs(spark, c
 def test_a_named_job_publishes_its_table_once(spark, city) -> None:
     rows = spark.createDataFrame([("J2", "Victoria"), ("J1", "Victoria")], COLUMNS)
     writer = rows.write.format("maia").mode("append")
-    with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+    with city.client(BILLING, city.server) as client:
+        received = client.subscribe(city.cast.definition)
         writer.options(**city.options(CAMERA, job="night of the 15th")).save()
         assert taken(received, 2) == ["J1", "J2"]
         writer.options(**city.options(CAMERA, job="night of the 15th")).save()
@@ -234,7 +235,7 @@ def test_neither_plan_nor_checkpoint_has_a_key_or_a_row(spark, city, table) -> N
     city.publish("QUIET 1")
     drained(table.start(stream(spark, city, BILLING, durable="quiet"), availableNow=True))
     assert table.plates == ["QUIET 1"]
-    plan = sightings._jdf.queryExecution().toString()
+    plan = execution_of(sightings).toString()
     seed = (city.folder / f"{BILLING}.key").read_bytes().split(b"seed")[1][:40]
     kept = [path.read_bytes() for path in table.folder.rglob("*") if path.is_file()]
     for data in (plan.encode(), *kept):
@@ -245,22 +246,22 @@ def test_neither_plan_nor_checkpoint_has_a_key_or_a_row(spark, city, table) -> N
 def test_the_example_of_the_page_runs(spark, city, tmp_path) -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "spark-source.md"
     example = page.read_text(encoding="utf-8").split("```py\n")[1].split("```")[0]
-    paths = {"billing.key": f"{BILLING}.key", "certs": "certs", "numberplate.type": "numberplate.type"}
+    paths = {"billing.key": f"{BILLING}.key", "certs": "certs", "numberplate.type": "event.type"}
     for said, kept in paths.items():
         example = example.replace(f'"{said}"', repr(str(city.folder / kept)))
     for said in ("checkpoint", "charges"):
         example = example.replace(f'"{said}"', repr(str(tmp_path / said)))
     example = example.replace("127.0.0.1:7400", city.address).replace(
-        "pito.pub", str(city.story.network.owner)
+        "pito.pub", str(city.cast.network.owner)
     )
     names: dict[str, object] = {"spark": spark}
     exec(example, names)  # noqa: S102 - our own page
     query = names["query"]
     assert isinstance(query, StreamingQuery)
     try:
-        until(lambda: query.lastProgress is not None or query.exception() is not None)
+        wait_until(lambda: query.lastProgress is not None or query.exception() is not None)
         city.publish("PAGE 1")
-        until(lambda: any((tmp_path / "charges").glob("*.parquet")) or query.exception() is not None)
+        wait_until(lambda: any((tmp_path / "charges").glob("*.parquet")) or query.exception() is not None)
         query.processAllAvailable()
     finally:
         query.stop()

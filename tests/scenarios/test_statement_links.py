@@ -14,8 +14,9 @@ import pytest
 from maia.credentials import SigningKey
 from maia.credentials.identity import identity_to_text
 from maia.keystore.key_files import load_signing_key
+from maia.testing import wait_until
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 from support.two_message import live_statement
 
 IDENTITY = """\
@@ -75,7 +76,7 @@ def publish(home: Path, broker: str, plate: str, *, wait_s: float = 60) -> Answe
 def statement_address(home: Path) -> str:
     """Wait for the line that says where statement links are accepted."""
     out = home / "out.log"
-    until(lambda: "statement links at" in out.read_text())
+    wait_until(lambda: "statement links at" in out.read_text())
     return re.findall(r"statement links at (ed25519:[0-9a-f]{64}@\S+)", out.read_text())[-1]
 
 
@@ -94,7 +95,7 @@ def test_a_client_subscribes_and_receives_by_a_statement_link(home: Path) -> Non
         assert not by_statement.endswith(tls)
         words = ("--count", 2, "--for", 120, "--wait", 60)
         with running_maia("subscribe", *options("reader", by_statement), *words, cwd=home) as reader:
-            until(lambda: "subscribed" in (home / "err.log").read_text().lower())
+            wait_until(lambda: "subscribed" in (home / "err.log").read_text().lower())
             assert publish(home, by_statement, "AE05 XYZ").returncode == 0
             # TLS links and statement links meet in one broker.
             assert publish(home, tls, "BD51 SMR").returncode == 0

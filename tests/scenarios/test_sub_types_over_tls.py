@@ -14,13 +14,11 @@ from maia.credentials import SigningKey, TestKind, statement_to_bytes
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
+from maia.testing import Statements, in_a_loop, soon
 from maia.types import validity_definition
-from support.broker import connect_right
 from support.live import BROKER, client, settings
 from support.numberplate import tell_numberplate_story
-from support.revoking import Statements
 from support.sub_types import SECRET_FEE, rights_without, tell_of_sub_types
-from support.waiting import in_a_loop, soon
 
 STORY = tell_numberplate_story(b"sub-types over sockets", now=system_now())
 WORLD = tell_of_sub_types(STORY, test=TestKind.CRL)
@@ -35,7 +33,7 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
         log = stack.enter_context(EventLog.open(folder / "log"))
         recorder = LogRecorder(log, clock=system_now, records=QuietRecords())
         first = await stack.enter_async_context(run_broker(STORY.keys[BROKER], settings(STORY)))
-        connects = (connect_right(STORY, OTHER.principal),)
+        connects = (STORY.connect_right(OTHER.principal),)
         joined = settings(STORY, credentials=connects, seeds=(first.address,), recording=RecordingSettings())
         second = await stack.enter_async_context(
             run_broker(OTHER, joined, store=FolderStore(folder / "kept"), recorder=recorder)
@@ -45,7 +43,7 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
 
 def camera(address: str):
     """Connect a camera that may publish the sub-type and nothing else."""
-    name = STORY.definition.definition.name.name
+    name = STORY.type_name.name
     return client(CAMERA, address, story=STORY, credentials=rights_without(WORLD, CAMERA, name), types=[])
 
 

@@ -10,8 +10,8 @@ import pytest
 import maia
 from maia.broker.settings import LedgerSettings
 from maia.ledger.files import LedgerFiles, disclosures_in, verify_ledger
+from maia.testing import in_a_loop, soon
 from support.air_quality import AREA, CENTRE, PUBLIC, READING, SENSOR, connected, edge_and_centre
-from support.waiting import in_a_loop, soon
 
 # One alone in Ely, and again and again two sensors in Cambridge, one of them broken now and then.
 ALONE = {"sensor": "s3", "place": "EL1 1AA", "level": 50.0}

@@ -14,8 +14,8 @@ import pytest
 import maia
 from maia.errors import Refusal
 from maia.net.status_endpoint import read_door
-from support.processes import running_maia, until
-from support.waiting import in_a_loop
+from maia.testing import in_a_loop, wait_until
+from support.processes import running_maia
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 VALUES = (142, 7, 101)
@@ -36,7 +36,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Iterator[maia.Organisa
             folder = made.folder / f"{name}-output"
             folder.mkdir()
             stack.enter_context(running_maia(*words, "--config", made.folder / f"{name}.toml", cwd=folder))
-            until(lambda out=folder / "out.log": "listening" in out.read_text())
+            wait_until(lambda out=folder / "out.log": "listening" in out.read_text())
         with maia.connect(made.folder / "lab.maia") as lab:
             for value in VALUES:
                 lab.publish("LabResult", patient="P-17", ward="3", value=value, taken=NOON)
@@ -59,7 +59,7 @@ def read(hospital: maia.Organisation, who: str, work: Callable[[maia.RecordedLog
                 raise
             return False
 
-    until(is_done, seconds=120)
+    wait_until(is_done, within_s=120)
 
 
 def test_a_log_is_a_table_under_the_readers_rights(hospital: maia.Organisation) -> None:

@@ -21,8 +21,9 @@ from maia.demo.report import Showing
 from maia.demo.stage import Stage, play
 from maia.demo.world import HEARD, world_at_work
 from maia.events import Instant
+from maia.testing import wait_until
 from support.nursery import maia_command
-from support.processes import Answer, maia, running_maia, until
+from support.processes import Answer, maia, running_maia
 
 BILLING, STATISTICS = "billing office", "statistics office"
 
@@ -150,9 +151,9 @@ def _type_all(folder: Path, commands: list[str]) -> None:
         events = [json.loads(line) for line in answer.stdout.splitlines()]
         assert [(len(one), one[hidden]) for one in events] == [(3, None)] * 3, answer
     with running_maia(*shlex.split(smith), cwd=folder) as stream:
-        until(lambda: read(folder / "out.log") != "")  # from now on there is a way to her broker
+        wait_until(lambda: read(folder / "out.log") != "")  # from now on there is a way to her broker
         assert typed(folder, publish).returncode == 0
-        until(lambda: '"Victoria"' in read(folder / "out.log"))
+        wait_until(lambda: '"Victoria"' in read(folder / "out.log"))
         assert typed(folder, explain).stdout.startswith("no [POLICY-ATTRIBUTE-NOT-READABLE]")
         assert "the broker has acted on it" in typed(folder, revoke).stdout
         assert stream.wait(60) == 3

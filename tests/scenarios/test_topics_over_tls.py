@@ -18,6 +18,7 @@ from maia.credentials import BadName, NetworkName, TopicName
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
+from maia.testing import in_a_loop, soon, wait_until
 from maia.testing.refusals import raises
 from support.newsroom import (
     CITY,
@@ -33,7 +34,6 @@ from support.newsroom import (
     key,
     received,
 )
-from support.waiting import in_a_loop, soon, until_in_a_thread
 
 ALL = granted("reader", SUBSCRIBE, "/news/#")
 END = "/news/end"
@@ -160,7 +160,7 @@ def test_the_blocking_client_publishes_and_subscribes_by_topic():
     thread = threading.Thread(target=lambda: asyncio.run(served(started, stop)))
     thread.start()
     try:
-        until_in_a_thread(lambda: started, "the broker listens")
+        wait_until(lambda: started, "the broker listens")
         member = {"network": NetworkName(CITY.principal, NETWORK), "types": [NEWS]}
         with (
             maia.connect_blocking(

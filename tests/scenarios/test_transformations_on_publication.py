@@ -7,6 +7,7 @@ import pytest
 import maia
 from maia.expressions.meaning import pseudonym_of
 from maia.expressions.syntax import Function, Scope
+from maia.testing import in_a_loop, soon
 from support.air_quality import (
     CAMERA,
     CITY,
@@ -20,7 +21,6 @@ from support.air_quality import (
     connected,
     edge_and_centre,
 )
-from support.waiting import in_a_loop, soon
 
 
 def pseudonym(value: str) -> str:

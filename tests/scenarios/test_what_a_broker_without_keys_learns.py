@@ -14,11 +14,8 @@ import pytest
 from maia.predicates import AllOf, Comparison, Operator
 from maia.types import SealingLevel, type_id
 from maia.wire.messages import Interest, Message, Offer, Sealed, SealedPart, Wanted
-from support.broker import sighting
-from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import EVERY_KEY, LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP, sighting, the_three
 from support.sealed_messages import is_sealed
-from support.sealed_net import EVERYTHING
-from support.sealed_publications import the_three
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "limitations" / "sealed.md"
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
@@ -42,7 +39,7 @@ class Overheard:
         self.first = self.heard()
         self.net.carried.clear()
         for running in (self.ccs, self.met):
-            self.net.hold(running, *EVERYTHING, epochs=(1, 2))
+            self.net.hold(running, *EVERY_KEY, epochs=(1, 2))
         camera.publish(1, *[sighting(SUSPECT)] * 20)
         self.later = self.heard()
 
@@ -64,7 +61,7 @@ class Overheard:
 
 def the_id_of_the_type(seen: Overheard) -> bool:
     """A client that knows the owner's key and guesses the name knows which type it is."""
-    name = seen.net.story.definition.definition.name
+    name = seen.net.cast.type_name
     return {one.type_id for one in seen.frames(seen.first)} == {type_id(name.owner, name.name)}
 
 
@@ -178,8 +175,8 @@ def test_the_page_says_exactly_what_was_measured():
 def test_values_operands_names_certificates_and_readers_are_not_learned(level):
     seen = Overheard(level)
     heard = repr(seen.first + seen.later).encode() + seen.net.heard_by(seen.middle)
-    story = seen.net.story
-    secrets = [SUSPECT.encode(), b"LC04", b"Victoria", story.definition.definition.name.name.encode()]
+    story = seen.net.cast
+    secrets = [SUSPECT.encode(), b"LC04", b"Victoria", story.type_name.name.encode()]
     secrets += [signed.signature for signed in story.certificates[6:]]
     secrets += [seen.office.principal.key, seen.office.stream]
     assert seen.office.events()

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import maia
-from support.processes import Answer, running_maia, until
+from maia.testing import wait_until
+from support.processes import Answer, running_maia
 from support.processes import maia as command
 
 WARDS = 'ward in ("3", "4")'
@@ -39,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             output = folder / f"{name}-output"
             output.mkdir()
             stack.enter_context(running_maia(*words, "--config", hospital / f"{name}.toml", cwd=output))
-            until(lambda out=output / "out.log": "listening" in out.read_text())
+            wait_until(lambda out=output / "out.log": "listening" in out.read_text())
         said(folder, "org", "new", "institute")
         said(folder, "member", "add", "desk", "--org", "hospital", "--may", "subscribe:LabResult")
         grant = ("grant", "institute/institute.pub", "--org", "hospital", "-o", "institute.grant")
@@ -66,7 +67,7 @@ def who_can(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def test_the_register_knows_members_and_grants_without_being_told(home: Path) -> None:
-    until(lambda: who_can(home).keys() >= {"hospital", "office", "desk", "institute"})
+    wait_until(lambda: who_can(home).keys() >= {"hospital", "office", "desk", "institute"})
     for name in ("office", "institute"):
         held = who_can(home)[name]
         assert held["attributes"] == ["place", "value", "ward"]

@@ -7,9 +7,8 @@ from maia.routing.overlay.table import closeness, node_id_of_key, node_id_of_typ
 from maia.testing.simulation import Weather
 from maia.wire.columns import frame_label
 from maia.wire.effects import Close
-from support.overheard import overhear
+from support.city import City, Office, delivered_to
 from support.seeds import with_seeds
-from support.simulated_city import City, Office
 
 HELD_UP_S = 60
 
@@ -25,7 +24,7 @@ def move_on(city: City, office: Office) -> None:
 
 def rendezvous(city: City) -> int:
     """Return the number of the broker at which the type's interests and offers meet."""
-    point = node_id_of_type(city.known.event_type.type_id)
+    point = node_id_of_type(city.cast.type_id)
     stands = [node_id_of_key(city.key(name).principal.key) for name in city.brokers]
     return min(range(len(stands)), key=lambda number: closeness(stands[number], point))
 
@@ -38,7 +37,7 @@ def test_a_frame_that_was_held_up_on_its_way_is_not_shown_after_a_later_one(seed
     camera = city.camera("camera", "Soho", via=[0])
     office = city.office("office", via=[far, near])
     city.settle()
-    overheard = overhear(city, office)
+    overheard = delivered_to(city, office)
     for number in (0, near):
         slow = Weather(least_s=HELD_UP_S)
         city.network.set_weather(slow, between=(city.brokers[number], city.brokers[far]))
@@ -52,5 +51,5 @@ def test_a_frame_that_was_held_up_on_its_way_is_not_shown_after_a_later_one(seed
     city.network.run_for(2 * HELD_UP_S)
     key, stream = city.key(camera.name).principal.key, camera.entry.stream
     late = [frame_label(key, stream, number) for number in (1, 0)]
-    assert overheard.delivered[:2] == late  # the first one came, and came too late
+    assert overheard[:2] == late  # the first one came, and came too late
     assert office.seen == [second]

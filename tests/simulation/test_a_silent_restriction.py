@@ -12,9 +12,9 @@ from maia.types.definition import TOPIC
 from maia.wire.codec import decode
 from maia.wire.effects import Effect, Input, Received
 from maia.wire.messages import DeliverLogged, Missed
+from support.city import Camera, City, Office
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.seeds import with_seeds
-from support.simulated_city import Camera, City, Office
 from support.transcripts import Transcript
 
 ROUNDS = 12

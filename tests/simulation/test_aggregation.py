@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maia.client.entries import EntryStage
 from maia.routing.aggregation.budget import BudgetRange
-from support.spilling import SpillingCity, random_filter
+from support.city import SpillingCity, random_filter
 
 ALL_MERGED = BudgetRange(1, 1, 1)
 TUNED = BudgetRange(least=1 << 11, most=1 << 16, first=1 << 14)

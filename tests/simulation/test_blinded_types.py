@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
+from maia.events import SECOND
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.types import Cover, SealingLevel
 from maia.wire.codec import decode
-from maia.wire.effects import Received
 from maia.wire.messages import Interest, Message, Offer, Replica, Sealed
+from support.city import PLACES, TERMS, SealedCity, Watched
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT
-from support.sealed_city import TERMS, SealedCity
 from support.sealed_messages import is_sealed
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, SECOND
 
 
 def blinded_city(seed: int, *, outsiders: frozenset[int] = frozenset(), **about: object) -> SealedCity:
@@ -96,7 +95,7 @@ def test_brokers_without_keys_carry_a_blinded_type_through_every_epoch(seed):
 def test_brokers_without_keys_never_learn_which_type_it_is(seed):
     """A100: every byte that reaches them, and every byte on their disks, is searched."""
     city, _ = carried_by_strangers(seed)
-    definition = city.story.definition.definition
+    definition = city.cast.definition.definition
     known = city.known.event_type
     secrets = [
         known.type_id,
@@ -137,7 +136,7 @@ def test_what_brokers_without_keys_see_under_one_id_does_not_come_again_under_th
         for seen in (streams, marks):
             for one, other in pairwise(seen.values()):
                 assert not one & other, "one id leads to the next"
-    assert city.known.event_type.type_id not in ids
+    assert city.cast.type_id not in ids
     assert len(ids) >= 3, "the id did not change with the epochs"
 
 
@@ -149,7 +148,7 @@ def test_blinded_types_are_refreshed_at_moments_that_do_not_depend_on_the_type(s
     city.populate()
     city.settle()
     city.network.run_for(130)
-    ring = city.network.host(city.brokers[0]).node._parts.keys.member.ring(city.known.event_type.type_id)
+    ring = city.network.host(city.brokers[0]).node.parts.keys.member.ring(city.cast.type_id)
     since, _ = ring.period(ring.newest)
     assert since % (TERMS.refresh_s * SECOND) < SECOND
 
@@ -160,17 +159,17 @@ def test_old_ids_are_let_go_of(seed):
     city.populate()
     city.settle()
     publish_for(city, 240)
-    states = [city.network.host(name).node._parts for name in city.brokers]
+    states = [city.network.host(name).node.parts for name in city.brokers]
     # In some cities a camera publishes a sub-type, which is blinded too.
     entries = [
         one for state in states for link in state.links.values() for one in link.advertisements.values()
     ]
-    types = {city.known.event_type.type_id, *(kind for one in entries for kind in one.type_ids)}
+    types = {city.cast.type_id, *(kind for one in entries for kind in one.type_ids)}
     for state in states:
         of_each = [state.streams.blinded.ids(type_id) for type_id in types]
         assert all(len(some) <= 2 for some in of_each)
         ids = {name for some in of_each for name in some}
-        own = set(state.streams.blinded.ids(city.known.event_type.type_id))
+        own = set(state.streams.blinded.ids(city.cast.type_id))
         assert own
         assert own <= set(state.key_events.rekeying.sealed.in_use) <= ids
         assert {name for name, _ in state.key_events.rekeying.sealed.placed} <= ids
@@ -218,25 +217,11 @@ def frames_sent(city: SealedCity) -> list[tuple[str, int]]:
     """Begin to write down every sealed frame that a broker gets, with the size of its content."""
     found: list[tuple[str, int]] = []
 
-    def listening(name: str, handle):
-        def heard(happened, now):
-            if isinstance(happened, Received) and isinstance(frame := decode(happened.data), Sealed):
-                found.append((name, len(frame.columns[0].sealed)))
-            return handle(happened, now)
-
-        return heard
+    def listening(name: str, data: bytes) -> None:
+        if isinstance(frame := decode(data), Sealed):
+            found.append((name, len(frame.columns[0].sealed)))
 
     for name in city.brokers:
         host = city.network.host(name)
-        host.node = _Listening(host.node, listening(name, host.node.handle))
+        host.node = Watched(host.node, partial(listening, name))
     return found
-
-
-class _Listening:
-    """A node whose inputs are seen by a test before it gets them."""
-
-    def __init__(self, node, handle) -> None:
-        self._node, self.handle = node, handle
-
-    def __getattr__(self, name: str):
-        return getattr(self._node, name)

@@ -1,14 +1,14 @@
 """Whatever fails: nothing unauthorised, doubled or out of order is delivered, repair loses no subscription.
 
-The check of every delivery is in `support.simulated_city`; here is only what
+The check of every delivery is in `support.city`; here is only what
 goes wrong.
 """
 
 from __future__ import annotations
 
 from maia.testing.simulation import Chaos, Trouble, Troublemaker, Weather
+from support.city import LEASE_S, City
 from support.seeds import with_seeds
-from support.simulated_city import LEASE_S, City
 
 REPAIR_S = 6 * LEASE_S + 60
 
@@ -91,7 +91,7 @@ def test_brokers_come_and_go_and_every_client_still_receives(seed):
     city.settle()
     for _ in range(4):
         name = city.chance.choice(city.brokers)
-        city.network.act(name, city.network.broker(name).drain)
+        city.network.act(name, city.network.node(name).drain)
         city.network.run_for(city.chance.uniform(0, 10))
         city.network.crash(name)
         live_through(city, city.chance.uniform(0, 30))

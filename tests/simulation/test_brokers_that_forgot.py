@@ -12,9 +12,8 @@ from maia.testing.simulation import Chaos
 from maia.wire.codec import decode
 from maia.wire.columns import frame_label
 from maia.wire.messages import Published
-from support.overheard import overhear
+from support.city import LEASE_S, City, delivered_to
 from support.seeds import with_seeds
-from support.simulated_city import LEASE_S, City
 
 
 def forget_and_restart(city: City, name: str) -> None:
@@ -30,7 +29,7 @@ def test_what_every_broker_forgot_is_delivered_again_and_shown_once(seed):
     city.camera("another one", "Bank", via=[0])  # keeps the way from its broker to the office open
     office = city.office("office", via=[1])
     city.settle()
-    overheard = overhear(city, office)
+    overheard = delivered_to(city, office)
     no_answers = Chaos(drop=1.0, concerns=lambda data: isinstance(decode(data), Published))
     city.network.set_chaos(no_answers, among=[camera.name, city.brokers[0]])
     moments = [moment for _ in range(3) for moment in city.sees(camera)]
@@ -50,5 +49,5 @@ def test_what_every_broker_forgot_is_delivered_again_and_shown_once(seed):
     city.network.run_for(5)
     key, stream = city.key(camera.name).principal.key, camera.entry.stream
     twice = [frame_label(key, stream, number) for number in (0, 1, 2)] * 2
-    assert overheard.delivered[:6] == twice  # so the brokers did forget
+    assert overheard[:6] == twice  # so the brokers did forget
     assert office.seen == [*moments, *later]

@@ -15,11 +15,9 @@ from maia.client import Acknowledged, Delivered, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.wire.codec import decode_recorded
-from support.mesh_city import MeshCity
+from support.city import PLATES, Camera, City, SealedCity, Violation
 from support.numberplate import NUMBERPLATE, TIMESTAMP
-from support.sealed_city import SealedCity
 from support.seeds import with_seeds
-from support.simulated_city import PLATES, Camera, City, Violation
 
 PUBLISHING, READING = "broker 0", "broker 2"
 PLATE = PLATES[1]
@@ -31,10 +29,10 @@ class RecordingCity(City):
 
     def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
         name = self.brokers[number]
-        return (*self._force_on_type("Met"), self._grant("Met", name, Action.SUBSCRIBE))
+        return (*self.force_on_type("Met"), self.grant("Met", name, Action.SUBSCRIBE))
 
 
-class RecordingMesh(RecordingCity, MeshCity):
+class RecordingMesh(RecordingCity):
     """Three brokers of a mesh, in a line."""
 
     def __init__(self, seed: int, **settings: object) -> None:
@@ -46,8 +44,8 @@ class RestrictedCity(RecordingCity):
 
     def rights_of_broker(self, number: int) -> tuple[SignedCertificate, ...]:
         restriction = ONE_PLATE if number else ALWAYS
-        own = self._grant("Met", self.brokers[number], Action.SUBSCRIBE, restriction=restriction)
-        return (*self._force_on_type("Met"), own)
+        own = self.grant("Met", self.brokers[number], Action.SUBSCRIBE, restriction=restriction)
+        return (*self.force_on_type("Met"), own)
 
 
 class Told:

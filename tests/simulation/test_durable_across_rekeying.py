@@ -8,8 +8,8 @@ from maia.broker.settings import RecordingSettings
 from maia.client import Delivered, GapDetected, Notice
 from maia.client.entries import Subscribed
 from maia.types import SealingLevel
+from support.city import KEYS, SealedCity
 from support.numberplate import TIMESTAMP
-from support.sealed_city import KEYS, SealedCity
 from support.seeds import with_seeds
 
 BROKER = "broker 0"
@@ -65,7 +65,7 @@ def live_on(city: SealedCity, seconds: int) -> list[int]:
 
 def past_of(city: SealedCity) -> int:
     node = city.network.host(BROKER).node
-    return len(node._parts.keys.member.past._found)
+    return len(node.parts.keys.member.past._found)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from maia.client import Accepted, Acknowledged, Delivered, Notice
 from maia.client.entries import Subscribed
 from maia.wire.codec import decode
 from maia.wire.messages import Carried
+from support.city import Camera, City, Office, Violation
 from support.numberplate import TIMESTAMP
 from support.seeds import with_seeds
-from support.simulated_city import Camera, City, Office, Violation
 
 BROKER = "broker 0"
 

@@ -12,8 +12,8 @@ from maia.ledger.records import LedgerReader, from_ranges, records_from_bytes
 from maia.policy import see
 from maia.testing.simulation import Trouble, Troublemaker
 from maia.wire.columns import frame_label
+from support.city import City
 from support.seeds import with_seeds
-from support.simulated_city import City
 
 ALL_TYPES = LedgerSettings(of_all_types=True)
 

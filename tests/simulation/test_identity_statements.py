@@ -15,9 +15,9 @@ from maia.credentials.identity import Identity, IdentityTrust, SignedIdentity, i
 from maia.events import SECOND, AttributeUid, Instant
 from maia.sealing.two_message import LinkIdentity
 from maia.testing.simulation import Weather
+from support.city import PLACES, Camera, City, Office
 from support.numberplate import TIMESTAMP
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, Camera, City, Office
 from support.two_message import COMMUNITY, NORWAY
 
 TRUST = IdentityTrust(COMMUNITY, frozenset({NORWAY.principal}))

@@ -1,26 +1,20 @@
 """Routers of a mesh in trouble: what arrives is what flooding everything and filtering would show.
 
 The reference is the city's own: every event goes to every office, and `decide` and `see` say what
-it may see of it (`support/simulated_city.py`). A delivery that is not in it, or comes twice, is a violation.
+it may see of it (`support/city.py`). A delivery that is not in it, or comes twice, is a violation.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from maia.broker import BrokerSettings
-from maia.credentials import Action
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.overlay.table import node_id_of_key
 from maia.types import SealingLevel
-from support.mesh_city import MeshCity
+from support.city import LEASE_S, SealedCity, VouchedCity, goes_on_wanting, mesh_city
 from support.numberplate import NUMBERPLATE, SUSPECT
-from support.sealed_city import SealedCity
 from support.seeds import with_seeds
-from support.simulated_city import LEASE_S
-from support.vouched_city import VouchedCity
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]
 
@@ -28,7 +22,7 @@ RING = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]
 @with_seeds(2)
 def test_a_mesh_in_trouble_shows_no_more_and_when_it_is_calm_no_less(seed):
     """B5, A83: crashes, partitions, wrong clocks and sleep; then every office hears all it may."""
-    city = MeshCity(seed, brokers=6)
+    city = mesh_city(seed, brokers=6)
     city.populate()
     city.settle()
     city.probe()
@@ -68,12 +62,12 @@ def publish_for(city, seconds):
 @pytest.mark.parametrize("dark", [False, True], ids=["killed", "without a trace"])
 def test_a_way_heals_within_a_lease(dark):
     """B5: in a ring, whichever neighbour led to the office, the other one does once that is silent."""
-    city = MeshCity(3, brokers=5, edges=RING)
+    city = mesh_city(3, brokers=5, edges=RING)
     city.camera("camera", "Victoria", via=[0])
     office = city.office("archive", via=[2])
     city.settle()
     city.probe()
-    mesh = city.network.broker(city.brokers[0]).status(city.network.now)["mesh"]["routers"]
+    mesh = city.network.node(city.brokers[0]).status(city.network.now)["mesh"]["routers"]
     keys = {str(city.key(name).principal): name for name in city.brokers}
     names = {node: keys[router["principal"]] for node, router in mesh.items()}
     way = next(router["via"] for router in mesh.values() if keys[router["principal"]] == city.brokers[2])
@@ -87,7 +81,7 @@ def test_a_way_heals_within_a_lease(dark):
 
 def test_a_router_whose_clock_is_wrong_by_more_than_the_skew_is_left_out_and_comes_back():
     """A98: its aggregates are refused with a code while its clock is wrong, and count again afterwards."""
-    city = MeshCity(5, brokers=3, edges=[(0, 1), (1, 2)])
+    city = mesh_city(5, brokers=3, edges=[(0, 1), (1, 2)])
     city.camera("camera", "Victoria", via=[0])
     office = city.office("archive", via=[2])
     city.settle()
@@ -102,16 +96,12 @@ def test_a_router_whose_clock_is_wrong_by_more_than_the_skew_is_left_out_and_com
     city.probe()
 
 
-class SealedMeshCity(SealedCity, MeshCity):
-    """A mesh whose routers seal and open."""
-
-
 @pytest.mark.parametrize("blinded", [False, True], ids=["sealed", "blinded"])
 def test_sealed_frames_cross_a_router_that_cannot_read_them(blinded):
     """B5, K1: interests and frames of a sealed type pass a router without its keys on the only way."""
     level = SealingLevel.EVENT if blinded else SealingLevel.ATTRIBUTE
     edges = [(0, 1), (1, 2), (2, 3)]
-    city = SealedMeshCity(2, brokers=4, edges=edges, level=level, blinded=blinded, outsiders=frozenset({1}))
+    city = SealedCity(2, brokers=4, edges=edges, level=level, blinded=blinded, outsiders=frozenset({1}))
     city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[2])
     city.office("desk", Comparison(NUMBERPLATE, Operator.EQ, SUSPECT), via=[3])
@@ -122,21 +112,17 @@ def test_sealed_frames_cross_a_router_that_cannot_read_them(blinded):
     assert city.network.host(city.brokers[1]).counts["maia_frames_unread_total"] > 0
 
 
-class VouchedMeshCity(VouchedCity, MeshCity):
-    """A mesh in which certificates count while their issuer says so."""
-
-
 def test_a_revoked_right_ends_on_the_way_and_at_its_router():
     """A35, A67: the router in the middle sends nothing more towards the router that still wants it."""
-    city = VouchedMeshCity(4, brokers=3, edges=[(0, 1), (1, 2)])
+    city = VouchedCity(4, brokers=3, edges=[(0, 1), (1, 2)])
     city.camera("camera", "Victoria", via=[0])
     loser, other = city.office("loser", via=[2]), city.office("other", via=[1])
     city.settle()
     city.probe()
-    middle = city.network.broker(city.brokers[1])._parts
-    far, key = node_id_of_key(city.key(city.brokers[2]).principal.key), city.known.event_type.type_id
+    middle = city.network.node(city.brokers[1]).parts
+    far, key = node_id_of_key(city.key(city.brokers[2]).principal.key), city.cast.type_id
     assert middle.routes.book.wanted(far, key)
-    go_on_wanting(city, city.brokers[2])
+    goes_on_wanting(city.network.node(city.brokers[2]))
     city.revoke(loser)
     city.network.run_for(4)
     assert not middle.routes.book.wanted(far, key)
@@ -145,16 +131,9 @@ def test_a_revoked_right_ends_on_the_way_and_at_its_router():
     assert not other.gone
 
 
-def go_on_wanting(city, name):
-    """Let a router publish what it wants now for ever, whatever becomes of it."""
-    router = city.network.broker(name)._parts.router
-    said = router._own_parts.build()
-    router._own_parts = SimpleNamespace(build=lambda: said)
-
-
 def test_a_latecomer_gets_the_last_publication_from_the_far_end_of_a_mesh():
     """B9: the question waits for the interest that entitles the office's router to an answer."""
-    city = MeshCity(3, brokers=3, edges=[(0, 1), (1, 2)])
+    city = mesh_city(3, brokers=3, edges=[(0, 1), (1, 2)])
     camera = city.camera("camera", "Victoria", via=[0])
     city.settle()
     moments = city.sees(camera)
@@ -167,11 +146,11 @@ def test_a_latecomer_gets_the_last_publication_from_the_far_end_of_a_mesh():
 
 def test_brokers_that_route_in_different_ways_part_and_say_why():
     """All brokers of one network route in the same way; a mistaken one is refused with a code."""
-    city = MeshCity(6, brokers=2, edges=[(0, 1)])
+    city = mesh_city(6, brokers=2, edges=[(0, 1)])
     settings = BrokerSettings(
-        network=city.story.network,
+        network=city.cast.network,
         address="10.0.1.1:7400",
-        credentials=(city._force_connects("Met"), city._grant("Met", "mistaken", Action.CONNECT)),
+        credentials=city.connects("Met", "mistaken"),
         seeds=(city.addresses[0],),
     )
     city.network.add_broker("mistaken", city.key("mistaken"), settings)

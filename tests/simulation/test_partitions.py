@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from maia.events import Instant
+from maia.events import SECOND, Instant
+from support.city import LEASE_S, City
 from support.seeds import with_seeds
-from support.simulated_city import LEASE_S, SECOND, City
 
 
 def everybody_at(city: City, *brokers: int) -> list[str]:

@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from maia.testing.simulation import Trouble, Troublemaker
+from support.city import City
 from support.seeds import with_seeds
-from support.simulated_city import City
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -21,13 +21,11 @@ def troubled_run(seed: int) -> str:
     One is of what happens to them, the other of what they ask for, in the order in which they do.
     """
     city, asked = City(seed, brokers=5), sha256()
-    perform = city.network._perform
 
-    def note_and_perform(host, effects):
+    def note(host, effects):
         asked.update(repr([(host.name, type(one), getattr(one, "link", None)) for one in effects]).encode())
-        perform(host, effects)
 
-    city.network._perform = note_and_perform
+    city.network.on_effects = note
     city.populate()
     maker = Troublemaker(city.network, city.brokers, Trouble(every_s=5))
     maker.begin()

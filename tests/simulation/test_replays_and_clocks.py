@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.hostile_clients import Parrot
+from support.city import City, Parrot
 from support.seeds import with_seeds
-from support.simulated_city import City
 
 SKEW_S = 30
 EFFECTS = 32

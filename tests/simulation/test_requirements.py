@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from maia.credentials.requirements import parse_requirement
-from maia.events import Event
+from maia.events import SECOND, Event
 from maia.testing.simulation import SimulatedClient, Trouble, Troublemaker
 from reference import requirements as reference
+from support.city import LEASE_S, PLACES, Camera, City, Office, Violation
 from support.coalition import TRUST, random_attributes, random_rule, statement
 from support.numberplate import TIMESTAMP
 from support.seeds import with_seeds
-from support.simulated_city import LEASE_S, PLACES, SECOND, Camera, City, Office, Violation
 
 LONG_S = 100_000
 
@@ -79,8 +79,8 @@ class Coalition(City):
             if office.name in reference.receivers(self.published(moment), self.people, self.wants)
         ]
 
-    def _check_row(self, office: Office, moment: int, row: Event, notice) -> None:
-        super()._check_row(office, moment, row, notice)
+    def check_row(self, office: Office, moment: int, row: Event, notice) -> None:
+        super().check_row(office, moment, row, notice)
         one = self.published(moment)
         author = any(
             reference.meets(self.wants[office.name], said) for said in self._said(one.publisher, moment)

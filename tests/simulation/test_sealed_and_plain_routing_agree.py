@@ -12,16 +12,15 @@ from functools import partial
 
 import pytest
 
-from maia.events import AttributeUid
+from maia.events import SECOND, AttributeUid
 from maia.predicates import AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
 from maia.routing.table.hops import LOCAL, book_key_of_sealed
-from maia.testing.simulation import Chaos, Trouble, Troublemaker
+from maia.testing.simulation import BEGINNING, Chaos, Trouble, Troublemaker
 from maia.types import SealingLevel
+from support.city import LEASE_S, PLATES, City, SealedCity, rendezvous_of
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.random_cases import usually
-from support.sealed_city import SealedCity, rendezvous_of
 from support.seeds import with_seeds
-from support.simulated_city import BEGINNING, LEASE_S, PLATES, SECOND, City
 
 BROKERS = 5
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
@@ -147,7 +146,7 @@ def test_the_rendezvous_without_keys_has_opened_nothing(level):
     city = SealedCity(seed, level=level, brokers=BROKERS, outsiders=frozenset({outsider}))
     begin(city, [number for number in range(BROKERS) if number != outsider])
     node = city.network.host(city.brokers[outsider]).node
-    book, key = node._parts.routes.book, book_key_of_sealed(city.known.event_type.type_id)
+    book, key = node.parts.routes.book, book_key_of_sealed(city.cast.type_id)
     entries = [entry for hop in book.hops(key) for entry in book.entries(hop, key)]
     assert entries
     assert book.parent(key) is None

@@ -8,10 +8,9 @@ import pytest
 
 from maia.predicates import Comparison, Operator
 from maia.types import SealingLevel
+from support.city import KEYS, PLACES, PLATES, TERMS, SealedCity, rendezvous_of
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
-from support.sealed_city import KEYS, TERMS, SealedCity, rendezvous_of
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, PLATES
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 
@@ -114,7 +113,7 @@ def test_a_broker_without_rights_carries_everything_and_learns_nothing(seed, lev
     carried = host.counts["maia_frames_unread_total"]
     assert carried >= len(sent) // 2, "the outsider was not on the way"
     everything = b"".join((*city.overheard[host.name], *host.disk.values()))
-    definition = city.story.definition.definition
+    definition = city.cast.definition.definition
     # Uids show at attribute level, and that of the topic is its name: a tree is known for one (limitations).
     names = [one.name for one in definition.attributes if one.name != one.uid]
     for secret in (*PLATES, *PLACES, *names, definition.name.name):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from maia.broker.refusals import PeerSilent
-from maia.testing.simulation import SimulatedNetwork
+from maia.testing.simulation import Simulation
+from support.city import LEASE_S, City
 from support.echo_nodes import add_echo
 from support.seeds import with_seeds
-from support.simulated_city import LEASE_S, City
 
 A_LITTLE_MORE_THAN_A_LEASE_S = LEASE_S + 1
 
@@ -66,7 +66,7 @@ def test_however_long_brokers_sleep_everything_is_repaired(seed):
 
 
 def test_a_sleeper_checks_the_clock_before_it_reads():
-    network = SimulatedNetwork(1)
+    network = Simulation(1)
     add_echo(network, "a", dials=["b"])
     add_echo(network, "b")
     network.run_for(1)
@@ -80,7 +80,7 @@ def test_a_sleeper_checks_the_clock_before_it_reads():
 
 
 def test_a_client_that_fails_in_its_sleep_wakes_up_with_nothing():
-    network = SimulatedNetwork(1)
+    network = Simulation(1)
     add_echo(network, "a", dials=["b"])
     add_echo(network, "b")
     network.run_for(1)

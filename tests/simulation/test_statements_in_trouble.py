@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.testing.simulation import Chaos, Trouble, Troublemaker
 from maia.types.verified import statement_to_event
+from support.city import PERIOD_S, VouchedCity
 from support.seeds import with_seeds
-from support.simulated_city import SECOND
-from support.vouched_city import PERIOD_S, VouchedCity
 
 
 def populated(seed: int, **named: object) -> VouchedCity:
@@ -59,9 +58,9 @@ def test_a_broker_that_is_cut_off_stops_when_the_last_statement_says(seed):
     city.network.partition([city.brokers[2], lone.name, *(one.name for one in behind)])
     ends = city.covered_until
     for one in behind:
-        city.endings[one.name].at = ends
+        city.endings[one.name] = ends
     city.revoke(named(city, "office 2"))
-    city.endings["office 2"].at = ends
+    city.endings["office 2"] = ends
     while city.network.now < ends - SECOND:
         city.sees(lone)
         city.network.run_for(0.5)
@@ -70,7 +69,7 @@ def test_a_broker_that_is_cut_off_stops_when_the_last_statement_says(seed):
         city.sees(lone)
         city.network.run_for(0.5)
     city.network.heal()
-    city.endings["other 2"].at = None
+    city.endings["other 2"] = None
     city.network.run_for(90)
     assert named(city, "office 2").gone
     city.offices.remove(named(city, "office 2"))
@@ -111,7 +110,7 @@ def test_each_verifier_goes_by_its_own_clock_and_never_back(seed):
     city.is_silent = True  # from here on nothing is stated
     ends = city.covered_until
     for one in city.offices:
-        city.endings[one.name].at = ends
+        city.endings[one.name] = ends
     while city.network.now < ends + 10 * SECOND:
         city.sees(city.cameras[0])
         city.network.run_for(0.25)

@@ -16,13 +16,11 @@ from maia.client.entries import EntryStage
 from maia.events import Attribute, Kind
 from maia.testing.simulation import BEGINNING, Weather
 from maia.types import sign_definition
-from support.mesh_city import MeshCity
-from support.sealed_city import SealedCity
+from support.city import PLACES, City, SealedCity, mesh_city
 from support.seeds import with_seeds
-from support.simulated_city import PLACES, City
 
 
-@pytest.mark.parametrize("city_of", [City, MeshCity, SealedCity], ids=["rendezvous", "mesh", "sealed"])
+@pytest.mark.parametrize("city_of", [City, mesh_city, SealedCity], ids=["rendezvous", "mesh", "sealed"])
 @with_seeds(3)
 def test_an_event_reaches_every_subscriber_that_was_accepted_before_it(city_of, seed):
     """B3: a broker accepts when the others know, so one event of a program that leaves is delivered."""
@@ -46,7 +44,7 @@ def test_an_event_reaches_every_subscriber_that_was_accepted_before_it(city_of, 
         if number % 3 == 1:
             new = city.camera(f"camera {number}", chance.choice(PLACES), via=via)
         else:
-            wanted = chance.choice([city._near(PLACES[0]), city._near(PLACES[1]), None])
+            wanted = chance.choice([city.near(PLACES[0]), city.near(PLACES[1]), None])
             new = city.office(f"office {number}", via=via, **({} if wanted is None else {"wanted": wanted}))
         network.run_until(lambda new=new: new.stands, at_most=60)
         publish()
@@ -63,11 +61,11 @@ def test_the_first_event_with_a_new_attribute_of_a_sealed_type_waits_for_its_key
     city = SealedCity(1, brokers=3)
     publisher, reader = (city.camera("camera", "Soho", via=[0]), city.office("office", via=[1]))
     city.settle()
-    before, seen, ended = city.story.definition, [], []
+    before, seen, ended = city.cast.definition, [], []
     name = replace(before.definition.name, version=str(UUID(int=5)))
     attributes = (*before.definition.attributes, Attribute("colour", "colour", Kind.STRING))
     newer = replace(before.definition, name=name, previous="0", attributes=attributes)
-    known = known_version([before, sign_definition(newer, city.story.keys["PITO"])], at=BEGINNING)
+    known = known_version([before, sign_definition(newer, city.cast.keys["PITO"])], at=BEGINNING)
     reader.client.on_notice = lambda notice: seen.append(notice) if isinstance(notice, Delivered) else None
     publisher.client.on_notice = lambda notice: ended.append(notice) if isinstance(notice, Ended) else None
     offer = publisher.client.advertise(known)

@@ -6,9 +6,9 @@ import pytest
 
 from maia.policy import PolicyRefusal
 from maia.predicates import Comparison, Operator
+from support.city import City
 from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
 from support.seeds import with_seeds
-from support.simulated_city import City
 
 
 @pytest.mark.parametrize("brokers", [1, 3, 9])
@@ -48,7 +48,7 @@ def test_the_offices_of_the_story_see_the_attributes_of_the_story():
 
 def test_a_client_that_holds_nothing_does_not_even_ask():
     city = City(2, brokers=3)
-    stranger = city.client_without_rights("stranger")
+    stranger = city.client("stranger")
     city.network.run_for(5)
     with pytest.raises(PolicyRefusal):
         stranger.subscribe(city.known)

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from maia.testing.simulation import SimulatedNetwork, Trouble, Troublemaker
+from maia.testing.simulation import Simulation, Trouble, Troublemaker
 from support.echo_nodes import add_echo
 from support.seeds import replay_command, with_seeds
 
@@ -16,7 +16,7 @@ NAMES = ("a", "b", "c", "d", "e")
 
 
 def run(seed: int, trouble: Trouble, seconds: float = 2000):
-    network = SimulatedNetwork(seed)
+    network = Simulation(seed)
     for name in NAMES:
         add_echo(network, name, dials=[other for other in NAMES if other != name], answers=False)
     maker = Troublemaker(network, NAMES, trouble)
@@ -45,7 +45,7 @@ def test_when_it_ends_everything_runs_and_stays_up(seed):
 
 
 def most_hosts_down(seed: int, trouble: Trouble) -> int:
-    network = SimulatedNetwork(seed)
+    network = Simulation(seed)
     for name in NAMES:
         add_echo(network, name)
     Troublemaker(network, NAMES, trouble).begin()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from sqlalchemy import Engine
+
 from maia.credentials import Action, Principal, SigningKey, Validity
 from maia.credentials.appointments import SignedAppointment
 from maia.credentials.statements import RevocationList, SignedStatement, statement_from_bytes
@@ -78,14 +80,17 @@ def quick_store(content: bytes | None = None) -> DomainStore:
     """
     store, first = memory_store(), _first_store()
     if content is not None:
-        with store._engine.connect() as connection:
+        with engine_of(store).connect() as connection:
             connection.connection.driver_connection.deserialize(content)
-        store = DomainStore(store._engine, "memory")
-    store._engine.dialect, store._engine._compiled_cache = (
-        first._engine.dialect,
-        first._engine._compiled_cache,
-    )
+        store = DomainStore(engine_of(store), "memory")
+    own, shared = engine_of(store), engine_of(first)
+    own.dialect, own._compiled_cache = shared.dialect, shared._compiled_cache
     return store
+
+
+def engine_of(store: DomainStore) -> Engine:
+    """Return the database behind a store, which only tests look at."""
+    return store._engine
 
 
 @cache
@@ -144,7 +149,7 @@ def met(store=None, settings: AccessSettings | None = None, policy: str = POLICY
 
 @cache
 def _content_of_met(policy: str) -> bytes:
-    with _made(None, None, policy).store._engine.connect() as connection:
+    with engine_of(_made(None, None, policy).store).connect() as connection:
         return connection.connection.driver_connection.serialize()
 
 

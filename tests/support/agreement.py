@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -22,20 +21,14 @@ from maia.credentials import (
     ALL_ATTRIBUTES,
     Action,
     AttributeSet,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SigningKey,
     Transformation,
     TypeName,
-    TypePattern,
     Validity,
-    exact_name,
-    issue,
 )
 from maia.credentials.identity import SignedIdentity, pack_identity
-from maia.credentials.requirements import requirement_to_bytes
-from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Value, frame_of
+from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind, PresentValue, Value
 from maia.expressions import Rule, Take
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.predicates import ALWAYS, Predicate, attributes_of
@@ -50,7 +43,6 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
-from maia.routing.table.hops import book_key_of_sealed
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
@@ -58,6 +50,7 @@ from maia.spark.governed.plan import Keys
 from maia.spark.governed.reader import Reader, ReaderIdentity
 from maia.spark.keys.content_keys import RingKeys
 from maia.spark.keys.key_server import JobDesk
+from maia.testing import NetBroker, NetClient, grant
 from maia.types import (
     Sealing,
     SealingLevel,
@@ -69,13 +62,10 @@ from maia.types import (
 )
 from maia.types.definition import TOPIC, topic_attributes
 from maia.wire.codec import decode_recorded
-from maia.wire.columns import columns_to_frame, frame_label, frame_to_columns
-from maia.wire.messages import Deliver, Identify, Publish
-from support.broker import NOW, SECOND, Client, Running, connect_right
+from maia.wire.columns import columns_to_frame, frame_label
+from maia.wire.messages import Deliver, Identify
 from support.coalition import TRUST, random_attributes, random_requirement, statement
-from support.recording import RecordingNet
-from support.sealed_net import state_of
-from support.sealed_publications import READ, WRITE, PublishingNet
+from support.numberplate import NOW, READ, SEED, WRITE, SealedNet, tell_numberplate_story
 from support.view_cases import random_value
 
 HERE, THERE = "CCS broker", "Met broker"
@@ -94,53 +84,34 @@ def after(seconds: float) -> Instant:
     return Instant(NOW + int(seconds * SECOND))
 
 
-class AgreeingNet(PublishingNet, RecordingNet):
+class AgreeingNet(SealedNet):
     """Brokers that may seal, record, and know both versions of a random type."""
 
     def __init__(
         self,
         definition: TypeDefinition,
-        owner: SigningKey,
         level: SealingLevel | None,
         *,
         is_blinded: bool = False,
     ) -> None:
-        super().__init__(level or SealingLevel.ATTRIBUTE, lease_s=600)
-        self.is_blinded = is_blinded
-        sealing = None if level is None else Sealing(level, self.story.principal("PITO"), blinded=is_blinded)
-        signed = sign_definition(replace(definition, sealing=sealing), owner)
-        self.story = replace(self.story, definition=signed)
-        self.type_id = verify_definition(signed, at=self.now).type_id
-        self.key = book_key_of_sealed(self.type_id)
+        super().__init__(lease_s=600)
+        sealing = None if level is None else Sealing(level, self.cast.principal("PITO"), blinded=is_blinded)
+        self.cast = self.cast.defined(replace(definition, sealing=sealing))
         self.sub_type: bytes | None = None
         """The sub-type that the first broker seals as well, if there is one."""
 
-    def use(self, running: Running, ring: KeyRing | None) -> None:
+    def use(self, running: NetBroker, ring: KeyRing | None, kind: bytes | None = None) -> None:
         """Let the publisher's broker hold every key of the sub-type beside its keys of the type."""
-        kind, state = self.sub_type, state_of(running)
-        if self.is_blinded:
-            state.streams.blinded.held = {self.type_id: ring}.get
-            state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = state.streams.blinded.ring_of
-            self._learn(running, self.type_id)
-        else:
-            super().use(running, ring)
-        if kind is None or running.name != HERE:
+        super().use(running, ring, kind)
+        if kind is not None or self.sub_type is None or running.name != HERE:
             return
-        below = KeyRing(kind)
+        below = KeyRing(self.sub_type)
         below.learn(1, since=self.now)
-        for uid in (None, *state.types.kinds(kind), *map(AttributeUid, (*UIDS, "new", "own"))):
-            below.hold(GroupId(kind, uid), 1, Secret.from_bytes(sha256(repr(uid).encode()).digest()))
-        rings = {self.type_id: ring, kind: below}
-        if self.is_blinded:
-            state.streams.blinded.held = rings.get
-        else:
-            state.seals.ring_of = state.key_events.rekeying.sealed.ring_of = rings.get
-        self._learn(running, kind)
-
-    def _learn(self, running: Running, kind: bytes) -> None:
-        learn = partial(state_of(running).key_events.apply_new_keys, kind)
-        self._perform(running, running.broker._do(learn, self.now))
-        self.settle()
+        own = running.parts.types.kinds(self.sub_type)
+        for uid in (None, *own, *map(AttributeUid, (*UIDS, "new", "own"))):
+            secret = Secret.from_bytes(sha256(repr(uid).encode()).digest())
+            below.hold(GroupId(self.sub_type, uid), 1, secret)
+        super().use(running, below, self.sub_type)
 
 
 @dataclass(frozen=True)
@@ -174,7 +145,7 @@ class World:
         name = "topic.world" if self.has_topics else f"agreement.World{seed}"
         owner_name = TypeName(self._pito.principal, name, "0")
         definition = TypeDefinition(owner_name, None, first)
-        self.net = AgreeingNet(definition, self._pito, self.level, is_blinded=self.is_blinded)
+        self.net = AgreeingNet(definition, self.level, is_blinded=self.is_blinded)
         self.versions = self._verified(second)
         # In some worlds the camera publishes a sub-type, of which no reader knows. The other draws stay.
         is_extended = Random(f"{seed}/sub-type").random() < 0.4  # noqa: S311 - test cases, not secrets
@@ -191,12 +162,7 @@ class World:
 
     # -------------------------------------------------------- the type
 
-    @cached_property
-    def _pito(self) -> SigningKey:
-        from support.broker import SEED
-        from support.numberplate import tell_numberplate_story
-
-        return tell_numberplate_story(SEED, now=NOW).keys["PITO"]
+    _pito = tell_numberplate_story(SEED, now=NOW).keys["PITO"]
 
     def _versions(self) -> tuple[tuple[Attribute, ...], tuple[Attribute, ...]]:
         """Return attributes of two versions: one goes, one comes, one has another name, all change places."""
@@ -213,7 +179,7 @@ class World:
         return tuple(first), (*second, new)
 
     def _verified(self, second: tuple[Attribute, ...]) -> tuple[VerifiedType, VerifiedType]:
-        self.signed = [self.net.story.definition]
+        self.signed = [self.net.cast.definition]
         before = verify_definition(self.signed[0], at=NOW)
         name = replace(before.name, version="00000000-0000-4000-8000-000000000001")
         definition = TypeDefinition(
@@ -256,29 +222,27 @@ class World:
     def key(self, who: str) -> SigningKey:
         return SigningKey.from_seed(sha256(f"agreement/{self.seed}/{who}".encode()).digest())
 
-    def _grant(
+    def grant_to(
         self, to: SigningKey, action: Action, shown: AttributeSet, rule: Predicate, validity: Validity
     ) -> SignedCertificate:
         name = self.spoken[0].name if action is WRITE else self.versions[0].name
-        pattern = TypePattern(name.owner, exact_name(name.name), None)
         steps = self._steps() if action is READ else ()
-        authority = Authority(pattern, frozenset({action}), shown, rule, transformations=steps)
-        return issue(
-            AuthorisationCertificate(self._pito.principal, to.principal, False, authority, validity),
-            self._pito,
-        )
+        return grant(
+            self._pito, to, name, action, attributes=shown, restriction=rule, transformations=steps,
+            validity=validity,
+        )  # fmt: skip
 
     def _reader(self, number: int) -> RandomReader:
         random, key = self.random, self.key(f"reader {number}")
         version = random.choice(self.versions)
         rights = [
-            self._grant(key, READ, self._shown(), self._rule(), self._validity())
+            self.grant_to(key, READ, self._shown(), self._rule(), self._validity())
             for _ in range(random.choice((1, 1, 2, 3)))
         ]
         wanted = random_rule(random, version.kinds, depth=1) if random.random() < 0.6 else ALWAYS
         if wanted != ALWAYS and random.random() < 0.6:  # otherwise most filters ask too much
             asked = frozenset(attributes_of(wanted))
-            rights.append(self._grant(key, READ, asked | self._some(), self._rule(), self._validity()))
+            rights.append(self.grant_to(key, READ, asked | self._some(), self._rule(), self._validity()))
         names = [one.name for one in version.attributes]
         columns = (
             tuple(random.sample(names, random.randint(1, len(names)))) if random.random() < 0.2 else None
@@ -322,7 +286,7 @@ class World:
 
     def live(self) -> None:
         """Play the world, and remember what every reader received."""
-        self._brokers()
+        self.start_brokers()
         camera = self._client("camera", HERE, self._writing())
         identities = self.identities
         readers = [self._client(f"reader {one.number}", THERE, one.credentials) for one in self.readers]
@@ -344,7 +308,7 @@ class World:
             identities.show(camera, *readers)
             self._publish(camera, version)
             for client in readers:
-                client.unsubscribe(1)
+                client.withdraw(1)
         for one, client in zip(self.readers, readers, strict=True):
             assert client.bye is None, client.heard
             self.received[one.number] = [
@@ -355,7 +319,7 @@ class World:
         self.net.advance(HOLD_S + 1)
         self.net.now = now
 
-    def _brokers(self) -> None:
+    def start_brokers(self) -> None:
         self.net.settings["identity"] = self.identities.trust
         self.net.entitle(HERE, READ, WRITE)
         self.net.entitle(THERE, READ, attributes=self.held if self.level else ALL_ATTRIBUTES)
@@ -367,22 +331,22 @@ class World:
             self.net.hold(there, None, *self.held)
             self.ring = self.net.ring(None, *self.held)
 
-    def _client(self, who: str, at: str, credentials: Sequence[SignedCertificate]) -> Client:
+    def _client(self, who: str, at: str, credentials: Sequence[SignedCertificate]) -> NetClient:
         key = self.key(who)
-        wallet = (connect_right(self.net.story, key.principal), *credentials)
+        wallet = (self.net.cast.connect_right(key.principal), *credentials)
         return self.net.client(who, at, key=key, credentials=wallet)
 
     def _writing(self) -> tuple[SignedCertificate, ...]:
         key, always = self.key("camera"), Validity(None, None)
         if self.publishes_all:
-            return (self._grant(key, WRITE, ALL_ATTRIBUTES, ALWAYS, always),)
+            return (self.grant_to(key, WRITE, ALL_ATTRIBUTES, ALWAYS, always),)
         rule = self._rule()
         if self.has_topics:  # the right on a topic needs those above it, which few random rules grant
             tree = ("/world", self.random.choice(TOPICS[1:]))
             rule = AnyOf(tuple(TextMatch(TOPIC.uid, TextTest.LEVELS, pattern) for pattern in tree))
-        return (self._grant(key, WRITE, self._some() | attributes_of(rule), rule, always),)
+        return (self.grant_to(key, WRITE, self._some() | attributes_of(rule), rule, always),)
 
-    def _publish(self, camera: Client, version: VerifiedType) -> None:
+    def _publish(self, camera: NetClient, version: VerifiedType) -> None:
         for _ in range(self.random.choice((1, 1, 2))):
             events = [self._event(version) for _ in range(self.random.choice((1, 2, 7, 20)))]
             self.identities.publish(camera, 1, events, version.kinds)
@@ -471,7 +435,7 @@ class Identities:
     def of_subscribers(self) -> Predicate:
         return self._requirement()
 
-    def show(self, *clients: Client) -> None:
+    def show(self, *clients: NetClient) -> None:
         """Let some of them show a statement of some seconds, in place of the one before."""
         for client in clients:
             if self.trust is None or self.random.random() < 0.3:
@@ -483,7 +447,7 @@ class Identities:
 
     def publish(
         self,
-        camera: Client,
+        camera: NetClient,
         ref: int,
         events: Sequence[Mapping[AttributeUid, PresentValue]],
         kinds: Mapping[AttributeUid, Kind],
@@ -492,11 +456,7 @@ class Identities:
         if self.trust is None or self.random.random() < 0.5:
             camera.publish(ref, *events, kinds=kinds)
             return
-        frame = frame_of(events, kinds)
-        sequence, camera.next_sequence = camera.next_sequence, camera.next_sequence + 1
-        required = requirement_to_bytes(self._requirement())
-        said = (ref, sequence, int(camera.net.now), frame.rows, frame_to_columns(frame))
-        camera.say(Publish(*said, required))
+        camera.publish(ref, *events, kinds=kinds, requires=self._requirement())
 
     def of_reader(self, key: SigningKey) -> ReaderIdentity | None:
         if self.trust is None:

@@ -19,13 +19,13 @@ from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.expressions.syntax import Call, Expression, Function, Rule, Take
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.spark.governed.reader import Reader
+from maia.testing import NetClient
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.types.definition import TOPIC
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import THERE, World
-from support.broker import NOW, Client
-from support.sealed_publications import READ, WRITE
+from support.numberplate import NOW, READ, WRITE
 
 AGGREGATES = {
     Kind.INT: (Aggregate.MIN, Aggregate.MAX, Aggregate.MEAN),
@@ -57,9 +57,9 @@ class SummarisingWorld(World):
         one, other = (version.kinds for version in self.versions)
         return {uid: kind for uid, kind in one.items() if uid in other and uid != TOPIC.uid}
 
-    def _grant(self, to, action, shown, rule, validity) -> SignedCertificate:  # type: ignore[no-untyped-def]  # as above
+    def grant_to(self, to, action, shown, rule, validity) -> SignedCertificate:  # type: ignore[no-untyped-def]  # as above
         """Give the camera a right that transforms one attribute of what it writes."""
-        plain = super()._grant(to, action, shown, rule, validity)
+        plain = super().grant_to(to, action, shown, rule, validity)
         rules = self._rules_on_publication() if action is WRITE else ()
         if not rules:
             return plain
@@ -85,7 +85,7 @@ class SummarisingWorld(World):
     def right(self) -> SignedCertificate:
         """Return the right to summaries, the same whenever it is asked for."""
         chance = Random(f"{self.seed}/right to summaries")  # noqa: S311 - as above
-        plain = World._grant(
+        plain = World.grant_to(
             self, self.key("summaries"), READ, ALL_ATTRIBUTES, ALWAYS, Validity(None, None)
         ).certificate
         kinds = self.versions[0].kinds
@@ -110,9 +110,9 @@ class SummarisingWorld(World):
         step = Transformation(self._pito.principal, (), result=result, summary=summary)
         return issue(replace(plain, authority=replace(plain.authority, transformations=(step,))), self._pito)
 
-    def _brokers(self) -> None:
-        super()._brokers()
-        self.subscriber: Client = self._client("summaries", THERE, (self.right,))
+    def start_brokers(self) -> None:
+        super().start_brokers()
+        self.subscriber: NetClient = self._client("summaries", THERE, (self.right,))
         name = self.versions[0].name
         self.subscriber.subscribe(self.wanted, event_type=name, ref=1, definitions=self.definitions)
         assert self.subscriber.was_accepted(1), self.subscriber.heard

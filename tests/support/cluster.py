@@ -16,8 +16,8 @@ from signal import SIGKILL
 import pyspark
 
 from maia.spark.session.java_home import find_class_archive, find_java_home
+from maia.testing import free_port
 from support.nursery import spark_python
-from support.ports import free_port
 
 __all__ = ["DEADLINE_S", "RunningCluster", "java_options", "running_cluster", "until"]
 

@@ -1,38 +1,27 @@
 """A network of brokers that believe one identity provider, and clients with statements of it.
 
-Brokers and clients are those of `support.broker`: real ones in memory, time by hand.
+They meet in `maia.testing.Net`: real ones in memory, time by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+from collections.abc import Mapping
 from random import Random
-from typing import Any
 
 from maia.credentials import (
     UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     SigningKey,
-    TypePattern,
-    exact_name,
-    issue,
 )
 from maia.credentials.appointments import Argument
 from maia.credentials.identity import Identity, IdentityTrust, SignedIdentity, issue_identity, pack_identity
-from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.events import Instant, attribute_uid, frame_of
+from maia.credentials.requirements import parse_requirement
+from maia.events import SECOND, Instant, attribute_uid
 from maia.predicates import Predicate
-from maia.types import type_id
-from maia.wire.codec import decode, encode
-from maia.wire.columns import columns_to_frame, frame_to_columns
-from maia.wire.effects import LinkId, Received
-from maia.wire.messages import Deliver, DeliverLogged, Identify, Message, Publish
+from maia.testing import NetClient, key_of
+from maia.wire.messages import Identify
 from reference import requirements as reference
-from support.broker import NOW, SECOND, Client, Net, connect_right
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, Net
 
 COMMUNITY = "coalition.north"
 PROVIDER = SigningKey.from_seed(b"provider of the coalition".ljust(32, b"."))
@@ -70,29 +59,6 @@ def random_requirement(random: Random) -> Predicate:
     return parse_requirement(reference.written(random_rule(random)))
 
 
-class TamperingNet(Net):
-    """A network in which a router on the way may change what brokers say to each other."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.tamper: Callable[[Message], Message] = lambda message: message
-        name = self.story.definition.definition.name
-        self.type_id = type_id(name.owner, name.name)
-
-    def _send(self, name: str, link: LinkId, data: bytes) -> None:
-        if (name, link) in self.wires:
-            data = encode(self.tamper(decode(data)))
-        super()._send(name, link, data)
-
-    def repeat(self, sender: str, receiver: str, message: Message) -> None:
-        """Let one broker say something to another."""
-        link = next(
-            there for (name, _), (at, there) in self.wires.items() if (name, at) == (sender, receiver)
-        )
-        self._input(self.brokers[receiver], Received(link, encode(message)))
-        self.settle()
-
-
 def statement(
     key: SigningKey,
     attributes: Mapping[str, Argument],
@@ -116,44 +82,27 @@ def statement(
     return issue_identity(said, provider)
 
 
-def show(client: Client, **attributes: Argument) -> SignedIdentity:
+def show(client: NetClient, **attributes: Argument) -> SignedIdentity:
     """Let a client show a statement with these attributes, in place of the one before."""
     made = statement(client.key, attributes, since=client.net.now)
     client.say(Identify(900, pack_identity(made)))
     return made
 
 
-def member(net: Net, who: str, at: str, action: Action, **attributes: Argument) -> Client:
-    """Connect somebody with the right to read or to write all of the type, and with a statement if any."""
-    key = SigningKey.from_seed(sha256(who.encode()).digest())
-    name = net.story.definition.definition.name
-    authority = Authority(TypePattern(name.owner, exact_name(name.name), None), frozenset({action}))
-    owner = net.story.keys["PITO"]
-    right = AuthorisationCertificate(owner.principal, key.principal, False, authority, UNBOUNDED)
-    wallet = (connect_right(net.story, key.principal), issue(right, owner))
-    client = net.client(who, at, key=key, credentials=wallet)
+def member(net: Net, who: str, at: str, action: Action, **attributes: Argument) -> NetClient:
+    """Connect a guest with the right to read or to write all of the type, and with a statement if any."""
+    client = net.guest(who, net.cast.right(key_of(who), action, validity=UNBOUNDED), at=at)
     if attributes:
         show(client, **attributes)
     return client
 
 
-def publish(client: Client, ref: int, plate: str, requires: str | None = None) -> None:
+def publish(client: NetClient, ref: int, plate: str, requires: str | None = None) -> None:
     """Publish one event, named by its plate, under the advertisement's requirement or another one."""
-    frame = frame_of([{NUMBERPLATE: plate, LOCATION: "Soho"}], NUMBERPLATE_KINDS)
-    sequence, client.next_sequence = client.next_sequence, client.next_sequence + 1
-    said = (ref, sequence, int(client.net.now), frame.rows, frame_to_columns(frame))
-    if requires is None:
-        client.say(Publish(*said))
-    else:
-        client.say(Publish(*said, requirement_to_bytes(parse_requirement(requires))))
+    required = None if requires is None else parse_requirement(requires)
+    client.publish(ref, {NUMBERPLATE: plate, LOCATION: "Soho"}, requires=required)
 
 
-def plates(client: Client) -> list[str]:
+def plates(client: NetClient) -> list[str]:
     """Return the events that a client has received, by their plates, and forget them."""
-    found = [message for message in client.heard if isinstance(message, Deliver | DeliverLogged)]
-    client.heard = [message for message in client.heard if message not in found]
-    return [
-        str(event[NUMBERPLATE])
-        for message in found
-        for event in columns_to_frame(message.columns, message.rows).events()
-    ]
+    return [str(event[NUMBERPLATE]) for event in client.take_events()]

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 
 import maia
-from support.ports import free_port
+from maia.testing import Server, free_port
+from support.processes import forked
 from support.processes import maia as command
-from support.processes import running_maia, until
 
 __all__ = ["Hospital", "hospital_with_console"]
 
@@ -91,11 +91,7 @@ def hospital_with_console(folder: Path, ward: str = SCRIPT) -> Iterator[Hospital
     with ExitStack() as stack:
         hospital = Hospital(made, f"http://{address}", stack)
         for name, words in commands.items():
-            output = made.folder / f"{name}-output"
-            output.mkdir()
-            stack.enter_context(running_maia(*words, cwd=output))
-            try:
-                until(lambda out=output / "out.log": "listening" in out.read_text(), seconds=60)
-            except AssertionError:
-                raise AssertionError(hospital.logs()) from None
+            server = Server(words, made.folder / f"{name}-output", forked)
+            stack.callback(server.kill)
+            server.ready("listening")
         yield hospital

@@ -41,10 +41,11 @@ from maia.postgres.view_definitions import DeclaredTable, view_definition
 from maia.postgres.views import written
 from maia.profile import read_profile
 from maia.spark.governed.reader import Reader
+from maia.testing import DEADLINE_S, wait_until
 from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES
 from support.nursery import Forked
-from support.processes import DEADLINE_S, running_maia, until
+from support.processes import running_maia
 
 ORGANISATIONS = ("hamburg", "rotterdam", "customs")
 PLAIN, SEALED = "Report", "Manifest"
@@ -285,7 +286,7 @@ class Consortium:
             logs.append((name, output / "out.log"))
         for name, log in logs:
             process = self.running[what, name]
-            until(
+            wait_until(
                 lambda log=log, process=process: "listening" in log.read_text() or process.poll() is not None
             )
             assert process.poll() is None, log.with_name("err.log").read_text()[-2000:]

@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 
 from maia.credentials import (
-    UNBOUNDED,
-    AuthorisationCertificate,
     Authority,
     Budget,
     Principal,
@@ -25,12 +23,12 @@ from maia.credentials import (
     SigningKey,
     certificate_from_bytes,
     certificate_to_bytes,
-    issue,
     keys,
 )
 from maia.credentials.documents import Document
 from maia.events import AttributeUid
 from maia.predicates import AllOf, Comparison, Operator
+from maia.testing import grant
 
 OWN_KEYS = tuple(SigningKey.from_seed((9_000 + number).to_bytes(32, "big")) for number in range(16))
 STRANGER = SigningKey.from_seed(b"\x77" * 32)
@@ -76,8 +74,7 @@ def counted() -> Iterator[Costs]:
 
 def forged(issuer: Principal, subject: Principal, authority: Authority) -> SignedCertificate:
     """Return a certificate in somebody else's name: everything is in order but the signature."""
-    said = AuthorisationCertificate(STRANGER.principal, subject, True, authority, UNBOUNDED)
-    honest = certificate_to_bytes(issue(said, STRANGER))
+    honest = certificate_to_bytes(grant(STRANGER, subject, authority, may_delegate=True))
     return certificate_from_bytes(honest.replace(STRANGER.principal.key, issuer.key, 1))
 
 
@@ -86,10 +83,7 @@ def own(issuer: SigningKey, subject: Principal, authority: Authority, number: in
     terms = AllOf(
         tuple(Comparison(AttributeUid(f"a{number}-{part}"), Operator.EQ, "x") for part in range(12))
     )
-    said = AuthorisationCertificate(
-        issuer.principal, subject, True, replace(authority, condition=terms), UNBOUNDED
-    )
-    return issue(said, issuer)
+    return grant(issuer, subject, replace(authority, condition=terms), may_delegate=True)
 
 
 @lru_cache

@@ -14,15 +14,12 @@ from maia.api.client import DomainClient
 from maia.clock import system_now
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     Principal,
     SignedCertificate,
     SigningKey,
     TopicPattern,
     Validity,
-    issue,
     parse_name_pattern,
 )
 from maia.domain.access.service import AccessControl
@@ -30,6 +27,7 @@ from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
 from maia.domain.server.statement_stream import DomainIdentity
 from maia.events import Instant
+from maia.testing import grant
 
 __all__ = [
     "ADMIN",
@@ -64,11 +62,13 @@ def admin_certificate(
     """Let somebody administer a domain."""
     at = system_now() if now is None else now
     start = Instant(at - at % 1_000_000 - 60_000_000)
-    authority = Authority(TopicPattern(domain.principal, parse_name_pattern(topic)), actions)
-    said = AuthorisationCertificate(
-        domain.principal, subject, False, authority, Validity(start, Instant(start + _DAY))
+    return grant(
+        domain,
+        subject,
+        TopicPattern(domain.principal, parse_name_pattern(topic)),
+        *actions,
+        validity=Validity(start, Instant(start + _DAY)),
     )
-    return issue(said, domain)
 
 
 @dataclass

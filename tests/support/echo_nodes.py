@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from maia.credentials import SigningKey
 from maia.events import Instant
-from maia.testing.simulation import SimulatedNetwork
+from maia.testing.simulation import Simulation
 from maia.wire.effects import Dial, Effect, Input, Keep, LinkId, LinkOpened, Received, Send, WakeAt
 
 
@@ -46,7 +46,7 @@ class EchoNode:
 
 
 def add_echo(
-    network: SimulatedNetwork,
+    network: Simulation,
     name: str,
     *,
     dials: Sequence[str] = (),

@@ -45,8 +45,7 @@ from maia.gateway.server.http.streams import positions_from_id
 from maia.gateway.topic_table import PayloadForm, TopicTable, check_filter, row_of
 from maia.ledger.files import disclosures_of
 from maia.ledger.records import LedgerReader, records_from_bytes
-from maia.log.format.journal import JournalReader
-from maia.log.format.journal import Kind as FileKind
+from maia.log.format.journal import FileKind, JournalReader
 from maia.log.format.manifest import read_manifest
 from maia.log.format.names import SegmentName
 from maia.log.format.segments import digest_of, message_of, records_in

@@ -13,14 +13,11 @@ from maia.credentials import (
     ALL_ATTRIBUTES,
     UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SigningKey,
     TypeName,
     TypePattern,
     Validity,
-    issue,
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Column, Event, Frame, Instant, Kind
@@ -32,11 +29,12 @@ from maia.sealing import EpochKeys, Publication, Sealer, Secret
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.spark.governed import table
-from maia.spark.governed.plan import Access, Asked, Keys, governed_read
+from maia.spark.governed.plan import Access, Keys, TableQuery, governed_read
 from maia.spark.governed.reader import Reader
 from maia.spark.governed.table import Streaming
 from maia.spark.keys.content_keys import RingKeys
 from maia.spark.keys.key_server import JobDesk
+from maia.testing import grant as granted
 from maia.types import Sealing, SealingLevel, TypeDefinition, VerifiedType, sign_definition, verify_definition
 from maia.wire.codec import encode
 from maia.wire.columns import frame_to_columns
@@ -117,12 +115,19 @@ def grant(
     action: Action = Action.SUBSCRIBE,
     condition: Predicate = ALWAYS,
 ) -> SignedCertificate:
-    pattern = TypePattern(OWNER.principal, parse_name_pattern("uk.gov.Numberplate"), None)
     vocabulary = {one.name: one for one in ATTRIBUTES}
     said = parse_predicate(restriction, vocabulary) if isinstance(restriction, str) else restriction
     shown = ALL_ATTRIBUTES if attributes is None else frozenset(attributes)
-    authority = Authority(pattern, frozenset({action}), shown, said, condition)
-    return issue(AuthorisationCertificate(OWNER.principal, who.principal, False, authority, validity), OWNER)
+    return granted(
+        OWNER,
+        who,
+        TypePattern(OWNER.principal, parse_name_pattern("uk.gov.Numberplate"), None),
+        action,
+        attributes=shown,
+        restriction=said,
+        condition=condition,
+        validity=validity,
+    )
 
 
 @dataclass
@@ -259,9 +264,9 @@ def governed(
     """Return the governed table of a reader, by what of it a test is about."""
     terms = Streaming(fails_on_loss, *([] if batch_bytes is None else [batch_bytes])) if is_stream else None
     access = Access(reader, (*versions, event_type), keys, watch, transformation_keys)
-    return table.governed(spark, str(log), access, Asked(**asked), stream=terms, ledger=ledger)
+    return table.governed(spark, str(log), access, TableQuery(**asked), stream=terms, ledger=ledger)
 
 
 def decided(*, event_type, reader, keys=None, versions=(), watch=None, **asked):
     """Return what a reader sees, without Spark."""
-    return governed_read(Access(reader, (*versions, event_type), keys, watch), Asked(**asked))
+    return governed_read(Access(reader, (*versions, event_type), keys, watch), TableQuery(**asked))

@@ -20,6 +20,7 @@ from maia.spark.keys.key_server import job_desk
 from maia.spark.session.session import spark_session
 from maia.types import SealingLevel
 from support.governed import Recorded, governed, reader, sightings
+from support.spark import execution_of
 
 
 def main(folder: Path) -> None:
@@ -39,7 +40,7 @@ def main(folder: Path) -> None:
     with spark_session("leaks", cores=1, settings=settings) as spark, job_desk() as desk:
         known = {"log": str(log.folder), "event_type": log.event_type, "reader": reader()}
         table = governed(spark, keys=log.keys(desk), **known)
-        seen = [table._jdf.queryExecution().toString(), str(table), repr(desk), str(table.schema)]
+        seen = [execution_of(table).toString(), str(table), repr(desk), str(table.schema)]
         assert table.groupBy("location").count().count() == 3
         table.write.parquet(str(folder / "copy"))
         seen += failures(table, desk)

@@ -3,130 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 
-import maia
-from maia.broker import BrokerLimits, BrokerSettings
-from maia.broker.server.server import RunningBroker, run_broker
+from maia.broker.server.server import RunningBroker
 from maia.client.api.client import Client
+from maia.client.api.connection import Connection
 from maia.clock import system_now
-from maia.credentials import SigningKey, certificate_to_bytes
-from maia.net.links import LinkLimits
-from maia.net.stores import Store
+from maia.credentials import Action, SigningKey, TypePattern
 from maia.net.tls import dialling_context
+from maia.predicates import ALWAYS, parse_predicate
+from maia.testing import Cast, broker_settings, connected, serving, shown
+from maia.types import definition_to_bytes
 from maia.wire import (
     PROTOCOL_VERSION,
+    EdgeRequest,
     Greeting,
     Hello,
     Message,
     Splitter,
+    Subscribe,
     Welcome,
     decode,
     encode,
     framed,
     network_to_bytes,
+    request_to_bytes,
+    sign_request,
 )
-from support.numberplate import NumberplateStory, tell_numberplate_story
-from support.nursery import module_command
+from support.numberplate import CAMERA, is_about, tell_numberplate_story
 
 BROKER = "CCS"
 """Which member of the cast runs the broker."""
 
 STORY = tell_numberplate_story(b"over real sockets", now=system_now())
-TYPE = STORY.definition.definition.name
+TYPE = STORY.type_name
+settings = partial(broker_settings, STORY)
 
 
-def settings(story: NumberplateStory = STORY, **changes: object) -> BrokerSettings:
-    """Return the settings of the story's broker, at any free port."""
-    return replace(BrokerSettings(story.network, "127.0.0.1:0", story.certificates), **changes)
-
-
-def broker(
-    *,
-    story: NumberplateStory = STORY,
-    listen: str | None = None,
-    store: Store | None = None,
-    limits: LinkLimits | None = None,
-    broker_limits: BrokerLimits | None = None,
-    **changes: object,
-) -> AbstractAsyncContextManager[RunningBroker]:
+def broker(*, story: Cast = STORY, **changes: object) -> AbstractAsyncContextManager[RunningBroker]:
     """Run the story's broker in this process."""
-    if broker_limits is not None:
-        changes["limits"] = broker_limits
-    return run_broker(
-        story.keys[BROKER], settings(story, **changes), listen=listen, store=store, limits=limits
-    )
+    return serving(story, BROKER, **changes)
 
 
-def client(
-    who: str, address: str, *, story: NumberplateStory = STORY, **named: object
-) -> AbstractAsyncContextManager[Client]:
+def client(who: str, address: str, *, story: Cast = STORY, **named: object) -> Connection:
     """Connect a member of the cast, with every certificate of the story in its wallet."""
-    given: dict[str, object] = {
-        "key": story.keys[who],
-        "network": story.network,
-        "credentials": story.certificates,
-        "types": [story.definition],
-        "dial_again_s": 0.05,
-    }
-    return maia.connect(address, **{**given, **named})
+    return connected(story, who, address, **named)
 
 
 @asynccontextmanager
 async def city(
-    *who: str, story: NumberplateStory = STORY, **named: object
+    *who: str, story: Cast = STORY, **named: object
 ) -> AsyncIterator[tuple[RunningBroker, *tuple[Client, ...]]]:
     """Run the story's broker here, and connect these members of the cast to it."""
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(broker(story=story, **named))
         clients = [await stack.enter_async_context(client(one, running.address, story=story)) for one in who]
         yield running, *clients
-
-
-# ------------------------------------------------------------ a broker as a process of its own
-
-
-@dataclass
-class BrokerProcess:
-    """A broker that runs in a process, and can be killed."""
-
-    process: asyncio.subprocess.Process
-    address: str
-    pid: int
-
-    async def kill(self) -> None:
-        """End the process as `kill -9` does."""
-        os.kill(self.pid, signal.SIGKILL)
-        await self.process.wait()
-
-    async def stop(self) -> int:
-        """Ask the process to stop, and return its exit code."""
-        self.process.terminate()
-        return await self.process.wait()
-
-
-@asynccontextmanager
-async def broker_process(folder: Path, address: str = "127.0.0.1:0") -> AsyncIterator[BrokerProcess]:
-    """Run the story's broker in a process of its own, which keeps its state in `folder`."""
-    process = await asyncio.create_subprocess_exec(
-        module_command("support.broker_process"), folder, address, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(180):
-            line = await process.stdout.readline()
-        yield BrokerProcess(process, **json.loads(line))
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 # ------------------------------------------------------------ a client that does whatever it likes
@@ -169,9 +106,7 @@ class Stranger:
             heard.append(message)
         return heard
 
-    async def introduce(
-        self, who: str, *, address: str | None = None, story: NumberplateStory = STORY
-    ) -> None:
+    async def introduce(self, who: str, *, address: str | None = None, story: Cast = STORY) -> None:
         """Shake hands as a member of the cast, and be welcomed."""
         assert isinstance(await self.hear(), Greeting)
         self.say(hello(story=story, address=address))
@@ -184,11 +119,10 @@ class Stranger:
 
 
 def hello(
-    *, story: NumberplateStory = STORY, address: str | None = None, credentials: list[bytes] | None = None
+    *, story: Cast = STORY, address: str | None = None, credentials: list[bytes] | None = None
 ) -> Hello:
     """Return a hello that shows every certificate of the story."""
-    shown = [certificate_to_bytes(signed) for signed in story.certificates]
-    given = shown if credentials is None else credentials
+    given = shown(story.certificates) if credentials is None else credentials
     return Hello(PROTOCOL_VERSION, network_to_bytes(story.network), given, bytes(16), address)
 
 
@@ -207,3 +141,24 @@ async def stranger(
         writer.transport.abort()
         with suppress(OSError):
             await writer.wait_closed()
+
+
+def subscribe_message(who: str, *, ref: int = 1) -> Subscribe:
+    """Return a fresh request of a member of the cast for every event of the story's type."""
+    asked = EdgeRequest(
+        Action.SUBSCRIBE, STORY.network, TYPE, ALWAYS, os.urandom(16), system_now(), os.urandom(16)
+    )
+    request = request_to_bytes(sign_request(asked, STORY.keys[who]))
+    return Subscribe(ref, request, shown(STORY.certificates), [definition_to_bytes(STORY.definition)])
+
+
+def story_with_a_choosy_camera() -> Cast:
+    """Let the camera publish plates that begin with `AE`, and no others."""
+    one_region = parse_predicate('prefix(numberplate, "AE")', STORY.definition.definition.vocabulary)
+    others = tuple(
+        signed
+        for signed in STORY.certificates
+        if signed.certificate.subject != STORY.principal(CAMERA) or not is_about(signed, TypePattern)
+    )
+    terms = {"attributes": frozenset(STORY.kinds), "restriction": one_region}
+    return replace(STORY, certificates=others).let(CAMERA, Action.PUBLISH, **terms)

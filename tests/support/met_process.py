@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from maia.api import requests as bodies
@@ -13,7 +11,8 @@ from maia.api import responses as answers
 from maia.api.client import DomainClient
 from maia.config.input_files import read_certificates, read_principal
 from maia.keystore.key_files import load_signing_key
-from support.processes import maia, running_maia, until
+from maia.testing import Server
+from support.processes import forked, maia
 
 _CONFIG = """\
 key = "met.key"
@@ -27,15 +26,6 @@ listen = "127.0.0.1:0"
 [policy]
 file = "met.policy"
 """
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A server that runs: its process, and where its key groups and its interface answer."""
-
-    process: int
-    keys: str
-    interface: str
 
 
 def make_met(home: Path, *people: str, policy: str, more_config: str) -> None:
@@ -60,19 +50,13 @@ def issue(home: Path, subject: str, *words: str) -> None:
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[Serving]:
+def serving(home: Path) -> Iterator[Server]:
     """Run the server; one may have run there before."""
-    out = home / "out.log"
-    before = len(_answering(out.read_text())) if out.exists() else 0
-    with running_maia("domain", "serve", "-c", "met.toml", cwd=home) as process:
-        until(lambda: len(_answering(out.read_text())) > before or process.poll() is not None)
-        told = out.read_text()
-        assert len(_answering(told)) > before, (home / "err.log").read_text()[-2000:]
-        yield Serving(process.pid, re.findall(r"listening on (\S+) as", told)[-1], _answering(told)[-1])
-
-
-def _answering(told: str) -> list[str]:
-    return re.findall(r"answering at https://(\S+)", told)
+    server = Server(("domain", "serve", "-c", "met.toml"), home, forked)
+    try:
+        yield server.ready(r"answering at https://(\S+)")
+    finally:
+        server.kill()
 
 
 def client(home: Path, address: str, who: str) -> DomainClient:

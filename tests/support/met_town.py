@@ -8,8 +8,6 @@ from maia.clock import system_now
 from maia.credentials import (
     FIRST_VERSION,
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     NetworkPattern,
     Principal,
@@ -17,9 +15,9 @@ from maia.credentials import (
     TypeName,
     Validity,
     exact_name,
-    issue,
 )
 from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.testing import grant
 from maia.types import SignedDefinition, TypeDefinition, sign_definition
 from support.domain_server import key_of
 
@@ -40,6 +38,10 @@ def may(who: Principal, action: Action) -> SignedCertificate:
     """Let somebody do something on the Met's network, for a day from now."""
     now = system_now()
     start = Instant(now - now % _SECOND - _SECOND)
-    authority = Authority(NetworkPattern(MET.principal, exact_name("Met")), frozenset({action}))
-    valid = Validity(start, Instant(start + _DAY))
-    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
+    return grant(
+        MET,
+        who,
+        NetworkPattern(MET.principal, exact_name("Met")),
+        action,
+        validity=Validity(start, Instant(start + _DAY)),
+    )

@@ -6,7 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from support.processes import maia, until
+from maia.testing import wait_until
+from support.processes import maia
 
 __all__ = ["NETWORK", "address_of", "config", "issue", "lets_connect", "make_keys"]
 
@@ -58,5 +59,5 @@ def lets_connect(home: Path, *people: str) -> None:
 def address_of(home: Path, starts: int = 1) -> str:
     """Wait for the line that says that the server is ready, for as many times as it was started."""
     out = home / "out.log"
-    until(lambda: out.read_text().count("listening on") >= starts)
+    wait_until(lambda: out.read_text().count("listening on") >= starts)
     return re.findall(r"listening on (\S+) as ed25519:[0-9a-f]{64}", out.read_text())[-1]

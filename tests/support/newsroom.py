@@ -12,22 +12,17 @@ from maia.broker.server.server import RunningBroker, run_broker
 from maia.client.api.client import Client
 from maia.clock import system_now
 from maia.credentials import (
-    ALL_ATTRIBUTES,
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
-    NetworkPattern,
     SignedCertificate,
     SigningKey,
     TypePattern,
     Validity,
-    exact_name,
-    issue,
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.path_patterns import parse_path_pattern
+from maia.testing import grant
 from maia.types import Sealing, SignedDefinition, TypeDefinition, sign_definition
 from maia.types.definition import on_topics, plain_attributes, topic_attributes, tree_name
 
@@ -75,41 +70,32 @@ def granted(
     issuer: SigningKey = CITY,
     owner: SigningKey = CITY,
     type_name: str | None = None,
-    may_delegate: bool = False,
-    validity: Validity = LASTING,
-    attributes=ALL_ATTRIBUTES,
+    **terms: object,
 ) -> SignedCertificate:
     """Return a certificate over topics by pattern, as `maia cert issue --topic` makes it."""
     tree = type_name or f"topic.{patterns[0].split('/')[1]}"
     resources = TypePattern(owner.principal, parse_name_pattern(tree), None)
     restriction = on_topics(map(parse_path_pattern, patterns))
-    authority = Authority(resources, frozenset({action}), attributes, restriction)
-    return issue(
-        AuthorisationCertificate(issuer.principal, key(who).principal, may_delegate, authority, validity),
-        issuer,
-    )
+    how = {"validity": LASTING, "restriction": restriction, **terms}
+    return grant(issuer, key(who), resources, action, **how)
 
 
 def connecting(who: str) -> SignedCertificate:
     """Return the right to connect, and to install types."""
-    resources = NetworkPattern(CITY.principal, exact_name(NETWORK))
-    authority = Authority(resources, frozenset({Action.CONNECT, Action.INSTALL}))
-    return issue(
-        AuthorisationCertificate(CITY.principal, key(who).principal, False, authority, LASTING), CITY
-    )
+    both = (Action.CONNECT, Action.INSTALL)
+    return grant(CITY, key(who), NetworkName(CITY.principal, NETWORK), *both, validity=LASTING)
 
 
 @asynccontextmanager
 async def brokers(*names: str, **changes: object) -> AsyncIterator[list[RunningBroker]]:
     """Run brokers; each joins the first."""
     running: list[RunningBroker] = []
-    network = NetworkName(CITY.principal, NETWORK)
+    network, more = NetworkName(CITY.principal, NETWORK), changes.pop("credentials", ())
     async with AsyncExitStack() as stack:
         for name in names:
             seeds = tuple(one.address for one in running[:1])
-            certificates = (connecting(name), *changes.get("credentials", ()))
-            rest = {word: value for word, value in changes.items() if word != "credentials"}
-            settings = BrokerSettings(network, "127.0.0.1:0", certificates, seeds=seeds, **rest)
+            shown = (connecting(name), *more)
+            settings = BrokerSettings(network, "127.0.0.1:0", shown, seeds=seeds, **changes)
             running.append(await stack.enter_async_context(run_broker(key(name), settings)))
         yield running
 

@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from maia.credentials import Action, SignedCertificate, SigningKey, TestKind, statement_to_bytes
-from maia.validity import OneTimeQuestion, answer_question, question_from_bytes
-from maia.wire.messages import Challenge, Ping, Vouched
-from support.broker import Client, Net, sighting
-from support.numberplate import NUMBERPLATE, TIMESTAMP
-from support.revoking import grant_demanding, seeing
+from maia.credentials import Action, SignedCertificate, SigningKey, TestKind
+from maia.testing import NetClient
+from maia.wire.messages import Challenge, Ping
+from support.numberplate import CAMERA, NUMBERPLATE, TIMESTAMP, Net, sighting, without_right_of
 
 BILLING = "billing office"
-CAMERA = "camera at Victoria"
 
 
 def once(
     net: Net, who: str = BILLING, action: Action = Action.SUBSCRIBE, **changes: object
 ) -> SignedCertificate:
     """Return a right of somebody by CCS, which must vouch for it for each request."""
-    named: dict[str, object] = {"now": net.now, "kind": TestKind.ONE_TIME}
+    named: dict[str, object] = {"test": TestKind.ONE_TIME}
     if action is Action.SUBSCRIBE:
         named["attributes"] = frozenset({NUMBERPLATE, TIMESTAMP})
-    return grant_demanding(
-        net.story, "CCS", net.story.principal(who), seeing(net.story), action, **(named | changes)
-    )
+    return net.cast.grant("CCS", net.cast.principal(who), net.cast.definition, action, **(named | changes))
 
 
 def pool_with(
     net: Net, *certificates: SignedCertificate, who: str = BILLING
 ) -> tuple[SignedCertificate, ...]:
     """Return the story's certificates without the right of somebody to the type, and with these."""
-    name = net.story.definition.definition.name.name
-    kept = [
-        one
-        for one in net.story.certificates
-        if one.certificate.subject != net.story.principal(who)
-        or name not in str(one.certificate.authority.resources)
-    ]
-    return (*kept, *certificates)
+    return (*without_right_of(net.cast, who, net.cast.type_name.name), *certificates)
 
 
-def questions_of(challenge: Challenge) -> list[OneTimeQuestion]:
-    return [question_from_bytes(data) for data in challenge.questions]
-
-
-def answers_to(challenge: Challenge, key: SigningKey) -> list[bytes]:
-    return [statement_to_bytes(answer_question(question, key)) for question in questions_of(challenge)]
-
-
-def vouch(client: Client, key: SigningKey | None = None, challenge: Challenge | None = None) -> None:
+def vouch(client: NetClient, key: SigningKey | None = None, challenge: Challenge | None = None) -> None:
     """Have the last challenge answered by CCS, or by whoever holds a key."""
-    asked = client.last(Challenge) if challenge is None else challenge
-    client.say(Vouched(asked.id, answers_to(asked, key or client.net.story.keys["CCS"])))
-
-
-def refuse(client: Client, answers: Iterable[bytes] = ()) -> None:
-    """Come back from the last challenge with other answers than it asked for, or with none."""
-    client.say(Vouched(client.last(Challenge).id, list(answers)))
+    client.vouch(key or client.net.cast.keys["CCS"], challenge)
 
 
 class Story:

@@ -19,6 +19,7 @@ from maia.events import AttributeUid
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.challenges import Challenged
+from maia.testing import NetBroker
 from maia.validity import Monitor, OneTimeQuestion, answer_question
 from maia.wire.codec import decode
 from maia.wire.effects import Effect
@@ -75,27 +76,27 @@ class OneTimeNet(KeyNet):
         self.heard: dict[str, Monitor] = {}
         super().__init__(**settings)  # type: ignore[arg-type]
 
-    def _node(self, name, key, pool, kept, start) -> KeyMember:  # type: ignore[no-untyped-def]
+    def node_of(self, name, key, pool, kept, start) -> KeyMember:  # type: ignore[no-untyped-def]
         settings = MemberSettings(NETWORK, (connects(key), *pool))
         random = random_from(self.seed + name.encode() + bytes([start]))
         standing = self.heard.setdefault(name, Monitor())
         return KeyMember(key, settings, random=random, kept=dict(kept), standing=standing)
 
-    def _perform_member(self, member: Member, effects: list[Effect]) -> None:
-        seen = len(member.notices)
-        super()._perform_member(member, effects)
-        for notice in member.notices[seen:]:
+    def perform(self, running: NetBroker, effects: list[Effect]) -> None:
+        seen = len(getattr(running, "notices", ()))
+        super().perform(running, effects)
+        for notice in getattr(running, "notices", ())[seen:]:
             if isinstance(notice, Challenged):
-                self.challenged.append((member, notice))
+                self.challenged.append((running, notice))
                 if not self.holds_back:
-                    self._queue.append(lambda notice=notice: self.bring(member, notice))
+                    self.queue.append(lambda notice=notice: self.bring(running, notice))
 
     def bring(self, member: Member, challenged: Challenged) -> None:
         """Have a member's challenge answered, and bring the answers."""
         answering = self.answering.get(member.name, vouches)
         found = [answer for one, _ in challenged.questions if (answer := answering(one)) is not None]
         self.answers += found
-        self._perform_member(member, member.node.vouch(challenged.id, found))
+        self.perform(member, member.node.vouch(challenged.id, found))
 
     def challenges(self) -> list[Challenge]:
         """Return every challenge that the server has sent."""

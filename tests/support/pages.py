@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from maia.testing import free_ports
 from support.nursery import SPARK_COMMANDS_AT, maia_command, receive_command, send_numbers
-from support.ports import free_ports
 from support.processes import maia
 
 __all__ = ["THE_END", "follow"]

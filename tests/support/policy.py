@@ -13,7 +13,6 @@ from maia.credentials.authority import (
     ALL_ATTRIBUTES,
     Action,
     AttributeSet,
-    Authority,
     NetworkPattern,
     ResourcePattern,
     TopicPattern,
@@ -22,7 +21,6 @@ from maia.credentials.authority import (
 )
 from maia.credentials.certificate import (
     UNBOUNDED,
-    AuthorisationCertificate,
     NameCertificate,
     SignedCertificate,
     Validity,
@@ -35,6 +33,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind, PresentValue, Vo
 from maia.policy import NO_FACTS, BoundRule, Decision, Denial, Evidence, Facts, Permit, Request, decide
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.syntax import ALWAYS, Predicate
+from maia.testing import grant
 from maia.types import TypeDefinition, VerifiedType, sign_definition, verify_definition
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
@@ -107,16 +106,18 @@ def granted(
     vocabulary: Vocabulary = NUMBERPLATE.vocabulary,
 ) -> SignedCertificate:
     """Issue one capability; actions and attributes are words, as in the papers' tables."""
-    authority = Authority(
-        resources=type_pattern() if resources is None else resources,
-        actions=actions_from_words(actions.split()),
+    whom = subject.principal if isinstance(subject, SigningKey) else subject
+    return grant(
+        issuer,
+        whom,
+        type_pattern() if resources is None else resources,
+        *actions_from_words(actions.split()),
         attributes=_attributes(attributes, vocabulary),
         restriction=_predicate(restriction, vocabulary),
         condition=_predicate(condition, None),
+        may_delegate=may_delegate,
+        validity=validity,
     )
-    whom = subject.principal if isinstance(subject, SigningKey) else subject
-    certificate = AuthorisationCertificate(issuer.principal, whom, may_delegate, authority, validity)
-    return issue(certificate, issuer)
 
 
 def named(

@@ -14,9 +14,7 @@ import maia
 from maia.client.api.client import Client
 from maia.clock import system_now
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
     Authority,
     NetworkName,
     NetworkPattern,
@@ -26,12 +24,12 @@ from maia.credentials import (
     TypeName,
     TypePattern,
     exact_name,
-    issue,
 )
 from maia.events import Attribute, AttributeUid, Kind
 from maia.expressions import TransformationKeys
 from maia.roles import Policy, parse_policy
 from maia.roles.grants import possible_rights
+from maia.testing import grant
 from maia.types import SignedDefinition, TypeDefinition, VerifiedType, sign_definition, verify_definition
 
 
@@ -77,10 +75,7 @@ class PolicyWorld:
     def issued(
         self, subject: SigningKey, authority: Authority, *, may_delegate: bool = False
     ) -> SignedCertificate:
-        certificate = AuthorisationCertificate(
-            self.owner.principal, subject.principal, may_delegate, authority, UNBOUNDED
-        )
-        return issue(certificate, self.owner)
+        return grant(self.owner, subject, authority, may_delegate=may_delegate)
 
     def rights_of(self, role: str, who: SigningKey) -> list[SignedCertificate]:
         """Return the certificates that a member of a role without parameters gets."""

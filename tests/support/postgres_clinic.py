@@ -12,8 +12,8 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,11 +24,10 @@ import maia
 from maia.config.input_files import read_certificates, read_definition, read_principal
 from maia.credentials import NetworkName
 from maia.keystore.key_files import load_signing_key
+from maia.testing import Program, Server, free_ports, wait_until
 from support import postgres as server
 from support.network_process import NETWORK, config, issue, lets_connect, make_keys
-from support.nursery import Forked
-from support.ports import free_ports
-from support.processes import Answer, running_maia, until
+from support.processes import Answer, forked
 from support.processes import maia as command
 
 __all__ = ["Clinic", "KillableServer", "clinic", "killable_server"]
@@ -77,40 +76,25 @@ class Clinic:
     home: Path
     database: str
     broker_address: str
-    said_before: dict[str, str] = field(default_factory=dict)
 
     # -------------------------------------------------------- processes
 
-    @contextmanager
-    def broker(self) -> Iterator[Forked]:
+    def broker(self) -> AbstractContextManager[Program]:
         """Run the broker, which records durably."""
-        with self._process("broker", "broker", "-c", "../broker.toml") as process:
-            self._until_said("broker", "listening on")
-            yield process
+        return self._process("broker", "listening on", "broker", "-c", "../broker.toml")
 
-    @contextmanager
-    def connector(self, *, ready: bool = True) -> Iterator[Forked]:
+    def connector(self, *, ready: bool = True) -> AbstractContextManager[Program]:
         """Run the connector, and wait until it is ready."""
-        with self._process("connector", "postgres", "run", "-c", "../connector.toml") as process:
-            if ready:
-                self._until_said("connector", "connected to")
-            yield process
+        says = "connected to" if ready else ""
+        return self._process("connector", says, "postgres", "run", "-c", "../connector.toml")
 
     @contextmanager
-    def _process(self, who: str, *words: object) -> Iterator[Forked]:
-        folder = self.home / who
-        folder.mkdir(exist_ok=True)
-        out = folder / "out.log"
-        self.said_before[who] = out.read_text() if out.exists() else ""
-        with running_maia(*words, cwd=folder) as process:
-            yield process
-
-    def _until_said(self, who: str, line: str) -> None:
-        out = self.home / who / "out.log"
+    def _process(self, who: str, says: str, *words: object) -> Iterator[Program]:
+        server = Server(words, self.home / who, forked)
         try:
-            until(lambda: line in out.read_text().removeprefix(self.said_before[who]), seconds=60)
-        except AssertionError as problem:
-            raise AssertionError((self.home / who / "err.log").read_text()[-3000:]) from problem
+            yield server.ready(says).process if says else server.process
+        finally:
+            server.kill()
 
     def replace_broker(self) -> None:
         """Put another broker, with its own key and log, at the same address."""
@@ -286,7 +270,7 @@ class KillableServer:
             with suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
         # Its memory is free when the last one has ended; before that, no server starts in this folder.
-        until(lambda: not any(_is_alive(child) for child in children))
+        wait_until(lambda: not any(_is_alive(child) for child in children))
 
 
 def _is_alive(process: str) -> bool:

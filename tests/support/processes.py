@@ -1,21 +1,19 @@
-"""`maia` for tests: short commands in this process, brokers in real ones that always end."""
+"""`maia` for tests: short commands in this process, servers as copies of the nursery that always end."""
 
 from __future__ import annotations
 
 import io
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 from maia.cli import main
-from support.nursery import Forked, forked
+from maia.testing import Program, Server
+from support import nursery
 
-__all__ = ["Answer", "maia", "running_maia", "until"]
-
-DEADLINE_S = 180.0
+__all__ = ["Answer", "forked", "maia", "running_maia"]
 
 
 @dataclass(frozen=True)
@@ -41,27 +39,18 @@ def maia(*words: object, cwd: Path) -> Answer:
     return Answer(status, out.getvalue(), err.getvalue())
 
 
+def forked(
+    words: Sequence[object], cwd: Path, environment: Mapping[str, str], descriptors: Sequence[int]
+) -> Program:
+    """Start `maia WORDS…` as a copy of the nursery: how `maia.testing.Processes` starts programs here."""
+    return nursery.forked(words, cwd=cwd, environment=environment, descriptors=descriptors)
+
+
 @contextmanager
-def running_maia(*words: object, cwd: Path) -> Iterator[Forked]:
+def running_maia(*words: object, cwd: Path) -> Iterator[Program]:
     """Run one command beside the test; what it wrote goes to `cwd`, and it is ended with the body."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAIA_")}
-    with (
-        (cwd / "out.log").open("a+") as out,
-        (cwd / "err.log").open("a+") as err,
-        Path(os.devnull).open() as nothing,
-    ):
-        descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
-        process = forked(words, cwd=cwd, environment=environment, descriptors=descriptors)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-
-def until(condition: Callable[[], bool], *, seconds: float = DEADLINE_S) -> None:
-    """Wait until a function answers yes; fail when it never does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+    server = Server(words, cwd, forked)
+    try:
+        yield server.process
+    finally:
+        server.kill()

@@ -403,7 +403,7 @@ class DomainBeside:
     def _check_rights(self, standing: set[bytes]) -> None:
         now = self.station.now
         for identifier, right in list(self.rights.items()):
-            left = [way for way in right.ways if all(map(self.model._is_there, way))]
+            left = [way for way in right.ways if all(map(self.model.is_there, way))]
             right.is_whole &= len(left) == len(right.ways)
             right.ways = left
             is_good = (
@@ -444,12 +444,12 @@ class DomainBeside:
             if one.id not in self.rights:
                 longest = self.model.now // SECOND * SECOND + RIGHT_S * SECOND
                 assert ends == min(longest, expected[grant, value] or longest)
-                ways = list(self._ways(grant, member, value))
+                ways = list(self.ways(grant, member, value))
                 self.rights[one.id] = Right(member, grant, ends, one.certificate, ways)
 
-    def _ways(self, grant: oasis.Grant, member: oasis.Member, value) -> Iterator[tuple]:
+    def ways(self, grant: oasis.Grant, member: oasis.Member, value) -> Iterator[tuple]:
         start = oasis.agree(grant.terms, member.values, {}, member.principal)
-        for values, items in self.model._ways(grant.premises, start, member.principal):
+        for values, items in self.model.ways(grant.premises, start, member.principal):
             if grant.restricted_to is None or values[grant.restricted_to] == value:
                 yield tuple(item for item, watched in items if watched)
 

@@ -156,12 +156,12 @@ class SimulatedNetwork:
                 return
             sender, receiver = self.random.choice(waiting)
             tell = self.queues[(sender, receiver)].popleft()
-            self._send(receiver, self._hear(self.books[receiver], sender, tell))
+            self._send(receiver, self.hear(self.books[receiver], sender, tell))
             done += 1
             self.delivered_tells += 1
             assert done < 20_000, "the network does not come to rest"
 
-    def _hear(self, book: RoutingTable, sender: int, tell: RouteUpdate) -> list[RouteUpdate]:
+    def hear(self, book: RoutingTable, sender: int, tell: RouteUpdate) -> list[RouteUpdate]:
         match tell:
             case InterestUpdate(_, type_id, add, remove):
                 return book.receive_interest(sender, type_id, add, remove, self.now)

@@ -87,3 +87,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
             said = item.config.stash[JAVA_LOG].read_text(errors="replace")
             report.sections.append((f"Java has ended with {status}", said[-LAST_WORDS:]))
     return report
+
+
+def execution_of(frame):
+    """Return how Spark would run a query; PySpark shows it to Java alone."""
+    return frame._jdf.queryExecution()

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import maia
 from maia.client.api.blocking_client import BlockingSubscription
 from maia.clock import system_now
-from maia.credentials import SignedCertificate, certificate_to_text
 from maia.events import Instant
-from maia.keystore.key_files import create_key_file
-from maia.types import definition_to_text
-from support.numberplate import NumberplateStory, tell_numberplate_story
-from support.processes import running_maia, until
+from maia.testing import Processes
+from support.numberplate import CAMERA, tell_numberplate_story
+from support.processes import forked
 
 __all__ = ["CAMERA", "SparkCity", "sighting", "spark_city", "taken"]
 
-CAMERA = "camera at Victoria"
-BROKER = "CCS"
 
+class SparkCity(Processes):
+    """A folder with everybody's keys and certificates, and a broker that runs and records."""
 
-@dataclass
-class SparkCity:
-    """A folder with everybody's keys and certificates, and the address of the broker that runs."""
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, tell_numberplate_story(b"for spark", now=system_now()), start=forked)
+        records = '[log]\nfolder = "log"\ntypes = ["*"]'
+        self.server = self.broker("CCS", credentials=self.cast.certificates, more=records)
 
-    folder: Path
-    story: NumberplateStory
-    address: str = ""
-    _process: subprocess.Popen[str] | None = None
+    @property
+    def address(self) -> str:
+        return self.server.address
 
     def options(self, who: str, **more: object) -> dict[str, str]:
         """Return what a job of one of the cast says."""
@@ -41,77 +34,25 @@ class SparkCity:
             "broker": self.address,
             "key": str(self.folder / f"{who}.key"),
             "credentials": str(self.folder / "certs"),
-            "network": self.story.network.name,
-            "coordinator": str(self.story.network.owner),
-            "definition": str(self.folder / "numberplate.type"),
+            "network": self.cast.network.name,
+            "coordinator": str(self.cast.network.owner),
+            "definition": str(self.folder / "event.type"),
             **{name: str(value) for name, value in more.items()},
         }
         return {name: value for name, value in said.items() if value != "None"}
 
     def publish(self, *plates: str, location: str = "Victoria") -> None:
         """Let the camera see cars, and wait until the broker has taken all of it on."""
-        with self.connected(CAMERA) as client:
-            publisher = client.advertise(self.story.definition)
+        with self.client(CAMERA, self.server) as client:
+            publisher = client.advertise(self.cast.definition)
             publisher.publish_many([sighting(plate, location=location) for plate in plates])
             publisher.flush()
-
-    def connected(self, who: str):
-        """Connect one of the cast."""
-        return maia.connect_blocking(
-            self.address,
-            key=self.story.keys[who],
-            network=self.story.network,
-            credentials=self.story.certificates,
-        )
-
-    def kill(self) -> None:
-        """End the broker as a power cut would."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def add(self, *certificates: SignedCertificate, folder: str) -> Path:
-        """Write certificates to a folder of their own."""
-        (self.folder / folder).mkdir(exist_ok=True)
-        for number, signed in enumerate(certificates):
-            path = self.folder / folder / f"{number}.cert"
-            path.write_text(certificate_to_text(signed), encoding="utf-8")
-        return self.folder / folder
-
-    @contextmanager
-    def running(self, *, listen: str = "127.0.0.1:0") -> Iterator[subprocess.Popen[str]]:
-        """Run the broker as its operator does."""
-        (self.folder / "out.log").write_text("")
-        config = {
-            "key": "CCS.key",
-            "network": self.story.network.name,
-            "coordinator": str(self.story.network.owner),
-            "credentials": "certs",
-            "listen": listen,
-            "data": "data",
-        }
-        lines = [f"{key} = {json.dumps(value)}" for key, value in config.items()]
-        text = "\n".join([*lines, "[log]", 'folder = "log"', 'types = ["*"]', ""])
-        (self.folder / "broker.toml").write_text(text)
-        with running_maia("broker", "--config", "broker.toml", cwd=self.folder) as process:
-            out = self.folder / "out.log"
-            until(lambda: "listening on" in out.read_text() or process.poll() is not None)
-            assert process.poll() is None, (self.folder / "err.log").read_text()
-            self.address = re.findall(r"listening on (\S+) as", out.read_text())[-1]
-            self._process = process
-            yield process
 
 
 @contextmanager
 def spark_city(folder: Path) -> Iterator[SparkCity]:
     """Write everybody's files, and run the broker."""
-    story = tell_numberplate_story(b"for spark", now=system_now())
-    for who, key in story.keys.items():
-        create_key_file(folder / f"{who}.key", key)
-    city = SparkCity(folder, story)
-    city.add(*story.certificates, folder="certs")
-    (folder / "numberplate.type").write_text(definition_to_text(story.definition))
-    with city.running():
+    with SparkCity(folder) as city:
         yield city
 
 

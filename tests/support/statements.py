@@ -10,8 +10,6 @@ from maia.credentials import (
     ALL_ACTIONS,
     UNBOUNDED,
     AnyResource,
-    AuthorisationCertificate,
-    Authority,
     OnlineTest,
     Principal,
     Revalidation,
@@ -20,11 +18,11 @@ from maia.credentials import (
     SignedStatement,
     SigningKey,
     TestKind,
-    issue,
     period_from,
     sign_statement,
 )
 from maia.events import Instant
+from maia.testing import grant
 
 ISSUER, TESTER, HOLDER, STRANGER = (SigningKey.from_seed(bytes([number]) * 32) for number in (81, 82, 83, 84))
 SECOND = 1_000_000
@@ -39,10 +37,14 @@ def moment(seconds: float) -> Instant:
 @cache
 def certificate(*kinds: TestKind, by: SigningKey = TESTER, comment: str = "") -> SignedCertificate:
     """Return a certificate of `ISSUER` for `HOLDER` that demands these tests by `by`."""
-    validity = UNBOUNDED.with_tests(*(OnlineTest(kind, by.principal) for kind in kinds))
-    authority = Authority(AnyResource(ISSUER.principal), ALL_ACTIONS)
-    said = AuthorisationCertificate(ISSUER.principal, HOLDER.principal, False, authority, validity, comment)
-    return issue(said, ISSUER)
+    return grant(
+        ISSUER,
+        HOLDER,
+        AnyResource(ISSUER.principal),
+        *ALL_ACTIONS,
+        validity=UNBOUNDED.with_tests(*(OnlineTest(kind, by.principal) for kind in kinds)),
+        comment=comment,
+    )
 
 
 def crl(

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from maia.credentials import (
-    ALL_ATTRIBUTES,
     Action,
-    AttributeSet,
-    AuthorisationCertificate,
-    Authority,
-    OnlineTest,
     SignedCertificate,
     TestKind,
     TypeName,
-    TypePattern,
     Validity,
-    exact_name,
-    issue,
 )
-from maia.events import Attribute, Kind, attribute_uid
-from maia.predicates import ALWAYS, Predicate
-from maia.types import Sealing, SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
-from support.broker import Client, sighting
-from support.numberplate import NUMBERPLATE_KINDS, NumberplateStory
+from maia.events import Attribute, AttributeUid, Kind, attribute_uid
+from maia.sealing.groups.key_group import GroupId
+from maia.sealing.keys.key_ring import KeyRing
+from maia.sealing.keys.secrets import Secret
+from maia.testing import Cast, NetBroker, NetClient
+from maia.types import (
+    Sealing,
+    SealingLevel,
+    SignedDefinition,
+    TypeDefinition,
+    definition_to_bytes,
+    sign_definition,
+    type_id,
+)
+from support.numberplate import (
+    CAMERA,
+    NUMBERPLATE_KINDS,
+    READ,
+    SEED,
+    WRITE,
+    SealedNet,
+    sighting,
+    without_right_of,
+)
 
 CHARGE = "uk.gov.ccs.Charge"
 FEE = attribute_uid("charge-fee")
@@ -48,7 +60,7 @@ def case(plate: str = "LC04 ABC") -> dict[Any, Any]:
 class SubTypes:
     """The definitions, and the certificates by which they extend each other."""
 
-    story: NumberplateStory
+    cast: Cast
     charge: SignedDefinition
     case: SignedDefinition
     consents: dict[str, SignedCertificate]
@@ -56,51 +68,11 @@ class SubTypes:
 
     @property
     def certificates(self) -> tuple[SignedCertificate, ...]:
-        return (*self.story.certificates, *self.rights)
-
-
-def grant(
-    story: NumberplateStory,
-    issuer: str,
-    subject: str,
-    name: TypeName,
-    *actions: Action,
-    test: TestKind | None = None,
-    validity: Validity | None = None,
-    attributes: AttributeSet = ALL_ATTRIBUTES,
-    restriction: Predicate = ALWAYS,
-) -> SignedCertificate:
-    """Let somebody of the story grant rights to a type."""
-    validity = validity or story.certificates[0].certificate.validity
-    if test is not None:
-        validity = validity.with_tests(OnlineTest(test, story.principal(issuer)))
-    certificate = AuthorisationCertificate(
-        story.principal(issuer),
-        story.principal(subject),
-        may_delegate=False,
-        authority=Authority(
-            TypePattern(name.owner, exact_name(name.name), None), frozenset(actions), attributes, restriction
-        ),
-        validity=validity,
-        comment=f"{issuer} to {subject}",
-    )
-    return issue(certificate, story.keys[issuer])
-
-
-def install_right(story: NumberplateStory, who: str) -> SignedCertificate:
-    """Let the network's coordinator allow somebody to install types."""
-    certificate = AuthorisationCertificate(
-        story.principal("PITO"),
-        story.principal(who),
-        may_delegate=False,
-        authority=Authority(story.network_pattern, frozenset({Action.INSTALL})),
-        validity=story.certificates[0].certificate.validity,
-    )
-    return issue(certificate, story.keys["PITO"])
+        return (*self.cast.certificates, *self.rights)
 
 
 def tell_of_sub_types(
-    story: NumberplateStory,
+    story: Cast,
     *,
     test: TestKind | None = None,
     validity: Validity | None = None,
@@ -108,46 +80,31 @@ def tell_of_sub_types(
 ) -> SubTypes:
     """Let CCS extend the numberplate with a fee, and Met that with a case; cameras publish both."""
     above = story.definition
-    install = {who: install_right(story, who) for who in ("CCS", "Met")}
-    consents = {
-        "CCS": grant(story, "PITO", "CCS", above.definition.name, Action.EXTEND, test=test, validity=validity)
-    }
-    fee = Attribute("fee", FEE, Kind.INT)
+    install = {who: story.grant("PITO", who, story.network, Action.INSTALL) for who in ("CCS", "Met")}
+    how = {"test": test} if validity is None else {"test": test, "validity": validity}
+    consents = {"CCS": story.grant("PITO", "CCS", above, Action.EXTEND, **how)}
     charge_name = TypeName(story.principal("CCS"), CHARGE, "0")
+    shape = (*above.definition.attributes, Attribute("fee", FEE, Kind.INT))
+    shown = (consents["CCS"], install["CCS"])
     charge_type = sign_definition(
-        TypeDefinition(
-            charge_name,
-            None,
-            (*above.definition.attributes, fee),
-            (consents["CCS"], install["CCS"]),
-            sealing,
-            (above,),
-        ),
-        story.keys["CCS"],
+        TypeDefinition(charge_name, None, shape, shown, sealing, (above,)), story.keys["CCS"]
     )
-    consents["Met"] = grant(story, "CCS", "Met", charge_name, Action.EXTEND, test=test)
+    consents["Met"] = story.grant("CCS", "Met", charge_name, Action.EXTEND, test=test)
     case_name = TypeName(story.principal("Met"), "uk.gov.met.Case", "0")
+    shape, shown = (*shape, Attribute("case", CASE, Kind.STRING)), (consents["Met"], install["Met"])
     case_type = sign_definition(
-        TypeDefinition(
-            case_name,
-            None,
-            (*charge_type.definition.attributes, Attribute("case", CASE, Kind.STRING)),
-            (consents["Met"], install["Met"]),
-            sealing,
-            (charge_type,),
-        ),
-        story.keys["Met"],
+        TypeDefinition(case_name, None, shape, shown, sealing, (charge_type,)), story.keys["Met"]
     )
     rights = (
-        grant(story, "CCS", "camera at Victoria", charge_name, Action.PUBLISH),
-        grant(story, "CCS", "billing office", charge_name, Action.SUBSCRIBE),
-        grant(story, "Met", "camera at Victoria", case_name, Action.PUBLISH),
-        grant(story, "Met", "Detective Smith", case_name, Action.SUBSCRIBE),
+        story.grant("CCS", CAMERA, charge_name, Action.PUBLISH),
+        story.grant("CCS", "billing office", charge_name, Action.SUBSCRIBE),
+        story.grant("Met", CAMERA, case_name, Action.PUBLISH),
+        story.grant("Met", "Detective Smith", case_name, Action.SUBSCRIBE),
     )
     return SubTypes(story, charge_type, case_type, consents, rights)
 
 
-def speak(client: Client, definition: SignedDefinition, action: str, **changes: Any) -> int:
+def speak(client: NetClient, definition: SignedDefinition, action: str, **changes: Any) -> int:
     """Have a client advertise or subscribe to a type other than the story's."""
     told = {"definitions": [definition_to_bytes(definition)], "event_type": definition.definition.name}
     # Each entry of a publisher is a stream of its own.
@@ -157,9 +114,50 @@ def speak(client: Client, definition: SignedDefinition, action: str, **changes: 
 
 def rights_without(world: SubTypes, who: str, name: str) -> tuple[SignedCertificate, ...]:
     """Return all certificates but those that grant somebody something about a type."""
-    return tuple(
-        one
-        for one in world.certificates
-        if one.certificate.subject != world.story.principal(who)
-        or name not in str(one.certificate.authority.resources)
-    )
+    return without_right_of(world.cast, who, name, world.certificates)
+
+
+# The three brokers of the sealed network, with keys of a sealed type and of a sealed sub-type of it.
+
+
+ABOVE: tuple[AttributeUid | None, ...] = (None, *NUMBERPLATE_KINDS)
+BELOW: tuple[AttributeUid | None, ...] = (None, *CHARGE_KINDS)
+
+
+class SealedTown(SealedNet):
+    """The three brokers with keys of two types, which a test brings."""
+
+    def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings: Any) -> None:
+        super().__init__(level, **settings)
+        self.world = tell_of_sub_types(self.cast, sealing=self.cast.definition.definition.sealing)
+        name = self.world.charge.definition.name
+        self.below = type_id(name.owner, name.name)
+        for broker in ("CCS broker", "Met broker"):
+            self.entitle(broker, READ, WRITE)
+            self.rights[broker] += (self.cast.grant("CCS", broker, name, READ, WRITE),)
+        self.ccs, self.middle, self.met = self.three()
+
+    def bring(self, running: NetBroker, kind: bytes, *groups: AttributeUid | None) -> None:
+        """Bring a broker keys of a type, which may have been awaited."""
+        ring = KeyRing(kind)
+        ring.learn(1, since=self.now)
+        for uid in groups:
+            secret = sha256(b"%b/%b/%b" % (SEED, kind, (uid or "*").encode())).digest()
+            ring.hold(GroupId(kind, uid), 1, Secret.from_bytes(secret))
+        self.use(running, ring, kind)
+
+    def person(self, who: str, at: str, *more: SignedCertificate) -> NetClient:
+        return self.client(who, at, credentials=(*self.world.certificates, *more))
+
+    def camera(self, *more: SignedCertificate) -> NetClient:
+        shown = rights_without(self.world, CAMERA, self.cast.type_name.name)
+        return self.client(CAMERA, credentials=(*shown, *more))
+
+
+def whole(level: SealingLevel) -> SealedTown:
+    """Return a town in which both brokers hold all keys of both types."""
+    town = SealedTown(level)
+    for running in (town.ccs, town.met):
+        town.bring(running, town.type_id, *ABOVE)
+        town.bring(running, town.below, *BELOW)
+    return town

@@ -12,10 +12,10 @@ from maia.api.client import DomainClient
 from maia.credentials import SignedCertificate, TypeName, certificate_from_bytes
 from maia.domain.server.access_config import AccessConfig
 from maia.events import Attribute, Kind
+from maia.testing import free_port
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from support.domain_server import DomainAtWork, domain_at_work, key_of
 from support.governed import ATTRIBUTES, SEEN
-from support.ports import free_port
 
 __all__ = [
     "NUMBERPLATE",

@@ -16,16 +16,15 @@ from maia.credentials.authority import (
     ALL_ATTRIBUTES,
     Action,
     AttributeSet,
-    Authority,
     NetworkPattern,
     ResourcePattern,
     TypePattern,
 )
-from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, SignedCertificate, Validity
-from maia.credentials.encoding.certificates import issue
+from maia.credentials.certificate import UNBOUNDED, SignedCertificate, Validity
 from maia.credentials.keys import Owner, SigningKey, Subject
 from maia.credentials.names import FIRST_VERSION, NetworkName, TypeName, parse_name_pattern
 from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.testing import grant as granted
 from maia.types import Sealing, SignedDefinition, TypeDefinition
 
 NOON = Instant.parse("2026-11-15T12:00:00Z")
@@ -105,9 +104,15 @@ def grant(
     validity: Validity = UNBOUNDED,
 ) -> SignedCertificate:
     """Issue one certificate."""
-    authority = Authority(resources, actions, attributes)
-    certificate = AuthorisationCertificate(issuer.principal, subject, may_delegate, authority, validity)
-    return issue(certificate, issuer)
+    return granted(
+        issuer,
+        subject,
+        resources,
+        *actions,
+        attributes=attributes,
+        may_delegate=may_delegate,
+        validity=validity,
+    )
 
 
 def type_pattern(

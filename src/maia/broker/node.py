@@ -20,7 +20,7 @@ from typing import Final, assert_never
 from maia.broker.interests.peers import OverlayPeers
 from maia.broker.links.links import Link, Role, Stage
 from maia.broker.log.recording import NO_LOG
-from maia.broker.parts import assemble
+from maia.broker.parts import Parts, assemble
 from maia.broker.rights.authoriser import forget_frames
 from maia.broker.settings import BrokerSettings
 from maia.broker.streams.run import Apart, Frames, gathered
@@ -333,6 +333,11 @@ class Broker:
     def vouch(self, number: int, answers: Iterable[SignedStatement], now: Instant) -> list[Effect]:
         """Bring a key manager the answers to a challenge: as many as there are, or none."""
         return self._do(lambda turn: turn.add(*self._parts.keys.member.vouch(number, answers)), now)
+
+    @property
+    def parts(self) -> Parts:
+        """Return what this broker is made of, for tests of its inside (`maia.testing`)."""
+        return self._parts
 
     @property
     def deliveries(self) -> DeliveryTally:

@@ -239,14 +239,14 @@ def _opened(
     from maia.keystore.lookup_tables import TransformationKeyFile
     from maia.profile import find_profile
     from maia.spark.applications import APPLICATIONS
-    from maia.spark.governed.plan import Asked
+    from maia.spark.governed.plan import TableQuery
     from maia.spark.open_log import open_log
 
     (spark, logs), folder, who = where, Path(order["out"], name), find_profile(profile)
     becomes = who.lineage(shown_as, at=system_now())[-1] if shown_as else None
     secrets = TransformationKeyFile(str(Path(SECRETS).absolute())) if order["has_secrets"] else None
     try:
-        table = logs.enter_context(open_log(as_=who)).asked(of, Asked(shown_as=becomes), secrets=secrets)
+        table = logs.enter_context(open_log(as_=who)).query(of, TableQuery(shown_as=becomes), secrets=secrets)
         rows = table.to_spark(spark)
     except Refusal as problem:
         refused: dict[str, object] = {"refused": problem.code, "columns": ()}

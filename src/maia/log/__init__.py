@@ -11,7 +11,14 @@ from maia.log.format.manifest import Manifest, Segment, read_manifest
 from maia.log.format.names import SegmentName, manifest_name, manifest_number, segment_name
 from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.retention import Keep, Retention
-from maia.log.format.segments import HEADER_COLUMNS, SEALED_COLUMN, Row, column_name, message_of, row_of
+from maia.log.format.segments import (
+    HEADER_COLUMNS,
+    SEALED_COLUMN,
+    SegmentRow,
+    column_name,
+    message_of,
+    row_of,
+)
 
 __all__ = [
     "HEADER_COLUMNS",
@@ -23,7 +30,7 @@ __all__ = [
     "LogRecord",
     "Manifest",
     "Retention",
-    "Row",
+    "SegmentRow",
     "Segment",
     "SegmentName",
     "column_name",

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from maia.spark.governed.arrow_table import ArrowTable
-    from maia.spark.governed.plan import Access, Asked, GovernedRead, Keys
+    from maia.spark.governed.plan import Access, GovernedRead, Keys, TableQuery
     from maia.spark.governed.reader import ReaderIdentity
     from maia.spark.governed.right_watch import RightWatch
     from maia.spark.governed.table import Streaming
@@ -179,10 +179,10 @@ class RecordedLog:
         `with_meta` adds the columns that say which row of which frame an event is, and when it was published.
         `ledger` is a folder in which what is read is put on record; the owner of a type may demand one.
         """
-        from maia.spark.governed.plan import Asked
+        from maia.spark.governed.plan import TableQuery
 
-        asked = Asked(filter, "true", columns, _instant(since), _instant(until), with_meta)
-        return self.asked(name, asked, ledger=ledger)
+        query = TableQuery(filter, "true", columns, _instant(since), _instant(until), with_meta)
+        return self.query(name, query, ledger=ledger)
 
     def stream(
         self,
@@ -197,10 +197,10 @@ class RecordedLog:
         """Return the same table as a stream of Spark, which goes on with what the log gets later."""
         return self.table(name, filter, columns=columns, with_meta=with_meta).to_stream(spark, terms)
 
-    def asked(
+    def query(
         self,
         name: str,
-        asked: Asked,
+        query: TableQuery,
         *,
         ledger: str | Path | None = None,
         secrets: TransformationKeySource | None = None,
@@ -209,7 +209,7 @@ class RecordedLog:
         from maia.spark.governed.plan import governed_read
 
         access = replace(self._access(name), secrets=secrets)
-        read = self._hinted(lambda: governed_read(access, asked))
+        read = self._hinted(lambda: governed_read(access, query))
         return RecordedTable(self, name, read, None if ledger is None else Path(ledger))
 
     # -------------------------------------------------------- keys, and the watch over the right

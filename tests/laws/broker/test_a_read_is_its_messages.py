@@ -32,12 +32,20 @@ from maia.wire.codec import decode, encode
 from maia.wire.columns import encode_column, frame_to_columns
 from maia.wire.effects import Close, Count, Disclose, Effect, LinkId, Received, Send
 from maia.wire.messages import Column, Deliver, Ping, Publish, Sealed
-from support.broker import NOW, Net
 from support.forging import reseal
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
+from support.numberplate import (
+    EVERY_KEY,
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    NUMBERPLATE_KINDS,
+    READ,
+    TIMESTAMP,
+    WRITE,
+    Net,
+    SealedNet,
+)
 from support.random_cases import usually
-from support.sealed_net import EVERYTHING
-from support.sealed_publications import READ, WRITE, PublishingNet
 from support.sub_types import CASE, CASE_KINDS, FEE, SECRET_CASE, SECRET_FEE, speak, tell_of_sub_types
 
 PLATES = ("AE05 XYZ", "LB02 KRT", None)
@@ -50,9 +58,9 @@ FILTERS = (
     Comparison(TIMESTAMP, Operator.GT, Instant(NOW + 3)),
 )
 SEALED = {
-    "attributes": EVERYTHING,
-    "events": EVERYTHING,
-    "shared": EVERYTHING,
+    "attributes": EVERY_KEY,
+    "events": EVERY_KEY,
+    "shared": EVERY_KEY,
     "some keys": (None, NUMBERPLATE),
     "no keys": (),
 }
@@ -90,8 +98,8 @@ class World:
         if seal not in SEALED:
             self.net.broker(NEAR)
             self.net.broker(FAR, seeds=[NEAR])
-        below = tell_of_sub_types(self.net.story) if kind == "sub-types" else None
-        held = _narrowed(self.net) if kind.startswith("narrow") else self.net.story.certificates
+        below = tell_of_sub_types(self.net.cast) if kind == "sub-types" else None
+        held = _narrowed(self.net) if kind.startswith("narrow") else self.net.cast.certificates
         held = held if below is None else below.certificates
         here, there = (self.net.client("billing office", at=one, credentials=held) for one in (NEAR, FAR))
         self.reader = here
@@ -103,7 +111,7 @@ class World:
                 speak(reader, below.charge, "subscribe", filter=one)
         self.camera = self.net.client("camera at Victoria", credentials=held)
         self.ref = self.camera.advertise() if below is None else speak(self.camera, below.case, "advertise")
-        (entry,) = self.broker(NEAR)._parts.links[self.camera.link].advertisements.values()
+        (entry,) = self.broker(NEAR).parts.links[self.camera.link].advertisements.values()
         assert len(entry.projections) == (0 if below is None else 2)
         self.kinds, self.own = NUMBERPLATE_KINDS, {}
         if below is not None:
@@ -137,7 +145,7 @@ class World:
     def memory(self) -> list[object]:
         found: list[object] = []
         for one in self.net.brokers.values():
-            state = one.broker._parts
+            state = one.parts
             said = [one for type_id in self.type_ids for _, _, one in state.retained.of_type(type_id)]
             lines = [state.retained.line(one.frame) for one in said]
             spilled = [
@@ -158,29 +166,29 @@ class World:
 
 def _narrowed(net: Net) -> list[SignedCertificate]:
     """Return the certificates of the story, with a narrower right to publish for the camera."""
-    camera, found = net.story.principal("camera at Victoria"), []
-    for one in net.story.certificates:
+    camera, found = net.cast.principal("camera at Victoria"), []
+    for one in net.cast.certificates:
         body = one.certificate
         if body.subject == camera and Action.PUBLISH in body.authority.actions:
             narrower = dataclasses.replace(
                 body.authority, restriction=AllOf((body.authority.restriction, NARROW))
             )
-            one = issue(dataclasses.replace(body, authority=narrower), net.story.keys["CCS"])  # noqa: PLW2901
+            one = issue(dataclasses.replace(body, authority=narrower), net.cast.keys["CCS"])  # noqa: PLW2901
         found.append(one)
     return found
 
 
-def _sealed_net(kind: str) -> PublishingNet:
+def _sealed_net(kind: str) -> SealedNet:
     """Return a network of three brokers; that in the middle carries what it has no subscribers for."""
     level = SealingLevel.EVENT if kind == "events" else SealingLevel.ATTRIBUTE
-    net = PublishingNet(level, share_plaintext=kind == "shared")
+    net = SealedNet(level, share_plaintext=kind == "shared")
     net.entitle(NEAR, READ, WRITE)
     net.entitle(FAR, READ)
     if SEALED[kind]:
-        net.entitle(net.name_near_the_type(NEAR, FAR), READ)
+        net.entitle(net.name_near(net.type_id, NEAR, FAR), READ)
     near, middle, far = net.three()
-    net.hold(near, *EVERYTHING)
-    net.hold(far, *EVERYTHING)
+    net.hold(near, *EVERY_KEY)
+    net.hold(far, *EVERY_KEY)
     net.hold(middle, *SEALED[kind])
     return net
 
@@ -279,7 +287,7 @@ def test_every_split_into_reads_gives_the_same(kind, wanted, given_reads, befall
             for way, world in others.items():
                 assert said(way(world.broker(name), link, data)) == said(left)
             arrives += [(*where, in_trouble(sent, befalls)) for *where, sent in slow.onward(name, left)]
-        if slow.camera.link in slow.broker(NEAR)._parts.links and "rubbish" not in dict(given_read):
+        if slow.camera.link in slow.broker(NEAR).parts.links and "rubbish" not in dict(given_read):
             for world in others.values():
                 assert world.memory() == slow.memory()
 
@@ -292,7 +300,7 @@ def test_subscribers_and_neighbours_come_before_the_publisher():
     (hop,) = (
         link
         for (name, link), _ in world.net.wires.items()
-        if name == NEAR and link in near._parts.routes.node_of
+        if name == NEAR and link in near.parts.routes.node_of
     )
     assert [one.link for one in before] == [world.reader.link, hop]
     assert answered.link == world.camera.link
@@ -316,7 +324,7 @@ def test_events_of_one_read_leave_once_although_their_publisher_sends_some_of_th
     near, link = world.broker(NEAR), world.camera.link
     before, more = (world.read([("event", PLATES[0])] * 3) for _ in range(2))
     in_one_read(near, link, before)
-    (entry,) = near._parts.links[link].advertisements.values()
+    (entry,) = near.parts.links[link].advertisements.values()
     entry.last_sequence = None
     left = in_one_read(near, link, [*before, *more])
     assert len(to(left, world.reader.link)) == 3
@@ -364,7 +372,7 @@ def test_a_sealed_event_that_cannot_be_sealed_goes_nowhere(what):
     near, data = world.broker(NEAR), world.read([("event", PLATES[0])])
     with ExitStack() as lacking:
         if what == "others that wait":
-            waiting = type(near._parts.seals.publishing)
+            waiting = type(near.parts.seals.publishing)
             lacking.enter_context(patch.object(waiting, "holds", return_value=True))
         elif what == "its size":
             lacking.enter_context(patch("maia.broker.streams.sealing.SEALED_BYTES_MAX", 20))
@@ -425,7 +433,7 @@ def test_what_a_reader_seals_anew_among_events_of_one_read_is_delivered_to_nobod
         ((middle, there, sent),) = world.onward(NEAR, take(world.broker(NEAR), world.camera.link, data))
         frame = decode(sent[4])
         assert isinstance(frame, Sealed)
-        keys = world.broker(FAR)._parts.seals.keys(frame.type_id, frame.epoch)
+        keys = world.broker(FAR).parts.seals.keys(frame.type_id, frame.epoch)
         at = [column.uid for column in frame.columns].index(NUMBERPLATE)
         written = Column(NUMBERPLATE, 1, encode_column(Kind.STRING, (PLATES[1],)))
         (other,) = plaintexts_of([[written]], SealingLevel.ATTRIBUTE)
@@ -473,7 +481,7 @@ def test_a_sealed_event_of_another_source_kind_or_time_is_delivered_to_nobody(wh
     left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
     ((middle, there, sent),) = world.onward(NEAR, left)
     ((far, there, sent),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
-    state = world.broker(far)._parts
+    state = world.broker(far).parts
     wrong = {
         "epoch": patch.object(KeyRing, "opens", return_value=False),
         "source": patch.object(type(state.router), "expects", return_value=False),
@@ -491,7 +499,7 @@ def test_a_sealed_event_that_was_carried_before_a_subscriber_came_is_a_duplicate
     left = one_by_one(world.broker(NEAR), world.camera.link, world.read([("event", PLATES[0])]))
     ((middle, there, sent),) = world.onward(NEAR, left)
     ((far, there, (sent,)),) = world.onward(middle, one_by_one(world.broker(middle), there, sent))
-    frame, seen = decode(sent), world.broker(far)._parts.routes.seen
+    frame, seen = decode(sent), world.broker(far).parts.routes.seen
     # Carried, its signer was not judged: the numbers that it used up are its signer's own (A85).
     seen.new_rows(frame.publisher, frame.stream, frame.sequence, signer=frame.signer)
     left = one_by_one(world.broker(far), there, [sent])
@@ -521,7 +529,7 @@ def test_events_of_one_read_whose_signer_may_not_publish_are_delivered_to_nobody
     for world, take in ((slow, one_by_one), (quick, in_one_read)):
         ((middle, there, sent),) = world.onward(NEAR, take(world.broker(NEAR), world.camera.link, data))
         ((far, there, sent),) = world.onward(middle, take(world.broker(middle), there, sent))
-        with patch.object(type(world.broker(far)._parts.writers), "judge", return_value=False):
+        with patch.object(type(world.broker(far).parts.writers), "judge", return_value=False):
             found.append(take(world.broker(far), there, sent))
     assert said(found[0]) == said(found[1])
     assert not [one for one in found[1] if type(one) is Send]
@@ -545,7 +553,7 @@ def test_the_right_behind_deliveries_is_on_record_once() -> None:
 
 def test_a_right_that_still_holds_is_not_registered_again() -> None:
     world = World("plain", [(True, ALWAYS)])
-    state = world.broker(NEAR)._parts
+    state = world.broker(NEAR).parts
     link = state.links[world.reader.link]
     (entry,) = link.subscriptions.values()
     state.streams.entries.recheck_entry(link, entry, Turn(NOW))

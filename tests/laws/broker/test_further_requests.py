@@ -18,8 +18,6 @@ from maia.credentials import (
     MANAGE_ACTIONS,
     UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     SignedCertificate,
     TypeName,
@@ -28,12 +26,12 @@ from maia.credentials import (
     VerificationCache,
     certificate_to_bytes,
     exact_name,
-    issue,
 )
 from maia.events import AttributeUid, Instant
 from maia.policy import Bound, BoundRule, PolicyRefusal, Request
 from maia.predicates import ALWAYS, AllOf, Comparison, Exists, Membership, Operator, Predicate
 from maia.predicates.syntax import NODES_MAX
+from maia.testing import grant
 from maia.types import TypeDefinition, VerifiedType, sign_definition, validity_definition, verify_definition
 from support.policy import defined, key
 from support.view_cases import (
@@ -53,12 +51,13 @@ RESOURCES = TypePattern(ISSUER.principal, exact_name(NAME), None)
 
 def of_manager() -> VerifiedType:
     """Return a version that holds as long as the certificate of the manager who signed it."""
-    period = Validity(None, MOMENTS[2])
-    manages = AuthorisationCertificate(
-        ISSUER.principal, MANAGER.principal, False, Authority(RESOURCES, MANAGE_ACTIONS), period
-    )
     name = TypeName(ISSUER.principal, NAME, FIRST_VERSION)
-    definition = TypeDefinition(name, None, DELIVERED[:-4], (issue(manages, ISSUER),))
+    definition = TypeDefinition(
+        name,
+        None,
+        DELIVERED[:-4],
+        (grant(ISSUER, MANAGER, RESOURCES, *MANAGE_ACTIONS, validity=Validity(None, MOMENTS[2])),),
+    )
     return verify_definition(sign_definition(definition, MANAGER), at=MOMENTS[0])
 
 
@@ -72,17 +71,19 @@ def random_right(random: Random) -> SignedCertificate:
     """Return a certificate of the client, mostly one that holds on nothing else."""
     steps = (random_transformation(random),) if random.random() < 0.3 else ()
     condition = Comparison(REMOTE, Operator.EQ, "10.0.0.1") if random.random() < 0.15 else ALWAYS
-    authority = Authority(
+    return grant(
+        ISSUER,
+        CLIENT,
         RESOURCES,
-        frozenset({Action.SUBSCRIBE}),
-        ALL_ATTRIBUTES if random.random() < 0.4 else random_attributes(random),
-        random_predicate(random, depth=1) if random.random() < 0.7 else ALWAYS,
-        condition,
-        steps,
+        Action.SUBSCRIBE,
+        attributes=ALL_ATTRIBUTES if random.random() < 0.4 else random_attributes(random),
+        restriction=random_predicate(random, depth=1) if random.random() < 0.7 else ALWAYS,
+        condition=condition,
+        transformations=steps,
+        validity=random.choice(
+            (UNBOUNDED, UNBOUNDED, Validity(None, MOMENTS[2]), Validity(MOMENTS[1], None))
+        ),
     )
-    validity = random.choice((UNBOUNDED, UNBOUNDED, Validity(None, MOMENTS[2]), Validity(MOMENTS[1], None)))
-    certificate = AuthorisationCertificate(ISSUER.principal, CLIENT.principal, False, authority, validity)
-    return issue(certificate, ISSUER)
 
 
 def random_filter(random: Random) -> Predicate:
@@ -133,9 +134,13 @@ def test_a_client_that_asks_again_is_answered_as_one_that_asks_for_the_first_tim
 
 def test_only_what_the_filter_does_not_change_is_answered_without_a_decision() -> None:
     edge = Authoriser(SETTINGS, VerificationCache(), ValidityTracker({}, issuers_max=1))
-    authority = Authority(RESOURCES, frozenset({Action.SUBSCRIBE}), frozenset({ROW}))
-    given = AuthorisationCertificate(ISSUER.principal, CLIENT.principal, False, authority, UNBOUNDED)
-    pool = edge.pool([certificate_to_bytes(issue(given, ISSUER))])
+    pool = edge.pool(
+        [
+            certificate_to_bytes(
+                grant(ISSUER, CLIENT, RESOURCES, Action.SUBSCRIBE, attributes=frozenset({ROW}))
+            )
+        ]
+    )
 
     def ask(wanted: Predicate) -> int:
         event_type = TYPES[0]
@@ -170,9 +175,9 @@ def test_what_more_depends_on_is_decided_each_time(case: str) -> None:
     settings = replace(SETTINGS, bounds=(bound,)) if case == "bound" else SETTINGS
     edge = Authoriser(settings, VerificationCache(), ValidityTracker({}, issuers_max=1))
     condition = Comparison(REMOTE, Operator.EQ, "10.0.0.1") if case == "condition" else ALWAYS
-    authority = Authority(RESOURCES, frozenset({Action.SUBSCRIBE}), condition=condition)
-    given = AuthorisationCertificate(ISSUER.principal, CLIENT.principal, False, authority, UNBOUNDED)
-    pool = edge.pool([certificate_to_bytes(issue(given, ISSUER))])
+    pool = edge.pool(
+        [certificate_to_bytes(grant(ISSUER, CLIENT, RESOURCES, Action.SUBSCRIBE, condition=condition))]
+    )
     event_type = of_manager() if case == "type that ends" else TYPES[0]
     request = Request(CLIENT.principal, Action.SUBSCRIBE, event_type.name, event_type, first)
     edge.decide(request, pool, MOMENTS[0], "10.0.0.1")

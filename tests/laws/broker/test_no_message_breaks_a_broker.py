@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import SigningKey
+from maia.testing import NetClient
 from maia.wire.codec import encode
 from maia.wire.messages import Message
-from support.broker import Client, Net, connect_right, sighting
-from support.numberplate import SUSPECT
+from support.numberplate import SUSPECT, Net, sighting
 from support.random_cases import usually
 from support.wire import messages, mutated
 
 ROGUE = SigningKey.from_seed(b"\x21" * 32)
 
 
-def standing_city() -> tuple[Net, Client, Client, int]:
+def standing_city() -> tuple[Net, NetClient, NetClient, int]:
     net = Net()
     net.broker()
     camera, detective = net.client("camera at Victoria"), net.client("Detective Smith")
@@ -25,8 +25,8 @@ def standing_city() -> tuple[Net, Client, Client, int]:
     return net, camera, detective, camera.advertise()
 
 
-def hostile(net: Net, *, as_broker: bool) -> Client:
-    credentials = (connect_right(net.story, ROGUE.principal),)
+def hostile(net: Net, *, as_broker: bool) -> NetClient:
+    credentials = (net.cast.connect_right(ROGUE.principal),)
     address = "rogue:1" if as_broker else None
     return net.client("hostile", key=ROGUE, credentials=credentials, address=address)
 

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from maia.credentials import Action
+from maia.testing import Issuer, answers_to
 from maia.wire.messages import Challenge
-from support.broker import Net
-from support.one_time import Story, answers_to, refuse, vouch
+from support.numberplate import Net
+from support.one_time import Story, vouch
 from support.random_cases import usually
-from support.revoking import Issuer
 
 LEASE_S, ASKED_AGAIN_S, PATIENCE_S = 60, 30, 20
 
@@ -74,13 +74,13 @@ class Played:
         self.net = Net()
         self.net.broker()
         self.issuer = Issuer(self.net)
-        self.story = Story(self.net, answers=False)
+        self.cast = Story(self.net, answers=False)
         self.model = Reference(waits="request")
         self.used: list[bytes] = []
-        self.request = self.story.asked
+        self.request = self.cast.asked
 
     def challenge(self) -> Challenge | None:
-        heard = self.story.billing.all_heard(Challenge)
+        heard = self.cast.billing.all_heard(Challenge)
         return heard[-1] if heard else None
 
     def do(self, step: Step) -> None:
@@ -89,25 +89,25 @@ class Played:
                 for _ in range(seconds):
                     self.net.advance(1)
                     self.model.second()
-                    self.story.renew()
+                    self.cast.renew()
             case "ask":
-                self.request = self.story.billing.request(Action.SUBSCRIBE)
-                self.story.billing.subscribe(request=self.request, ref=self.story.ref)
+                self.request = self.cast.billing.request(Action.SUBSCRIBE)
+                self.cast.billing.subscribe(request=self.request, ref=self.cast.ref)
                 self.model.ask()
             case "answer" if self.challenge() is not None:
-                self.used = answers_to(self.challenge(), self.net.story.keys["CCS"])
-                vouch(self.story.billing)
-                self.story.asked = self.request if self.model.waits == "request" else self.story.asked
+                self.used = answers_to(self.challenge(), self.net.cast.keys["CCS"])
+                vouch(self.cast.billing)
+                self.cast.asked = self.request if self.model.waits == "request" else self.cast.asked
                 self.model.answer()
             case "refuse" if self.challenge() is not None:
-                refuse(self.story.billing)
+                self.cast.billing.refuse()
                 self.model.refuse()
             case "replay" if self.challenge() is not None and self.used:
-                refuse(self.story.billing, self.used)
+                self.cast.billing.refuse(self.used)
                 self.model.refuse()
             case "revoke":
                 self.issuer = self._reconnected_issuer()  # what it offered before may have ended meanwhile
-                self.issuer.revoke(self.story.right)
+                self.issuer.revoke(self.cast.right)
                 self.model.is_revoked = True
                 self.model.end()
             case "restart":
@@ -116,7 +116,7 @@ class Played:
     def _restart(self) -> None:
         self.net.restart("CCS broker")
         self.issuer = self._reconnected_issuer()
-        story, net = self.story, self.net
+        story, net = self.cast, self.net
         story.camera = net.client("camera at Victoria")
         story.offer = story.camera.advertise()
         story.billing = net.client("billing office", credentials=story.pool)
@@ -128,7 +128,7 @@ class Played:
         return issuer
 
     def check(self) -> None:
-        assert (self.story.sees() == 1) is self.model.stands, self.model
+        assert (self.cast.sees() == 1) is self.model.stands, self.model
 
 
 @pytest.mark.laws

@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Exists, Not, Operator, admits, attributes_of
 from maia.types import SealingLevel
-from support.blinded_net import BlindedNet
-from support.broker import NOW
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import (
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    TIMESTAMP,
+    BlindedNet,
+    camera_and_reader,
+    the_three,
+)
 from support.random_cases import usually
-from support.sealed_publications import camera_and_reader, the_three
 
 UIDS = (NUMBERPLATE, TIMESTAMP, LOCATION)
 PLATES, PLACE = ("A", "B", "C"), "Victoria"
@@ -84,7 +89,7 @@ def test_a_reader_sees_what_its_filter_admits_and_its_broker_can_read(level, hel
     reader.heard.clear()
     camera.publish(1, *published)
     seen = reader.events(ref)
-    reader.unsubscribe(ref)
+    reader.withdraw(ref)
     expected = [model(event, wanted, held, level) for event in published]
     # Nothing comes of a frame whose readable part is empty.
     assert seen == [event for event in expected if event is not None]

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from maia.credentials import Action, SignedCertificate, TestKind, TypeName, Validity
-from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.events import SECOND, Attribute, Instant, Kind, attribute_uid
+from maia.testing import Issuer, NetClient
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from reference.inheritance import PlainType, consented, seen_as
-from support.broker import SECOND, Client, Net, sighting
-from support.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS
-from support.revoking import Issuer
-from support.sub_types import grant
+from support.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS, Net, sighting
 
 BROKERS = ("CCS broker", "PITO broker", "Met broker")
 OWNERS = ("PITO", "CCS", "Met")
@@ -34,7 +32,7 @@ class Tree:
         self.issuers = {who: Issuer(self.net, who, f"{who} broker") for who in OWNERS}
         for issuer in self.issuers.values():
             issuer.state(issuer.says.list_now())
-        root = self.net.story.definition
+        root = self.net.cast.definition
         shape = frozenset((one.name, str(one.uid), one.kind.value) for one in NUMBERPLATE_ATTRIBUTES)
         self.signed = [root]
         self.plain = [PlainType(("PITO", root.definition.name.name), shape)]
@@ -49,7 +47,7 @@ class Tree:
     def _extend(self, number: int) -> None:
         above = self.random.randrange(number)
         owner = self.random.choice(OWNERS)
-        story, signed, plain = self.net.story, self.signed[above], self.plain[above]
+        story, signed, plain = self.net.cast, self.signed[above], self.plain[above]
         name = TypeName(story.principal(owner), f"tree.Type{number}", "0")
         consent = None
         credentials: list[SignedCertificate] = []
@@ -57,8 +55,8 @@ class Tree:
             extended = signed.definition.name
             # Two consents that say the same would be one certificate, and revoked together.
             granted = Validity(None, Instant(self.net.now + number * 86_400 * SECOND))
-            consent = grant(
-                story, self.owners[above], owner, extended, Action.EXTEND, test=TestKind.CRL, validity=granted
+            consent = story.grant(
+                self.owners[above], owner, extended, Action.EXTEND, test=TestKind.CRL, validity=granted
             )
             credentials.append(consent)
         own = Attribute(f"own{number}", attribute_uid(f"uid-{number}"), Kind.INT)
@@ -71,9 +69,9 @@ class Tree:
         self.consents.append(consent)
         self.owners.append(owner)
 
-    def _client(self, who: str, number: int, action: Action) -> tuple[Client, int]:
-        story, name = self.net.story, self.signed[number].definition.name
-        right = grant(story, self.owners[number], who, name, action)
+    def _client(self, who: str, number: int, action: Action) -> tuple[NetClient, int]:
+        story, name = self.net.cast, self.signed[number].definition.name
+        right = story.grant(self.owners[number], who, name, action)
         at = self.random.choice(BROKERS)
         connects = [one for one in story.certificates if Action.CONNECT in one.certificate.authority.actions]
         client = self.net.client(who, at, credentials=(*connects, right))
@@ -86,10 +84,10 @@ class Tree:
         assert client.was_accepted(ref), client.heard
         return client, ref
 
-    def _reader(self, number: int) -> tuple[Client, int]:
+    def _reader(self, number: int) -> tuple[NetClient, int]:
         return self._client(READER, number, Action.SUBSCRIBE)
 
-    def _writer(self, number: int) -> tuple[Client, int]:
+    def _writer(self, number: int) -> tuple[NetClient, int]:
         return self._client(WRITER, number, Action.PUBLISH)
 
     def publish(self, number: int, serial: int) -> None:
@@ -116,7 +114,7 @@ class Tree:
         consent = self.consents[number]
         assert consent is not None
         self.revoked.add(number)
-        above = next(who for who in OWNERS if self.net.story.principal(who) == consent.certificate.issuer)
+        above = next(who for who in OWNERS if self.net.cast.principal(who) == consent.certificate.issuer)
         self.issuers[above].revoke(consent)
 
 

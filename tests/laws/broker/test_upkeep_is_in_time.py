@@ -9,9 +9,8 @@ from maia.broker.timers import Upkeep
 from maia.events import just_after
 from maia.testing.simulation import Trouble, Troublemaker
 from maia.types import Cover
-from support.blinded_net import BlindedNet
-from support.sealed_publications import camera_and_reader
-from support.simulated_city import LEASE_S, City
+from support.city import LEASE_S, City
+from support.numberplate import BlindedNet, camera_and_reader
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +20,7 @@ def asked_everything(monkeypatch):
 
     def checked(broker, turn):
         follow(broker, turn)
-        state, now = broker._parts, turn.now
+        state, now = broker.parts, turn.now
         scheduled = state.timers.moment_of(Upkeep())
         due = {
             "routes": state.router.next_due(now),
@@ -73,7 +72,7 @@ def test_while_a_covered_type_gets_and_loses_its_publisher():
     net = BlindedNet(cover=Cover(100, 1024))
     camera, _ = camera_and_reader(net)
     net.advance(1)
-    camera.unadvertise(1)
+    camera.withdraw(1)
     net.advance(1)
     camera.advertise(ref=1)
     net.advance(1)

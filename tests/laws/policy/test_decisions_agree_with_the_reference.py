@@ -32,6 +32,7 @@ from maia.policy import (
 )
 from maia.policy.decide import permitted_filters
 from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Comparison, Exists, Membership, Not, Operator
+from maia.testing import grant
 from reference import miklos
 from reference.policy import World
 from support.policy import defined, key
@@ -220,10 +221,7 @@ def test_taking_a_chain_away_or_adding_a_bound_never_shows_more(drawn, other, da
 def test_one_more_link_never_shows_more(path, restriction, attributes, now, known):
     proof = proof_of(path)
     assume(proof is not None and proof.may_delegate and proof.subject == CLIENT.principal)
-    authority = Authority(AnyResource(), frozenset(Action), attributes, restriction)
-    link = issue(
-        AuthorisationCertificate(CLIENT.principal, STRANGER.principal, False, authority, UNBOUNDED), CLIENT
-    )
+    link = grant(CLIENT, STRANGER, AnyResource(), *Action, attributes=attributes, restriction=restriction)
     longer = proof_of((*path, link))
     assume(longer is not None)
     wide = decide(

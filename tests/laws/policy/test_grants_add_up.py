@@ -39,6 +39,7 @@ from maia.predicates.syntax import (
     Operator,
     attributes_of,
 )
+from maia.testing import grant
 from reference import miklos
 from reference.policy import World, paths_in
 from support.policy import NOON, defined, key, later
@@ -156,9 +157,17 @@ def decided(drawn):
 
 
 def granted(issuer, subject, *, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, condition=ALWAYS):
-    authority = Authority(AnyResource(), frozenset(Action), attributes, restriction, condition)
     given_to = subject if isinstance(subject, LocalName) else subject.principal
-    return issue(AuthorisationCertificate(issuer.principal, given_to, True, authority, UNBOUNDED), issuer)
+    return grant(
+        issuer,
+        given_to,
+        AnyResource(),
+        *Action,
+        attributes=attributes,
+        restriction=restriction,
+        condition=condition,
+        may_delegate=True,
+    )
 
 
 def a_condition_of_one_issuer():

@@ -151,7 +151,7 @@ class Beside:
             grant_there = any(
                 grant.id == right.grant for some in self.policy.grants.values() for grant in some
             )
-            there = all(self.model._is_there(self.called[support]) for support in right.watched)
+            there = all(self.model.is_there(self.called[support]) for support in right.watched)
             assert (right in standing) == (there and grant_there and (ends is None or self.now <= ends))
         self.issued = standing
 

@@ -73,9 +73,9 @@ class SealedNetwork(SimulatedNetwork):
         opened = open_filter(filter_, self.rings[broker])
         return SealedEntry(entry.id, opened.opened, filter_, opened.unopened, filter_.digest)
 
-    def _hear(self, book: RoutingTable, sender: int, tell: RouteUpdate) -> list[RouteUpdate]:
+    def hear(self, book: RoutingTable, sender: int, tell: RouteUpdate) -> list[RouteUpdate]:
         if not isinstance(tell, InterestUpdate):
-            return super()._hear(book, sender, tell)
+            return super().hear(book, sender, tell)
         (receiver,) = [broker for broker, one in self.books.items() if one is book]
         add = [self.understood(receiver, entry) for entry in tell.add]
         return book.receive_interest(sender, tell.type_id, add, tell.remove, self.now)

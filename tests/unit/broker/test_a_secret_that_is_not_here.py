@@ -18,24 +18,23 @@ from maia.events import Kind
 from maia.expressions import TransformationKeys
 from maia.expressions.syntax import Call, Function, Rule, Scope, Take
 from maia.wire.messages import Warned
-from support.broker import Net, connect_right, sighting
-from support.numberplate import NUMBERPLATE
+from support.numberplate import NUMBERPLATE, Net, sighting
 
 
 @pytest.mark.parametrize("has_secret", [False, True])
 def test_a_subscriber_is_told_which_value_its_broker_cannot_compute(has_secret: bool) -> None:
     net = Net()
-    story, key = net.story, SigningKey.from_seed(b"auditor".ljust(32, b"."))
+    story, key = net.cast, SigningKey.from_seed(b"auditor".ljust(32, b"."))
     ccs = story.principal("CCS")
     net.broker(transformation_keys=TransformationKeys({ccs.key: bytes(32)} if has_secret else {}))
     made = Call(Function.PSEUDONYM, Take(NUMBERPLATE, Kind.STRING), (Scope.RECIPIENT.value,))
     step = Transformation(ccs, (Rule(NUMBERPLATE, made),))
-    name = story.definition.definition.name
+    name = story.type_name
     about = TypePattern(name.owner, exact_name(name.name), None)
     authority = Authority(about, frozenset({Action.SUBSCRIBE}), transformations=(step,))
     validity = story.certificates[0].certificate.validity
     right = AuthorisationCertificate(ccs, key.principal, False, authority, validity)
-    shown = (*story.certificates, connect_right(story, key.principal), issue(right, story.keys["CCS"]))
+    shown = (*story.certificates, story.connect_right(key.principal), issue(right, story.keys["CCS"]))
     auditor = net.client("auditor", key=key, credentials=shown)
     auditor.subscribe()
     camera = net.client("camera at Victoria")

@@ -8,50 +8,45 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import (
-    ALL_ATTRIBUTES,
     Action,
-    AuthorisationCertificate,
-    Authority,
     Principal,
     SignedCertificate,
     SigningKey,
     TestKind,
     Validity,
-    issue,
     statement_to_bytes,
 )
 from maia.events import AttributeUid, Instant, Kinds, Value, frame_of
 from maia.predicates import Comparison, Operator
+from maia.testing import Issuer, NetClient, Statements, shown
+from maia.testing import grant as granted
 from maia.types import validity_type_id
 from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Keep, Received, Send
 from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Published, Show
-from support.broker import Client, Net, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from support.revoking import Issuer, Statements, connecting, grant_demanding, of_story, seeing
-from support.sealed_net import state_of
+from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP, Net, sighting
 
 BILLING = "billing office"
 
 
 def demanding(net: Net, who: str = BILLING, issuer: str = "CCS", **changes: object) -> SignedCertificate:
     """Return a certificate that lets somebody subscribe while the issuer vouches for it."""
-    to = net.story.principal(who)
-    named = {"now": net.now, "attributes": frozenset({NUMBERPLATE, TIMESTAMP})} | changes
-    return grant_demanding(net.story, issuer, to, seeing(net.story), Action.SUBSCRIBE, **named)
+    to = net.cast.principal(who)
+    named = {"test": TestKind.TIMED_CRL, "attributes": frozenset({NUMBERPLATE, TIMESTAMP})} | changes
+    return net.cast.grant(issuer, to, net.cast.definition, Action.SUBSCRIBE, **named)
 
 
 def pool_with(
     net: Net, *certificates: SignedCertificate, who: str = BILLING
 ) -> tuple[SignedCertificate, ...]:
     """Return the story's certificates without the right of somebody to subscribe, and with these."""
-    name = net.story.definition.definition.name.name
+    name = net.cast.type_name.name
     kept = [
         one
-        for one in net.story.certificates
-        if one.certificate.subject != net.story.principal(who)
+        for one in net.cast.certificates
+        if one.certificate.subject != net.cast.principal(who)
         or name not in str(one.certificate.authority.resources)
     ]
     return (*kept, *certificates)
@@ -119,12 +114,12 @@ def test_other_brokers_are_told_of_a_revocation_before_it_is_acted_upon_here(net
 
 
 def publication(
-    net: Net, client: Client, ref: int, event: Mapping[AttributeUid, Value], kinds: Kinds
+    net: Net, client: NetClient, ref: int, event: Mapping[AttributeUid, Value], kinds: Kinds
 ) -> Received:
     """Return a frame of one event as a broker receives it, which the net does not carry."""
     frame = frame_of([event], kinds)
     message = Publish(ref, client.next_sequence, int(net.now), 1, frame_to_columns(frame))
-    links = state_of(net.brokers["CCS broker"]).links.values()
+    links = net.brokers["CCS broker"].parts.links.values()
     return Received(next(one.id for one in links if one.peer == client.principal), encode(message))
 
 
@@ -147,7 +142,7 @@ def test_a_list_of_the_issuer_revokes_what_demands_no_test(net: Net) -> None:
     story = Story(net)
     office = net.client("statistics office")
     ref = office.subscribe()
-    story.issuer.revoke(of_story(net.story, "CCS to statistics office", Action.SUBSCRIBE))
+    story.issuer.revoke(net.cast.issued("CCS to statistics office", Action.SUBSCRIBE))
     assert office.ended_with(ref) == "POLICY-REVOKED"
     assert story.sees() == 1
 
@@ -217,7 +212,7 @@ def test_a_right_of_two_chains_is_narrowed_and_its_holder_told(net: Net) -> None
 def test_an_advertisement_falls_with_its_certificate(net: Net) -> None:
     """S1: the right to publish is not checked at the advertisement alone."""
     story = Story(net)
-    grant = of_story(net.story, "CCS to camera at Victoria", Action.PUBLISH)
+    grant = net.cast.issued("CCS to camera at Victoria", Action.PUBLISH)
     story.issuer.revoke(grant)
     assert story.camera.ended_with(story.offer) == "POLICY-REVOKED"
     assert story.sees() == 0
@@ -225,7 +220,7 @@ def test_an_advertisement_falls_with_its_certificate(net: Net) -> None:
 
 def test_a_link_falls_with_the_right_to_connect(net: Net) -> None:
     story = Story(net)
-    story.issuer.revoke(of_story(net.story, "CCS to camera at Victoria", Action.CONNECT))
+    story.issuer.revoke(net.cast.issued("CCS to camera at Victoria", Action.CONNECT))
     assert story.camera.bye == "POLICY-REVOKED"
     assert story.camera.closed
     assert not story.billing.closed
@@ -244,7 +239,7 @@ def test_without_a_word_of_the_tester_a_request_is_put_off(net: Net) -> None:
 
 def test_a_client_brings_the_word_itself(net: Net) -> None:
     right = demanding(net)
-    says = Statements(net.story.keys["CCS"])
+    says = Statements(net.cast.keys["CCS"])
     billing = net.client(BILLING, credentials=pool_with(net, right))
     billing.say(Show(900, [], [statement_to_bytes(says.list_for(net.now, 60))]))
     ref = billing.subscribe()
@@ -252,12 +247,12 @@ def test_a_client_brings_the_word_itself(net: Net) -> None:
 
 
 def test_the_right_to_connect_can_be_vouched_for_before_the_hello(net: Net) -> None:
-    to = net.story.principal(BILLING)
-    connect = grant_demanding(net.story, "CCS", to, connecting(net.story), Action.CONNECT, now=net.now)
-    domain = of_story(net.story, "PITO to CCS", Action.CONNECT)
+    to = net.cast.principal(BILLING)
+    connect = net.cast.grant("CCS", to, net.cast.network, Action.CONNECT, test=TestKind.TIMED_CRL)
+    domain = net.cast.issued("PITO to CCS", Action.CONNECT)
     refused = net.client(BILLING, credentials=(domain, connect))
     assert refused.bye == "UNAVAILABLE-STATEMENT-AWAITED"
-    says = Statements(net.story.keys["CCS"])
+    says = Statements(net.cast.keys["CCS"])
     vouched = net.client(BILLING, credentials=(domain, connect), says_hello=False)
     vouched.say(Show(0, [], [statement_to_bytes(says.list_for(net.now, 60))]))
     vouched.hello()
@@ -268,7 +263,7 @@ def test_the_right_to_connect_can_be_vouched_for_before_the_hello(net: Net) -> N
 
 def test_certificates_in_the_handshake_are_for_the_hello(net: Net) -> None:
     stranger = net.client(BILLING, says_hello=False)
-    stranger.say(Show(0, shown(net.story.certificates[:1]), []))
+    stranger.say(Show(0, shown(net.cast.certificates[:1]), []))
     assert stranger.bye == "PROTOCOL-OUT-OF-TURN"
 
 
@@ -353,7 +348,7 @@ def test_rights_widen_within_a_session(net: Net) -> None:
     camera = net.client("camera at Victoria")
     offer = camera.advertise()
     camera.publish(offer, sighting())
-    more = demanding(net, kind=None, attributes=frozenset({LOCATION, NUMBERPLATE, TIMESTAMP}))
+    more = demanding(net, test=None, attributes=frozenset({LOCATION, NUMBERPLATE, TIMESTAMP}))
     billing.say(Show(901, shown([more]), []))
     assert billing.was_accepted(901)
     camera.publish(offer, sighting())
@@ -368,14 +363,14 @@ def test_a_wider_certificate_beside_a_narrower_one_widens_a_live_advertisement(n
     """P7: whichever has the smaller id, and although the wider one ends first; then the other counts."""
     camera, office = net.client("camera at Victoria"), net.client("statistics office")
     ref, offer = office.subscribe(), camera.advertise()
-    pattern, subject = seeing(net.story), net.story.principal("camera at Victoria")
-    ends = Validity(None, Instant(net.now + 5_000_000))
-    authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES)
-    wider = issue(
-        AuthorisationCertificate(
-            net.story.principal("CCS"), subject, False, authority, ends, comment=comment
-        ),
-        net.story.keys["CCS"],
+    pattern, subject = net.cast.definition, net.cast.principal("camera at Victoria")
+    wider = granted(
+        net.cast.keys["CCS"],
+        subject,
+        pattern,
+        Action.PUBLISH,
+        validity=Validity(None, Instant(net.now + 5_000_000)),
+        comment=comment,
     )
     camera.publish(offer, sighting(where="Bank"))
     camera.say(Show(901, shown([wider]), []))
@@ -387,8 +382,8 @@ def test_a_wider_certificate_beside_a_narrower_one_widens_a_live_advertisement(n
 
 def test_what_was_shown_counts_for_later_requests_of_the_session(net: Net) -> None:
     detective = net.client("Detective Smith")
-    more = demanding(net, "Detective Smith", kind=None, attributes=frozenset({LOCATION, NUMBERPLATE}))
-    chain = [of_story(net.story, "PITO to CCS", Action.PUBLISH), more]
+    more = demanding(net, "Detective Smith", test=None, attributes=frozenset({LOCATION, NUMBERPLATE}))
+    chain = [net.cast.issued("PITO to CCS", Action.PUBLISH), more]
     detective.say(Show(902, shown(chain), []))
     ref = detective.subscribe(credentials=())
     assert detective.was_accepted(ref)
@@ -429,7 +424,7 @@ def test_a_right_falls_at_every_broker() -> None:
     rights = {at: demanding(net, comment=at) for at in net.brokers}
     issuer = Issuer(net)
     issuer.vouch(3600)
-    offices: dict[str, tuple[Client, int]] = {}
+    offices: dict[str, tuple[NetClient, int]] = {}
     for at, right in rights.items():
         office = net.client(BILLING, at, credentials=pool_with(net, right))
         office.subscribe()
@@ -474,7 +469,7 @@ def test_what_a_revoked_right_wanted_is_withdrawn_together_and_reaches_nobody_un
         ]
         return sum(to == "Met broker" and type(one) is Carried for _, to, one in seen), removed
 
-    office.unsubscribe(refs[0] - 1)
+    office.withdraw(refs[0] - 1)
     assert carried(0.1) == (2, [])
     events = len(office.events())
     issuer.revoke(right)
@@ -536,7 +531,7 @@ def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:
     net.advance(5)
     ref = office.subscribe()
     assert office.was_accepted(ref)
-    deaf = net.brokers["Met broker"].broker._parts.statements  # it hears nothing from now on
+    deaf = net.brokers["Met broker"].parts.statements  # it hears nothing from now on
     deaf.streams.clear()
     camera = net.client("camera at Victoria")
     offer = camera.advertise()
@@ -590,8 +585,8 @@ def test_what_one_frame_says_is_heard_in_its_order(net: Net) -> None:
 @pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL])
 def test_a_right_comes_back_with_a_word_that_was_missed(net: Net, kind: TestKind) -> None:
     """A right of two chains is narrowed while one of them is not vouched for, and only then."""
-    wide = demanding(net, kind=kind, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
-    narrow = demanding(net, kind=None, comment="less")
+    wide = demanding(net, test=kind, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
+    narrow = demanding(net, test=None, comment="less")
     billing = net.client(BILLING, credentials=pool_with(net, wide, narrow))
     ref = billing.subscribe()
     camera = net.client("camera at Victoria")
@@ -622,7 +617,7 @@ def test_who_was_heard_is_looked_after_however_many_there_are() -> None:
     """A word that is at hand ends in time, also where there is no room for more people."""
     net = Net(limits=BrokerLimits(statement_issuers=0))
     net.broker()
-    says = Statements(net.story.keys["CCS"])
+    says = Statements(net.cast.keys["CCS"])
     billing = net.client(BILLING, credentials=pool_with(net, demanding(net)))
     billing.say(Show(950, [], [statement_to_bytes(says.list_for(net.now, 30))]))
     ref = billing.subscribe()

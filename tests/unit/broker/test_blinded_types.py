@@ -28,13 +28,8 @@ from maia.wire.messages import (
     StateTold,
     Unblinded,
 )
-from support.blinded_net import BlindedNet
-from support.broker import sighting
-from support.numberplate import NUMBERPLATE, SUSPECT
-from support.recording import acknowledge, durable, logged_events
+from support.numberplate import NUMBERPLATE, READ, SUSPECT, WRITE, BlindedNet, camera_and_reader, sighting
 from support.sealed_messages import made_up_proof, sealed_interest, sealed_offer, sealed_wanted
-from support.sealed_net import state_of
-from support.sealed_publications import READ, WRITE, camera_and_reader
 
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
 
@@ -113,7 +108,7 @@ def test_an_id_is_let_go_of_with_its_keys(net):
     net.advance(OVERLAP_S)
     for running in (net.ccs, net.met):
         net.bring(running, 2)
-        state = state_of(running)
+        state = running.parts
         assert set(state.key_events.rekeying.sealed.in_use) == {net.id_of(2)}
         assert {name for name, _ in state.key_events.rekeying.sealed.placed} <= {net.id_of(2)}
         assert {key for keys in state.routes.offered.values() for key in keys} <= {
@@ -121,10 +116,10 @@ def test_an_id_is_let_go_of_with_its_keys(net):
         }
     camera.publish(1, sighting("after"))
     assert plates(office) == ["after"]
-    camera.unadvertise(1)
-    office.unsubscribe(1)
-    assert not state_of(net.met).key_events.rekeying.sealed.placed
-    assert not state_of(net.ccs).routes.offered
+    camera.withdraw(1)
+    office.withdraw(1)
+    assert not net.met.parts.key_events.rekeying.sealed.placed
+    assert not net.ccs.parts.routes.offered
 
 
 def test_who_subscribes_between_two_ids_is_served_under_both(net):
@@ -171,7 +166,7 @@ def test_a_member_on_the_way_without_the_new_key_passes_on_what_others_can_read(
 def test_a_broker_that_joins_its_group_again_goes_on_under_the_same_id(net):
     """It holds another ring then, with the same secrets."""
     camera, office = camera_and_reader(net)
-    ring, state = net.ring_of(1), state_of(net.met)
+    ring, state = net.ring_of(1), net.met.parts
     state.streams.blinded.held = lambda asked: ring if asked == net.type_id else None
     camera.publish(1, sighting("A"))
     assert plates(office) == ["A"]
@@ -179,7 +174,7 @@ def test_a_broker_that_joins_its_group_again_goes_on_under_the_same_id(net):
 
 
 def test_keys_that_make_another_id_open_nothing_under_the_old_one(net):
-    state, other = state_of(net.met), net.ring_of(1)
+    state, other = net.met.parts, net.ring_of(1)
     other.hold(GroupId(net.type_id), 1, Secret.from_bytes(bytes(range(32))))
     state.streams.blinded.held = lambda asked: other if asked == net.type_id else None
     assert state.seals.ring_of(net.id_of(1)) is None
@@ -195,10 +190,10 @@ def test_a_member_does_not_hear_a_blinded_type_by_its_own_id(net, kind):
     interest = sealed_interest(net.type_id, [sealed_wanted(bytes(16), made_up_proof())])
     wires = {(name, to): link for (name, link), (to, _) in net.wires.items()}
     link = wires[net.middle.name, "Met broker"]
-    net._send(net.middle.name, link, encode(offer if kind is Offer else interest))
+    net.send(net.middle.name, link, encode(offer if kind is Offer else interest))
     net.settle()
     assert {note["code"] for note in net.met.noted("refused")} == {"SEALING-TOO-WEAK"}
-    assert not state_of(net.met).routes.book.knows(book_key_of_sealed(net.type_id))
+    assert not net.met.parts.routes.book.knows(book_key_of_sealed(net.type_id))
 
 
 def test_a_frame_under_the_types_own_id_goes_nowhere(net):
@@ -274,16 +269,16 @@ def test_a_durable_subscriber_gets_a_blinded_type_from_the_log_of_its_broker():
     net = BlindedNet(recording=RecordingSettings())
     camera, office = net.client("camera at Victoria"), net.client("CCS", "Met broker")
     camera.advertise(ref=1)
-    ref = durable(office)
+    ref = office.durable()
     camera.publish(1, sighting("A"))
-    acknowledge(office, ref, 1)
+    office.acknowledge(ref, 1)
     office.hang_up()
     camera.publish(1, sighting("missed"))
     office = net.client("CCS", "Met broker")
-    durable(office)
+    office.durable()
     camera.publish(1, sighting("B"))
     said = office.all_heard(DeliverLogged)
-    assert [event[NUMBERPLATE] for event in logged_events(office)] == ["missed", "B"]
+    assert [event[NUMBERPLATE] for event in office.logged_events()] == ["missed", "B"]
     publisher, stream = camera.principal.key, camera.stream
     assert {(one.publisher, one.stream) for one in said} == {(publisher, stream_label(publisher, stream))}
     assert [one.label for one in said] == [frame_label(publisher, stream, number) for number in (1, 2)]
@@ -314,7 +309,7 @@ def test_a_frame_in_a_log_does_not_move_to_another_type_id_epoch_or_number(chang
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("A"))
     (logged,) = net.log("Met broker").safe
-    read, frame = state_of(net.met).log_requests.recorded_frames.read, decode_recorded(logged.data)
+    read, frame = net.met.parts.log_requests.recorded_frames.read, decode_recorded(logged.data)
     assert isinstance(read(logged), Readable)
     forged = msgspec.structs.replace(logged, data=encode_known(replace(frame, **change)))
     assert not isinstance(read(forged), Readable)
@@ -338,4 +333,4 @@ def test_a_blinded_type_is_sealed_as_a_whole(net):
     camera.publish(1, sighting("A"))
     (frame,) = net.sealed_frames(to=net.middle)
     assert [column.uid for column in frame.columns] == [""]
-    assert net.story.definition.definition.sealing.level is SealingLevel.EVENT
+    assert net.cast.definition.definition.sealing.level is SealingLevel.EVENT

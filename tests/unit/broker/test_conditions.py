@@ -7,22 +7,18 @@ import pytest
 from maia.credentials import (
     Action,
     AuthorisationCertificate,
-    Authority,
     FactList,
     SignedCertificate,
-    TypePattern,
-    exact_name,
-    issue,
     sign_statement,
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.policy.facts import during
 from maia.predicates import Predicate, parse_predicate
+from maia.testing import NetClient
 from maia.wire.messages import Published, Show
-from support.broker import NOW, SECOND, Client, Net, sighting
-from support.numberplate import NUMBERPLATE
+from support.numberplate import NOW, NUMBERPLATE, Net, sighting
 
 NOT_MET = "POLICY-CONDITION-NOT-MET"
 SUNDAY_SHIFT = during("Europe/London", days=frozenset({7}), start=9 * 60, end=13 * 60)  # NOW is Sunday, noon
@@ -37,20 +33,12 @@ def net() -> Net:
 
 def granted(net: Net, who: str, action: Action, condition: str | Predicate) -> tuple[SignedCertificate, ...]:
     """Let CCS grant all of the type to somebody, under a condition, and nothing else of it."""
-    story = net.story
-    name = story.definition.definition.name
-    pattern = TypePattern(name.owner, exact_name(name.name), None)
+    story = net.cast
+    name = story.type_name
     said = parse_predicate(condition) if isinstance(condition, str) else condition
-    certificate = AuthorisationCertificate(
-        story.principal("CCS"),
-        story.principal(who),
-        may_delegate=False,
-        authority=Authority(pattern, frozenset({action}), condition=said),
-        validity=story.certificates[0].certificate.validity,
-    )
     mine = [one for one in story.certificates if one.certificate.subject != story.principal(who)]
     connect = [one for one in story.certificates if is_to_connect(one, story.principal(who))]
-    return (*mine, *connect, issue(certificate, story.keys["CCS"]))
+    return (*mine, *connect, story.grant("CCS", who, name, action, condition=said))
 
 
 def is_to_connect(signed: SignedCertificate, who: object) -> bool:
@@ -59,7 +47,7 @@ def is_to_connect(signed: SignedCertificate, who: object) -> bool:
     return is_grant and Action.CONNECT in certificate.authority.actions
 
 
-def office(net: Net, condition: str | Predicate, **named: object) -> Client:
+def office(net: Net, condition: str | Predicate, **named: object) -> NetClient:
     credentials = granted(net, "billing office", Action.SUBSCRIBE, condition)
     return net.client("billing office", credentials=credentials, **named)
 
@@ -162,8 +150,8 @@ def duty(
     """Return the owner's word on who is on duty, from now on, by a clock that may be ahead."""
     start = Instant(net.now - net.now % SECOND + ahead)
     period = period_from(start, microseconds=seconds * SECOND)
-    facts = {} if on is None else {(net.story.principal("billing office"), "on-duty"): on}
-    key = net.story.keys[by]
+    facts = {} if on is None else {(net.cast.principal("billing office"), "on-duty"): on}
+    key = net.cast.keys[by]
     return statement_to_bytes(sign_statement(FactList(key.principal, number, period, facts), key))
 
 

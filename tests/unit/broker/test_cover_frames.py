@@ -12,11 +12,7 @@ from maia.predicates import Comparison, Operator
 from maia.sealing.keys.blinding import OVERLAP_S
 from maia.types import Cover
 from maia.wire.messages import Published, Sealed
-from support.blinded_net import BlindedNet
-from support.broker import sighting
-from support.numberplate import NUMBERPLATE, SUSPECT
-from support.sealed_net import state_of
-from support.sealed_publications import camera_and_reader
+from support.numberplate import NUMBERPLATE, SUSPECT, BlindedNet, camera_and_reader, sighting
 
 EVERY_MS, SIZE = 500, 1024
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
@@ -86,7 +82,7 @@ def test_a_broker_without_a_publisher_or_a_reader_sends_no_cover(net):
     camera.advertise(ref=1)
     slots(net, 1)
     assert len(slots(net, 4)) == 4
-    camera.unadvertise(1)
+    camera.withdraw(1)
     assert slots(net, 4) == []
 
 
@@ -124,11 +120,7 @@ def test_cover_is_not_delivered_remembered_recorded_or_counted():
     for running in (net.ccs, net.met):
         assert running.counts == before[running.name]
         assert len(net.log(running.name).safe) == 1
-        assert (
-            len(state_of(running).retained) == 1
-            if running is net.ccs
-            else not len(state_of(running).retained)
-        )
+        assert len(running.parts.retained) == 1 if running is net.ccs else not len(running.parts.retained)
 
 
 def test_a_frame_is_answered_when_it_leaves(net):

@@ -7,14 +7,12 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.broker.sessions.identities import price_of_showing
 from maia.broker.streams import state_query as current_state
-from maia.credentials import Action, SignedCertificate, SigningKey, statement_to_bytes
+from maia.credentials import Action, SignedCertificate, SigningKey, TestKind, statement_to_bytes
+from maia.testing import Statements, shown
 from maia.types import validity_type_id
 from maia.wire.messages import AskState, Show, StateQuery, StateTold
-from support.broker import Net, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, Net, sighting
 from support.one_time import pool_with
-from support.revoking import Statements, grant_demanding, seeing
-from support.sealed_net import state_of
 
 BILLING, CCS, MET = "billing office", "CCS broker", "Met broker"
 TESTERS = [SigningKey.from_seed(bytes([number]) * 32) for number in range(90, 96)]
@@ -30,9 +28,9 @@ def net() -> Net:
 
 def right_vouched_for_by(net: Net, tester: SigningKey, who: str) -> SignedCertificate:
     """Return a right to see more, which counts while somebody vouches for it whom nobody here knows."""
-    to = net.story.principal(who)
-    named = {"now": net.now, "attributes": WIDE, "by": tester.principal}
-    return grant_demanding(net.story, "CCS", to, seeing(net.story), Action.SUBSCRIBE, **named)
+    to = net.cast.principal(who)
+    named = {"test": TestKind.TIMED_CRL, "attributes": WIDE, "by": tester.principal}
+    return net.cast.grant("CCS", to, net.cast.definition, Action.SUBSCRIBE, **named)
 
 
 def test_showing_certificates_costs_as_much_as_deciding_again_what_stands(net: Net) -> None:
@@ -40,7 +38,7 @@ def test_showing_certificates_costs_as_much_as_deciding_again_what_stands(net: N
     billing = net.client(BILLING)
     for _ in range(6):
         billing.subscribe()
-    link = state_of(net.brokers[CCS]).links[billing.link]
+    link = net.brokers[CCS].parts.links[billing.link]
     assert price_of_showing(link, Show(1, [b"a certificate"], [])) == 1 + 6 // 2
     assert price_of_showing(link, Show(1, [], [b"a statement"])) == 1
 
@@ -59,19 +57,13 @@ def test_a_certificate_and_the_word_that_it_demands_count_when_they_are_shown_to
 
 def test_a_revocation_counts_even_if_the_peer_that_shows_it_is_refused(net: Net) -> None:
     """P7: whose right it ends is told so at once, and nobody has to wait for a lease."""
-    right = grant_demanding(
-        net.story,
-        "CCS",
-        net.story.principal(BILLING),
-        seeing(net.story),
-        Action.SUBSCRIBE,
-        kind=None,
-        now=net.now,
+    right = net.cast.grant(
+        "CCS", net.cast.principal(BILLING), net.cast.definition, Action.SUBSCRIBE, test=None
     )
     billing = net.client(BILLING, credentials=pool_with(net, right))
     ref = billing.subscribe()
     assert billing.was_accepted(ref)
-    says = Statements(net.story.keys["CCS"])
+    says = Statements(net.cast.keys["CCS"])
     says.revoked.add(right.id)
     stranger = net.client("stranger", key=TESTERS[0], says_hello=False)
     stranger.say(Show(0, [], [statement_to_bytes(says.list_now())]))

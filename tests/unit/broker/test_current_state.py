@@ -11,8 +11,7 @@ from maia.events import Frame, Instant
 from maia.predicates import Comparison, Operator
 from maia.routing.table.hops import LOCAL
 from maia.wire.messages import AskState, Deliver, StateQuery, StateTold
-from support.broker import NOW, Net, sighting
-from support.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, Net, sighting
 
 PLATES = [NUMBERPLATE]
 

@@ -7,32 +7,22 @@ from msgspec.structs import replace
 
 from maia.broker import BrokerLimits
 from maia.predicates import Comparison, Operator
+from maia.testing import NetClient
 from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import Logged
 from maia.wire.messages import Accepted, Deliver, DeliverLogged, Failed, Missed
-from support.broker import Client, sighting
-from support.numberplate import LOCATION, NUMBERPLATE
-from support.recording import (
-    EVERYTHING,
-    RecordingNet,
-    acknowledge,
-    durable,
-    forget,
-    logged_events,
-    opened,
-    positions,
-)
+from support.numberplate import LOCATION, NUMBERPLATE, RECORDING, Net, sighting
 
 
 @pytest.fixture
-def net() -> RecordingNet:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING)
+def net() -> Net:
+    net = Net()
+    net.broker(recording=RECORDING)
     return net
 
 
-def published(net: RecordingNet, *plates: str, camera: Client | None = None) -> Client:
+def published(net: Net, *plates: str, camera: NetClient | None = None) -> NetClient:
     """Let the camera publish a frame for each plate."""
     if camera is None:
         camera = net.client("camera at Victoria")
@@ -42,56 +32,56 @@ def published(net: RecordingNet, *plates: str, camera: Client | None = None) -> 
     return camera
 
 
-def plates(client: Client) -> list[object]:
-    return [event[NUMBERPLATE] for event in logged_events(client)]
+def plates(client: NetClient) -> list[object]:
+    return [event[NUMBERPLATE] for event in client.logged_events()]
 
 
-def test_what_was_published_meanwhile_comes_first_and_then_what_is_new(net: RecordingNet) -> None:
+def test_what_was_published_meanwhile_comes_first_and_then_what_is_new(net: Net) -> None:
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     camera = published(net, "A1", "B2")
     back = net.client("billing office")
-    ref = durable(back)
+    ref = back.durable()
     published(net, "C3", camera=camera)
     assert plates(back) == ["A1", "B2", "C3"]
-    assert positions(back) == [1, 2, 3]
+    assert back.positions() == [1, 2, 3]
     assert back.was_accepted(ref)
     assert not back.all_heard(Deliver)
 
 
-def test_a_new_name_begins_where_the_log_ends(net: RecordingNet) -> None:
+def test_a_new_name_begins_where_the_log_ends(net: Net) -> None:
     camera = published(net, "A1")
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     published(net, "B2", camera=camera)
     assert plates(office) == ["B2"]
 
 
-def test_what_was_acknowledged_does_not_come_again_and_what_was_not_does(net: RecordingNet) -> None:
+def test_what_was_acknowledged_does_not_come_again_and_what_was_not_does(net: Net) -> None:
     office = net.client("billing office")
-    ref = durable(office)
+    ref = office.durable()
     published(net, "A1", "B2", "C3")
-    acknowledge(office, ref, 2)
+    office.acknowledge(ref, 2)
     net.restart("CCS broker")
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     assert plates(back) == ["C3"]
 
 
-def test_nothing_is_delivered_before_it_is_safe(net: RecordingNet) -> None:
+def test_nothing_is_delivered_before_it_is_safe(net: Net) -> None:
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     net.log().is_slow = True
     published(net, "A1")
-    assert not positions(office)
+    assert not office.positions()
     net.sync()
     assert plates(office) == ["A1"]
 
 
-def test_from_disk_to_memory_nothing_is_lost_or_doubled(net: RecordingNet) -> None:
+def test_from_disk_to_memory_nothing_is_lost_or_doubled(net: Net) -> None:
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     camera = published(net, *(f"A{number}" for number in range(30)))
     net.restart("CCS broker")  # nothing is in memory now
@@ -101,7 +91,7 @@ def test_from_disk_to_memory_nothing_is_lost_or_doubled(net: RecordingNet) -> No
     net.log().is_slow = True
     published(net, "B0", camera=camera)
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     net.log().is_slow = False
     published(net, "B1", camera=camera)
     assert net.log().reads
@@ -109,189 +99,189 @@ def test_from_disk_to_memory_nothing_is_lost_or_doubled(net: RecordingNet) -> No
 
 
 def test_no_more_is_under_way_than_the_limit_and_the_rest_follows_acknowledgements() -> None:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING, limits=BrokerLimits(durable_frames_under_way=3))
+    net = Net()
+    net.broker(recording=RECORDING, limits=BrokerLimits(durable_frames_under_way=3))
     office = net.client("billing office")
-    ref = durable(office)
+    ref = office.durable()
     published(net, *(f"A{number}" for number in range(10)))
-    assert positions(office) == [1, 2, 3]
-    acknowledge(office, ref, 2)
-    assert positions(office) == [1, 2, 3, 4, 5]
-    acknowledge(office, ref, 5)
-    acknowledge(office, ref, 8)
-    assert positions(office) == list(range(1, 11))
+    assert office.positions() == [1, 2, 3]
+    office.acknowledge(ref, 2)
+    assert office.positions() == [1, 2, 3, 4, 5]
+    office.acknowledge(ref, 5)
+    office.acknowledge(ref, 8)
+    assert office.positions() == list(range(1, 11))
 
 
 def test_the_limit_holds_while_catching_up_from_the_disk() -> None:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING, limits=BrokerLimits(durable_frames_under_way=3))
+    net = Net()
+    net.broker(recording=RECORDING, limits=BrokerLimits(durable_frames_under_way=3))
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     published(net, *(f"A{number}" for number in range(10)))
     net.restart("CCS broker")
     back = net.client("billing office")
-    ref = durable(back)
+    ref = back.durable()
     for upto in (3, 6, 9):
-        assert positions(back) == list(range(1, upto + 1))
-        acknowledge(back, ref, upto)
+        assert back.positions() == list(range(1, upto + 1))
+        back.acknowledge(ref, upto)
     assert plates(back) == [f"A{number}" for number in range(10)]
 
 
-def test_a_filter_passes_over_the_rest_and_the_cursor_too(net: RecordingNet) -> None:
+def test_a_filter_passes_over_the_rest_and_the_cursor_too(net: Net) -> None:
     office = net.client("billing office")
     wanted = Comparison(NUMBERPLATE, Operator.EQ, "C3")
-    durable(office, filter=wanted)
+    office.durable(filter=wanted)
     camera = published(net, "A1", "B2")
     office.hang_up()
     published(net, "C3", camera=camera)
     net.restart("CCS broker")
     back = net.client("billing office")
-    durable(back)  # with a wider filter: what was passed over stays passed over
+    back.durable()  # with a wider filter: what was passed over stays passed over
     assert plates(back) == ["C3"]
 
 
-def test_each_name_has_its_own_cursor(net: RecordingNet) -> None:
+def test_each_name_has_its_own_cursor(net: Net) -> None:
     office = net.client("billing office")
-    one, other = durable(office, "one"), durable(office, "other")
+    one, other = office.durable("one"), office.durable("other")
     published(net, "A1")
-    acknowledge(office, one, 1)
+    office.acknowledge(one, 1)
     office.hang_up()
     back = net.client("billing office")
-    other = durable(back, "other")
-    durable(back, "one")
+    other = back.durable("other")
+    back.durable("one")
     assert [message.ref for message in back.all_heard(DeliverLogged)] == [other]
 
 
-def test_a_name_is_gone_on_with_in_one_place_only(net: RecordingNet) -> None:
+def test_a_name_is_gone_on_with_in_one_place_only(net: Net) -> None:
     first = net.client("billing office")
-    ref = durable(first)
+    ref = first.durable()
     second = net.client("billing office")
-    durable(second)
+    second.durable()
     published(net, "A1")
     assert first.ended_with(ref) == "REFUSED-DURABLE-TAKEN-OVER"
-    assert not positions(first)
+    assert not first.positions()
     assert plates(second) == ["A1"]
 
 
 def test_a_client_that_remembers_gets_nothing_that_has_arrived_and_the_next_one_does(
-    net: RecordingNet,
+    net: Net,
 ) -> None:
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     published(net, "A1", "B2")
     net.restart("CCS broker")
     same = net.client("billing office")
-    durable(same, seen=2, filter=Comparison(NUMBERPLATE, Operator.EQ, "Z9"))
+    same.durable(seen=2, filter=Comparison(NUMBERPLATE, Operator.EQ, "Z9"))
     camera = net.client("camera at Victoria")
     camera.next_sequence = 2
     camera.advertise()
     published(net, "C3", camera=camera)
-    assert not positions(same)
+    assert not same.positions()
     same.hang_up()
     another = net.client("billing office")
-    durable(another)
+    another.durable()
     assert plates(another) == ["A1", "B2", "C3"]
 
 
-def test_a_client_served_from_another_log_is_told(net: RecordingNet) -> None:
+def test_a_client_served_from_another_log_is_told(net: Net) -> None:
     published(net, "A1")
     office = net.client("billing office")
-    ref = durable(office, seen=7)
+    ref = office.durable(seen=7)
     assert office.code_of(ref) == "REFUSED-DURABLE-OTHER-LOG"
 
 
-def test_renewals_and_both_kinds_of_subscription_live_together(net: RecordingNet) -> None:
+def test_renewals_and_both_kinds_of_subscription_live_together(net: Net) -> None:
     office = net.client("statistics office")
-    plain, kept = office.subscribe(), durable(office)
+    plain, kept = office.subscribe(), office.durable()
     camera = published(net, "A1")
-    durable(office, ref=kept)
+    office.durable(ref=kept)
     published(net, "B2", camera=camera)
     assert [event[LOCATION] for event in office.events(plain)] == ["Victoria", "Victoria"]
-    assert positions(office) == [1, 2]
+    assert office.positions() == [1, 2]
 
 
-def test_a_reference_does_not_change_its_name(net: RecordingNet) -> None:
+def test_a_reference_does_not_change_its_name(net: Net) -> None:
     office = net.client("billing office")
-    ref = durable(office, "one")
-    durable(office, "other", ref=ref)
+    ref = office.durable("one")
+    office.durable("other", ref=ref)
     assert office.code_of(ref) == "INPUT-REF-TAKEN"
 
 
-def test_forgotten_is_forgotten_and_ended_is_not(net: RecordingNet) -> None:
+def test_forgotten_is_forgotten_and_ended_is_not(net: Net) -> None:
     office = net.client("billing office")
-    ended, gone = durable(office, "ended"), durable(office, "forgotten")
-    office.unsubscribe(ended)
-    number = forget(office, gone)
+    ended, gone = office.durable("ended"), office.durable("forgotten")
+    office.withdraw(ended)
+    number = office.forget(gone)
     assert Accepted(number, None) in office.heard
     published(net, "A1")
-    ended, gone = durable(office, "ended"), durable(office, "forgotten")
+    ended, gone = office.durable("ended"), office.durable("forgotten")
     assert [message.ref for message in office.all_heard(DeliverLogged)] == [ended]
     net.restart("CCS broker")
     assert len(net.brokers["CCS broker"].kept) > 0
     assert net.brokers["CCS broker"].broker.status(net.now)["log"]["cursors"] == 2
 
 
-def test_what_retention_took_is_told(net: RecordingNet) -> None:
+def test_what_retention_took_is_told(net: Net) -> None:
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     published(net, "A1", "B2", "C3", "D4")
     net.retain(first=4)
     net.restart("CCS broker")
     back = net.client("billing office")
-    ref = durable(back)
+    ref = back.durable()
     missed = back.last(Missed)
-    assert (missed.ref, opened(back, missed.position), missed.code) == (ref, 3, "UNAVAILABLE-LOG-REMOVED")
+    assert (missed.ref, back.opened(missed.position), missed.code) == (ref, 3, "UNAVAILABLE-LOG-REMOVED")
     assert plates(back) == ["D4"]
 
 
-def test_a_damaged_log_is_told_and_nothing_is_skipped_silently(net: RecordingNet) -> None:
+def test_a_damaged_log_is_told_and_nothing_is_skipped_silently(net: Net) -> None:
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     published(net, "A1")
     net.restart("CCS broker")
     net.log().problem = "LOG-DAMAGED"
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     assert back.last(Missed).code == "UNAVAILABLE-LOG-UNREADABLE"
     assert "LOG-DAMAGED" in back.last(Missed).message
 
 
 def test_a_type_that_is_not_recorded_cannot_be_durable() -> None:
-    net = RecordingNet()
+    net = Net()
     net.broker()
     office = net.client("billing office")
-    ref = durable(office)
+    ref = office.durable()
     assert office.code_of(ref) == "INPUT-NOT-RECORDED"
 
 
 def test_names_are_bounded_for_each_principal() -> None:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING, limits=BrokerLimits(durable_names_per_principal=2))
+    net = Net()
+    net.broker(recording=RECORDING, limits=BrokerLimits(durable_names_per_principal=2))
     office = net.client("billing office")
-    refs = [durable(office, name) for name in ("one", "two", "three")]
+    refs = [office.durable(name) for name in ("one", "two", "three")]
     assert [office.code_of(ref) for ref in refs] == [None, None, "REFUSED-DURABLE-QUOTA"]
     assert len(office.all_heard(Failed)) == 1
     other = net.client("statistics office")
-    assert other.was_accepted(durable(other, "three"))
+    assert other.was_accepted(other.durable("three"))
 
 
-def test_nobody_acknowledges_the_future(net: RecordingNet) -> None:
+def test_nobody_acknowledges_the_future(net: Net) -> None:
     office = net.client("billing office")
-    ref = durable(office)
-    acknowledge(office, ref, 1 << 40)
+    ref = office.durable()
+    office.acknowledge(ref, 1 << 40)
     camera = published(net, "A1")
     assert plates(office) == ["A1"]
     office.hang_up()
     published(net, "B2", camera=camera)
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     assert plates(back) == ["A1", "B2"]
 
 
-def test_a_cursor_that_cannot_be_read_is_dropped_with_a_note(net: RecordingNet) -> None:
+def test_a_cursor_that_cannot_be_read_is_dropped_with_a_note(net: Net) -> None:
     running = net.brokers["CCS broker"]
     running.kept["cursor/" + "0" * 64] = b"nonsense"
     net.restart("CCS broker")
@@ -299,12 +289,12 @@ def test_a_cursor_that_cannot_be_read_is_dropped_with_a_note(net: RecordingNet) 
     assert "cursor/" + "0" * 64 not in running.kept
 
 
-def test_a_cursor_ahead_of_its_log_is_set_back_for_good(net: RecordingNet) -> None:
+def test_a_cursor_ahead_of_its_log_is_set_back_for_good(net: Net) -> None:
     """The log was put back from a copy; the positions behind it go to other frames."""
     office = net.client("billing office")
-    ref = durable(office)
+    ref = office.durable()
     published(net, "A1", "B2")
-    acknowledge(office, ref, 2)
+    office.acknowledge(ref, 2)
     net.log().safe.clear()
     running = net.restart("CCS broker")
     assert running.noted("cursor-ahead-of-log")
@@ -314,14 +304,14 @@ def test_a_cursor_ahead_of_its_log_is_set_back_for_good(net: RecordingNet) -> No
     published(net, "C3", "D4", camera=camera)
     net.restart("CCS broker")
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     assert plates(back) == ["C3", "D4"]
 
 
-def test_rows_that_two_recorded_parts_have_in_common_come_once(net: RecordingNet) -> None:
+def test_rows_that_two_recorded_parts_have_in_common_come_once(net: Net) -> None:
     """Parts of a sealed frame that came on two ways are recorded as they travelled, and may overlap."""
     office = net.client("billing office")
-    durable(office)
+    office.durable()
     office.hang_up()
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), *(sighting(plate) for plate in ("A0", "A1", "A2")))
@@ -334,6 +324,6 @@ def test_rows_that_two_recorded_parts_have_in_common_come_once(net: RecordingNet
         net.log().safe[position - 1 :] = [logged]
     net.restart("CCS broker")
     back = net.client("billing office")
-    durable(back)
+    back.durable()
     assert plates(back) == ["A0", "A1", "A2"]
-    assert positions(back) == [1, 2]
+    assert back.positions() == [1, 2]

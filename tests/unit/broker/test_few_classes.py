@@ -7,8 +7,7 @@ import pytest
 from maia.broker.audiences import local_subscribers as audience
 from maia.events import Instant
 from maia.predicates import ALWAYS, Comparison, Not, Operator, Predicate
-from support.broker import NOW, Net
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, TIMESTAMP, Net
 
 PLATES = ("AE05 XYZ", "LB02 KRT", "KX51 AAD")
 

@@ -12,9 +12,7 @@ from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Count, Received, Send, WakeAt
 from maia.wire.messages import Publish, Published, Sealed, SealedWithPlaintext
-from support.broker import sighting
-from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS
-from support.sealed_publications import camera_and_reader, the_three
+from support.numberplate import NUMBERPLATE, NUMBERPLATE_KINDS, camera_and_reader, sighting, the_three
 
 LEVELS = tuple(SealingLevel)
 
@@ -33,7 +31,7 @@ def in_one_turn(net, running, inputs):
     for one in inputs:
         turn.take((one,))
     ready = turn.all()
-    net._perform(running, ready)
+    net.perform(running, ready)
     net.settle()
     return ready
 
@@ -74,7 +72,7 @@ def test_one_input_is_signed_when_it_was_taken_on():
     net, ccs, middle, _ = the_three()
     camera, office = camera_and_reader(net)
     for one in publications(camera, 2):
-        net._perform(ccs, ccs.broker.handle(one, net.now))
+        net.perform(ccs, ccs.broker.handle(one, net.now))
     net.settle()
     assert len({frame.signature for frame in net.frames(to=middle)}) == 2
     assert len(office.events()) == 4

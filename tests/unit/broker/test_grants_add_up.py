@@ -11,27 +11,23 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import (
-    ALL_ATTRIBUTES,
     Action,
     AttributeSet,
-    AuthorisationCertificate,
-    Authority,
     FactList,
     Revalidation,
     SignedCertificate,
     TestKind,
-    issue,
     sign_statement,
     statement_to_bytes,
 )
 from maia.credentials.statements import period_from
+from maia.events import SECOND
 from maia.policy import CHAINS_MAX, Bound, BoundRule
-from maia.predicates import ALWAYS, Comparison, Membership, Operator, Predicate, parse_predicate
+from maia.predicates import Comparison, Membership, Operator, Predicate, parse_predicate
+from maia.testing import NetClient
 from maia.testing.refusals import raises
 from maia.wire.messages import Changed, Show
-from support.broker import SECOND, Client, Net, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.revoking import grant_demanding, seeing
+from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP, Net, sighting
 
 LEFT_OUT = "POLICY-GRANTS-LEFT-OUT"
 ON_DUTY = parse_predicate("on-duty = true")
@@ -42,26 +38,15 @@ def grant(
     net: Net,
     issuer: str,
     subject: str,
-    *,
-    attributes: AttributeSet = ALL_ATTRIBUTES,
-    restriction: Predicate = ALWAYS,
-    condition: Predicate = ALWAYS,
+    **terms: Predicate | AttributeSet,
 ) -> SignedCertificate:
     """Let somebody of the story grant somebody else to see the type."""
-    story = net.story
-    authority = Authority(
-        story.type_pattern, frozenset({Action.SUBSCRIBE}), attributes, restriction, condition
-    )
-    validity = story.certificates[0].certificate.validity
-    certificate = AuthorisationCertificate(
-        story.principal(issuer), story.principal(subject), True, authority, validity
-    )
-    return issue(certificate, story.keys[issuer])
+    return net.cast.grant(issuer, subject, net.cast.definition, Action.SUBSCRIBE, may_delegate=True, **terms)
 
 
-def detective(net: Net, *shown: SignedCertificate, at: str = "CCS broker", **named: object) -> Client:
+def detective(net: Net, *shown: SignedCertificate, at: str = "CCS broker", **named: object) -> NetClient:
     """Connect Detective Smith, who holds no certificate about the type but those given."""
-    others = [one for one in net.story.certificates if Action.CONNECT in one.certificate.authority.actions]
+    others = [one for one in net.cast.certificates if Action.CONNECT in one.certificate.authority.actions]
     smith = net.client("Detective Smith", at=at, credentials=tuple(others), **named)
     smith.credentials = (*others, *shown)  # with her requests, and not with her hello
     return smith
@@ -100,7 +85,7 @@ def test_an_unmet_condition_of_one_issuer_takes_nothing_from_what_another_grants
     ]
     smith, camera = detective(net, *(held[place] for place in order)), net.client("camera at Victoria")
     assert smith.code_of(smith.subscribe()) == "POLICY-CONDITION-NOT-MET"
-    met = net.story.keys["Met"]
+    met = net.cast.keys["Met"]
     said = {(smith.principal, "on-duty"): True}
     duty = FactList(met.principal, 1, period_from(net.now, microseconds=600 * SECOND), said)
     smith.say(Show(99, [], [statement_to_bytes(sign_statement(duty, met))]))
@@ -150,7 +135,7 @@ def test_a_strict_bound_on_one_certificate_hides_nothing_that_another_shows() ->
 # ------------------------------------------------------------ many narrow certificates
 
 
-def seen_of_all_cases(smith: Client, camera: Client, number: int) -> list[int]:
+def seen_of_all_cases(smith: NetClient, camera: NetClient, number: int) -> list[int]:
     """Return the cases whose car the detective sees, after one of each has passed the camera."""
     ref, published = smith.subscribe(), camera.advertise()
     assert smith.was_accepted(ref), smith.code_of(ref)
@@ -240,19 +225,17 @@ def test_the_last_of_a_hundred_certificates_counts_when_it_is_vouched_for() -> N
     """A broker waits for the word on each of them, and not on the first few alone."""
     net = Net()
     net.broker()
-    story, met = net.story, net.story.keys["Met"]
+    story, met = net.cast, net.cast.keys["Met"]
 
     def demanding(case: int, by: str) -> SignedCertificate:
-        return grant_demanding(
-            story,
+        return story.grant(
             "CCS",
             story.principal("Detective Smith"),
-            seeing(story),
+            story.definition,
             Action.SUBSCRIBE,
             by=story.principal(by),
-            kind=TestKind.REVALIDATION,
+            test=TestKind.REVALIDATION,
             restriction=Comparison(NUMBERPLATE, Operator.EQ, plate(case)),
-            now=net.now,
         )
 
     held = [demanding(case, by="CCS") for case in range(100)]

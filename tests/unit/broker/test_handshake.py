@@ -6,10 +6,10 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.wire.codec import encode
 from maia.wire.messages import Accepted, Bye, Greeting, Hello, Ping, Pong, Subscribe, Welcome
-from support.broker import NOW, SECOND, Net, connect_right
+from support.numberplate import NOW, Net
 
 STRANGER = SigningKey.from_seed(b"\x07" * 32)
 
@@ -50,7 +50,7 @@ def test_the_coordinator_needs_no_certificate() -> None:
 def test_certificates_of_another_principal_do_not_open_the_door() -> None:
     net = Net()
     net.broker()
-    client = net.client("stranger", key=STRANGER, credentials=net.story.certificates)
+    client = net.client("stranger", key=STRANGER, credentials=net.cast.certificates)
     assert client.bye == "POLICY-NO-CHAIN"
 
 
@@ -84,7 +84,7 @@ def test_a_link_ends_with_the_right_to_connect() -> None:
     net = Net()
     net.broker()
     client = net.client("camera at Victoria")
-    end = net.story.certificates[0].certificate.validity.not_after
+    end = net.cast.certificates[0].certificate.validity.not_after
     assert end is not None
     net.now = Instant(end - 10 * SECOND)
     client.say(Ping(1))
@@ -109,7 +109,7 @@ def test_a_silent_peer_is_asked_and_then_given_up() -> None:
     net.advance(120)
     assert not client.closed  # it answers
     client.heard.clear()
-    net._client_hears = lambda client, data: client.heard.append(data)  # type: ignore[method-assign]  # deaf
+    net.hears = lambda client, data: client.heard.append(data)  # type: ignore[method-assign]  # deaf
     net.advance(59)
     assert not client.closed
     net.advance(61)
@@ -175,7 +175,7 @@ def test_an_accepted_subscription_says_until_when() -> None:
     net.broker()
     client = net.client("billing office")
     client.subscribe()
-    assert client.last(Accepted).until == net.story.certificates[0].certificate.validity.not_after
+    assert client.last(Accepted).until == net.cast.certificates[0].certificate.validity.not_after
 
 
 def test_a_broker_without_right_is_not_welcome() -> None:
@@ -197,5 +197,5 @@ def test_a_broker_does_not_show_itself_to_one_without_right() -> None:
 def test_connect_rights_may_be_given_by_hand() -> None:
     net = Net()
     net.broker()
-    client = net.client("stranger", key=STRANGER, credentials=(connect_right(net.story, STRANGER.principal),))
+    client = net.client("stranger", key=STRANGER, credentials=(net.cast.connect_right(STRANGER.principal),))
     assert client.last(Welcome)

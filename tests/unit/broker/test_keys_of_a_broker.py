@@ -9,68 +9,53 @@ import pytest
 from maia.broker.keys.keys import KeyRequests
 from maia.broker.turn import Turn
 from maia.credentials import Validity
-from maia.domain import DomainLimits, DomainSettings, KeyServer
-from maia.events import Instant
+from maia.domain import DomainLimits
+from maia.events import SECOND, Instant
 from maia.predicates import AllOf, AnyOf, Comparison, Operator
-from maia.sealing.keys.secrets import Secret
+from maia.testing import NetBroker
 from maia.types import Sealing, SealingLevel, sign_definition
 from maia.wire.effects import DialFailed
 from maia.wire.messages import Ended, Failed, JoinGroups, Published, SealedRights, Warned
-from support.broker import NOW, SECOND, Running, connect_right, random_from, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.sealed_net import state_of
-from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
+from support.numberplate import (
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    READ,
+    TIMESTAMP,
+    WRITE,
+    SealedNet,
+    camera_and_reader,
+    sighting,
+)
 
 KEYS = "key server"
 
 
-class DomainNet(PublishingNet):
+class DomainNet(SealedNet):
     """Brokers that get their keys from a key server."""
 
     keys_by_hand = False
 
     def __init__(self, level: SealingLevel = SealingLevel.ATTRIBUTE, **settings) -> None:
-        super().__init__(level, **settings)
-        key, _ = self._identity(KEYS)
-        self.level, self.manager = level, key.principal
-        pito = self.story.keys["PITO"]
-        sealing = Sealing(level, key.principal, ("key-server:7400",))
-        definition = replace(self.story.definition.definition, sealing=sealing)
-        self.story = replace(self.story, definition=sign_definition(definition, pito))
+        super().__init__(level, manager=KEYS, keys_at=("key-server:7400",), **settings)
+        self.level, self.manager = level, self.cast.identity(KEYS)[0].principal
 
-    hung: list[Running] | None = None
+    hung: list[NetBroker] | None = None
     """Who dials the key server without an answer of any kind, if that is so."""
 
-    def _dial(self, running: Running, address: str) -> None:
+    def dial(self, running: NetBroker, address: str) -> None:
         if self.hung is not None and address == "key-server:7400":
             self.hung.append(running)
         else:
-            super()._dial(running, address)
+            super().dial(running, address)
 
-    def key_server(self, **changes) -> Running:
-        """Start the key server; it is a node like a broker."""
-        key, _ = self._identity(KEYS)
-        settings = DomainSettings(
-            self.story.network, "key-server:7400", (connect_right(self.story, key.principal),), **changes
-        )
-        node = KeyServer(
-            key,
-            settings,
-            at_rest=Secret.fresh(random_from(b"at rest")),
-            random=random_from(b"key server" + len(self.brokers).to_bytes(2, "big")),
-        )
-        running = self.brokers[KEYS] = Running(KEYS, key, settings, node)
-        self._perform(running, node.start(self.now))
-        self.settle()
-        return running
-
-    def two(self, **reads) -> tuple[Running, Running]:
+    def two(self, **reads) -> tuple[NetBroker, NetBroker]:
         self.entitle("CCS broker", READ, WRITE)
         self.entitle("Met broker", READ, **reads)
         return self.broker(), self.broker("Met broker", seeds=["CCS broker"])
 
-    def epoch(self, running: Running) -> int | None:
-        ring = state_of(running).seals.ring_of(self.type_id)
+    def epoch(self, running: NetBroker) -> int | None:
+        ring = running.parts.seals.ring_of(self.type_id)
         return None if ring is None else ring.newest
 
 
@@ -127,7 +112,7 @@ def test_frames_that_wait_for_a_key_server_are_refused_as_soon_as_it_is_not_foun
     assert not camera.all_heard(Failed)
     assert not camera.all_heard(Ended)
     for running in net.hung:
-        net._input(running, DialFailed("key-server:7400"))
+        net.happen(running, DialFailed("key-server:7400"))
     net.settle()
     assert camera.ended_with(1) == "UNAVAILABLE-KEY-SERVER"
     assert not net.frames()
@@ -141,7 +126,7 @@ def test_a_subscriber_is_warned_as_soon_as_the_key_server_is_not_found():
     office.subscribe()
     assert not office.all_heard(Warned)
     for running in net.hung:
-        net._input(running, DialFailed("key-server:7400"))
+        net.happen(running, DialFailed("key-server:7400"))
     net.settle()
     assert office.last(Warned) == Warned(1, "UNAVAILABLE-KEY-SERVER", AWAY)
 
@@ -158,8 +143,8 @@ def test_a_node_that_is_no_key_server_is_told_by_what_was_wrong_with_it():
 
 def test_a_type_whose_key_server_has_no_known_address_is_refused_with_what_to_configure():
     net = DomainNet()
-    definition = replace(net.story.definition.definition, sealing=Sealing(net.level, net.manager))
-    net.story = replace(net.story, definition=sign_definition(definition, net.story.keys["PITO"]))
+    definition = replace(net.cast.definition.definition, sealing=Sealing(net.level, net.manager))
+    net.cast = replace(net.cast, definition=sign_definition(definition, net.cast.keys["PITO"]))
     net.two()
     camera = net.client("camera at Victoria")
     camera.advertise()
@@ -285,7 +270,7 @@ def test_a_broker_holds_the_keys_of_what_it_may_read_and_no_others():
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     assert [set(event) for event in office.events()] == [{NUMBERPLATE, TIMESTAMP}]
-    groups = {group.uid for group in state_of(met).keys.member.groups(net.type_id)}
+    groups = {group.uid for group in met.parts.keys.member.groups(net.type_id)}
     assert groups == {None, NUMBERPLATE, TIMESTAMP}
     assert b"Victoria" not in net.heard_by(met)
 
@@ -300,7 +285,7 @@ def test_a_right_that_ends_takes_the_keys_with_it():
     net.advance(35)
     camera.publish(1, sighting("TOO LATE"))
     assert [event[NUMBERPLATE] for event in office.events()] == ["IN TIME"]
-    assert not state_of(met).keys.member.groups(net.type_id)
+    assert not met.parts.keys.member.groups(net.type_id)
 
 
 def test_a_right_that_begins_brings_the_keys():
@@ -335,9 +320,9 @@ def test_neighbours_show_each_other_their_rights_sealed():
     camera_and_reader(net)
     shown = [message for _, _, message in net.carried if isinstance(message, SealedRights)]
     assert shown
-    (link,) = [one for one in state_of(ccs).links.values() if one.peer == met.key.principal]
+    (link,) = [one for one in ccs.parts.links.values() if one.peer == met.key.principal]
     assert link.rights[net.type_id]
-    assert net.story.definition.definition.name.name.encode() not in net.heard_by(met)
+    assert net.cast.type_name.name.encode() not in net.heard_by(met)
 
 
 def test_a_drained_broker_says_goodbye_to_its_manager_and_forgets_its_keys():
@@ -345,7 +330,7 @@ def test_a_drained_broker_says_goodbye_to_its_manager_and_forgets_its_keys():
     server = net.key_server()
     ccs, _ = net.two()
     camera_and_reader(net)
-    ring = state_of(ccs).seals.ring_of(net.type_id)
+    ring = ccs.parts.seals.ring_of(net.type_id)
     net.drain("CCS broker")
     assert ring.newest is None
     assert not [link for link in net.wires if link[0] == "CCS broker" and net.wires[link][0] == server.name]
@@ -358,7 +343,7 @@ def test_a_broker_that_was_forked_seals_under_keys_of_its_own():
     ccs, _ = net.two()
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting())
-    state_of(ccs).seals.sealer._process_id = lambda: 2
+    ccs.parts.seals.sealer._process_id = lambda: 2
     camera.publish(1, sighting())
     marks = [getattr(frame, "frame", frame).mark for frame in net.frames()]
     assert len({mark.instance for mark in marks}) == len(marks) == 2
@@ -370,7 +355,7 @@ def test_looking_for_keys_again_costs_a_look_into_a_dictionary(later, monkeypatc
     net = DomainNet()
     net.key_server()
     ccs, _ = net.two()
-    desk: KeyRequests = state_of(ccs).keys
+    desk: KeyRequests = ccs.parts.keys
     monkeypatch.setattr("maia.broker.keys.keys.standing", lambda *_: pytest.fail("worked out again"))
     turn = Turn(Instant(net.now + later))
     assert not desk.look_for(net.type_id, turn)

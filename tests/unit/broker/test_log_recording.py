@@ -15,10 +15,10 @@ from maia.errors import MaiaError
 from maia.events import Instant
 from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
+from maia.testing import in_a_loop, until
 from maia.wire.codec import encode
 from maia.wire.effects import Input, LogRead, ReadLog, Record, Recorded
 from maia.wire.messages import Carried, Column
-from support.waiting import in_a_loop, until
 
 TYPES = (bytes(32), bytes([1]) * 32)
 

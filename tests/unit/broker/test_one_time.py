@@ -10,6 +10,7 @@ from maia.broker import BrokerLimits
 from maia.credentials import Action, SignedCertificate, TestKind, issue
 from maia.policy import Request, request_digest
 from maia.predicates import ALWAYS, Comparison, Operator, parse_predicate
+from maia.testing import Issuer, NetClient, answers_to, questions_of, shown
 from maia.types import verify_definition
 from maia.wire.messages import (
     AskState,
@@ -22,21 +23,8 @@ from maia.wire.messages import (
     Vouched,
     Welcome,
 )
-from support.broker import Net, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.one_time import (
-    BILLING,
-    CAMERA,
-    Story,
-    answers_to,
-    once,
-    pool_with,
-    questions_of,
-    refuse,
-    vouch,
-)
-from support.recording import EVERYTHING, RecordingNet, durable, forget, logged_events
-from support.revoking import Issuer, connecting, grant_demanding
+from support.numberplate import CAMERA, LOCATION, NUMBERPLATE, RECORDING, TIMESTAMP, Net, sighting
+from support.one_time import BILLING, Story, once, pool_with, vouch
 
 LEASE_S = 60
 
@@ -70,10 +58,10 @@ def test_the_question_names_the_certificate_its_tester_and_the_request(net: Net)
     challenge = story.billing.last(Challenge)
     assert challenge.ref == story.ref
     (question,) = questions_of(challenge)
-    version = verify_definition(net.story.definition, at=net.now)
+    version = verify_definition(net.cast.definition, at=net.now)
     asked = Request(story.billing.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
     assert question.certificate == story.right.id
-    assert question.by == net.story.principal("CCS")
+    assert question.by == net.cast.principal("CCS")
     assert question.request == request_digest(asked)
 
 
@@ -124,7 +112,7 @@ def test_nobody_is_asked_about_what_was_revoked(net: Net) -> None:
 
 
 def test_nobody_is_asked_where_the_same_is_permitted_anyway(net: Net) -> None:
-    plain = once(net, kind=None)
+    plain = once(net, test=None)
     billing = net.client(BILLING, credentials=pool_with(net, plain, once(net)))
     ref = billing.subscribe()
     assert billing.was_accepted(ref)
@@ -132,12 +120,12 @@ def test_nobody_is_asked_where_the_same_is_permitted_anyway(net: Net) -> None:
 
 
 def test_who_must_be_vouched_for_to_see_more_sees_less_without(net: Net) -> None:
-    plain = once(net, kind=None)
+    plain = once(net, test=None)
     more = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
     camera = net.client(CAMERA)
     offer = camera.advertise()
     seen = []
-    for answer in (vouch, refuse):
+    for answer in (vouch, NetClient.refuse):
         billing = net.client(BILLING, credentials=pool_with(net, plain, more))
         ref = billing.subscribe()
         assert not billing.was_accepted(ref)
@@ -155,9 +143,9 @@ def test_both_tests_of_a_certificate_are_made(net: Net) -> None:
     right = once(net)
     both = right.certificate.validity.with_tests(
         *right.certificate.validity.tests,
-        *once(net, kind=TestKind.TIMED_CRL).certificate.validity.tests,
+        *once(net, test=TestKind.TIMED_CRL).certificate.validity.tests,
     )
-    right = issue(replace(right.certificate, validity=both), net.story.keys["CCS"])
+    right = issue(replace(right.certificate, validity=both), net.cast.keys["CCS"])
     billing = net.client(BILLING, credentials=pool_with(net, right))
     early = billing.subscribe()
     assert billing.code_of(early) == "UNAVAILABLE-STATEMENT-AWAITED"
@@ -173,7 +161,7 @@ def test_both_tests_of_a_certificate_are_made(net: Net) -> None:
 
 def test_a_client_that_comes_back_without_answers_is_refused_at_once(net: Net) -> None:
     story = Story(net, answers=False)
-    refuse(story.billing)
+    story.billing.refuse()
     assert story.billing.code_of(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
     assert waiting(net) == {"waiting": 0, "questions": 0}
     assert not story.billing.closed
@@ -201,7 +189,7 @@ def test_a_request_under_the_same_reference_takes_the_place_of_the_one_that_wait
 
 def test_what_is_withdrawn_while_it_waits_is_never_accepted(net: Net) -> None:
     story = Story(net, answers=False)
-    story.billing.unsubscribe(story.ref)
+    story.billing.withdraw(story.ref)
     assert waiting(net)["waiting"] == 0
     vouch(story.billing)
     assert not story.billing.was_accepted(story.ref)
@@ -239,7 +227,7 @@ def test_who_is_refused_by_its_tester_loses_what_stands_at_once(net: Net) -> Non
     story = Story(net)
     net.advance(LEASE_S / 2 + 1)
     assert story.sees() == 1
-    refuse(story.billing)
+    story.billing.refuse()
     assert story.billing.ended_with(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
     assert story.sees() == 0
 
@@ -250,7 +238,7 @@ def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: 
     story.billing.subscribe(ref=story.ref)
     net.advance(10)  # what stands is to be vouched for by now, and its reference waits for the request
     asked = len(story.billing.all_heard(Challenge))
-    refuse(story.billing)
+    story.billing.refuse()
     assert story.billing.code_of(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
     assert len(story.billing.all_heard(Challenge)) == asked + 1
     vouch(story.billing)
@@ -294,7 +282,7 @@ def test_what_falls_beside_it_narrows_at_once_and_the_rest_is_asked_about_anew(n
     assert billing.take_events()[0].get(LOCATION) is None
     (question,) = questions_of(billing.last(Challenge))
     assert question.certificate == story.right.id
-    refuse(billing)
+    billing.refuse()
     assert billing.ended_with(ref) == "REFUSED-NOT-VOUCHED-FOR"
 
 
@@ -315,10 +303,10 @@ def test_more_certificates_shown_are_no_use_before_a_fresh_answer(net: Net) -> N
 
 def test_an_answer_that_served_lets_no_other_certificate_widen_what_stands(net: Net) -> None:
     """The vouched one is half of a chain; another half that is shown later needs a fresh answer."""
-    story, smith = net.story, "Detective Smith"
+    story, smith = net.cast, "Detective Smith"
     may = once(net, smith, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}))
     to_smith = issue(replace(may.certificate, may_delegate=True), story.keys["CCS"])
-    little = replace(once(net, kind=None, attributes=frozenset({NUMBERPLATE})).certificate)
+    little = replace(once(net, test=None, attributes=frozenset({NUMBERPLATE})).certificate)
     passed_on = [
         issue(
             replace(
@@ -347,12 +335,12 @@ def test_an_answer_that_served_lets_no_other_certificate_widen_what_stands(net: 
 def test_after_a_restart_everything_is_asked_anew(net: Net) -> None:
     """A82: nothing of an answer outlives the broker that asked."""
     story = Story(net)
-    answered = answers_to(story.billing.last(Challenge), net.story.keys["CCS"])
+    answered = answers_to(story.billing.last(Challenge), net.cast.keys["CCS"])
     net.restart("CCS broker")
     billing = net.client(BILLING, credentials=story.pool)
     ref = billing.subscribe()
     assert not billing.was_accepted(ref)
-    refuse(billing, answered)
+    billing.refuse(answered)
     assert billing.code_of(ref) == "REFUSED-NOT-VOUCHED-FOR"
 
 
@@ -372,7 +360,7 @@ def test_other_brokers_carry_what_the_edge_has_had_vouched_for(net: Net) -> None
     vouch(story.billing)
     net.advance(1)
     assert story.sees() == 1
-    refuse(story.billing, [])  # of a challenge that is over: nothing happens
+    story.billing.refuse([])  # of a challenge that is over: nothing happens
     assert story.sees() == 1
 
 
@@ -394,7 +382,7 @@ def test_the_last_word_of_a_vouched_publisher_is_told_while_it_stands(net: Net) 
     office.say(AskState(77, wanted))
     assert len(office.events()) == 1
     net.advance(31)
-    refuse(camera)
+    camera.refuse()
     office.heard.clear()
     later = office.subscribe()
     office.say(AskState(78, later))
@@ -483,30 +471,30 @@ def test_a_standing_entry_without_room_for_its_question_is_asked_about_a_little_
 
 
 def test_a_durable_subscription_goes_on_with_a_fresh_answer_and_not_before() -> None:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING)
+    net = Net()
+    net.broker(recording=RECORDING)
     right = once(net)
     camera = net.client(CAMERA)
     offer = camera.advertise()
     for is_first in (True, False):
         billing = net.client(BILLING, credentials=pool_with(net, right))
-        ref = durable(billing)
+        ref = billing.durable()
         assert not billing.was_accepted(ref)
-        assert logged_events(billing) == []
+        assert billing.logged_events() == []
         vouch(billing)
         assert billing.was_accepted(ref)
-        assert len(logged_events(billing)) == (0 if is_first else 2)
+        assert len(billing.logged_events()) == (0 if is_first else 2)
         billing.hang_up()
         camera.publish(offer, sighting())
         camera.publish(offer, sighting())
 
 
 def test_a_durable_subscription_that_is_forgotten_while_it_waits_is_never_accepted() -> None:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING)
+    net = Net()
+    net.broker(recording=RECORDING)
     billing = net.client(BILLING, credentials=pool_with(net, once(net)))
-    ref = durable(billing)
-    forget(billing, ref)
+    ref = billing.durable()
+    billing.forget(ref)
     assert waiting(net)["waiting"] == 0
     vouch(billing)
     assert not billing.was_accepted(ref)
@@ -516,7 +504,7 @@ def test_a_publisher_with_a_rate_is_counted_under_the_answer_that_it_rests_on(ne
     """A condition on the rate is asked at every frame, and finds the answer that was given."""
     right = once(net, CAMERA, Action.PUBLISH).certificate
     few = replace(right, authority=replace(right.authority, condition=parse_predicate("rate-minute <= 2")))
-    rated = issue(few, net.story.keys["CCS"])
+    rated = issue(few, net.cast.keys["CCS"])
     camera = net.client(CAMERA, credentials=pool_with(net, rated, who=CAMERA))
     offer = camera.advertise()
     vouch(camera)
@@ -532,16 +520,14 @@ def test_a_publisher_with_a_rate_is_counted_under_the_answer_that_it_rests_on(ne
 
 
 def connect_once(net: Net, who: str = BILLING) -> SignedCertificate:
-    owner = next(name for name, key in net.story.keys.items() if key.principal == net.story.network.owner)
-    return grant_demanding(
-        net.story,
+    owner = next(name for name, key in net.cast.keys.items() if key.principal == net.cast.network.owner)
+    return net.cast.grant(
         owner,
-        net.story.principal(who),
-        connecting(net.story),
+        net.cast.principal(who),
+        net.cast.network,
         Action.CONNECT,
-        now=net.now,
-        kind=TestKind.ONE_TIME,
-        by=net.story.principal("CCS"),
+        test=TestKind.ONE_TIME,
+        by=net.cast.principal("CCS"),
     )
 
 
@@ -558,11 +544,11 @@ def test_a_client_is_welcomed_when_its_right_to_connect_is_vouched_for(net: Net)
 def test_who_is_not_vouched_for_is_not_let_in(net: Net) -> None:
     """A11, A30: no answer, a foreign one, and one that was used for another link."""
     first = net.client(BILLING, credentials=(connect_once(net),))
-    used = answers_to(first.last(Challenge), net.story.keys["CCS"])
-    refuse(first)
+    used = answers_to(first.last(Challenge), net.cast.keys["CCS"])
+    first.refuse()
     assert first.bye == "REFUSED-NOT-VOUCHED-FOR"
     second = net.client(BILLING, credentials=(connect_once(net),))
-    refuse(second, used)
+    second.refuse(used)
     assert second.bye == "REFUSED-NOT-VOUCHED-FOR"
     third = net.client(BILLING, credentials=(connect_once(net),))
     third.say(Vouched(99, used))
@@ -589,7 +575,7 @@ def test_a_connection_is_vouched_for_anew_within_each_lease(net: Net) -> None:
         vouch(billing)
     assert not billing.closed
     net.advance(31)
-    refuse(billing)
+    billing.refuse()
     assert billing.bye == "REFUSED-NOT-VOUCHED-FOR"
 
 

@@ -10,13 +10,13 @@ from maia.broker.persistence import KEPT_CERTIFICATES, KEPT_PUBLICATIONS
 from maia.broker.refusals import TooManyRequests
 from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.timers import CatchUp, TimerWheel
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.sessions.admission import RequestQuota
 from maia.testing.refusals import raises
 from maia.wire.columns import NUMBERS_BEHIND_MAX
 from maia.wire.effects import LinkId, Tick, WakeAt
 from maia.wire.messages import Accepted
-from support.broker import NOW, SECOND, Net, sighting
+from support.numberplate import NOW, Net, sighting
 from support.policy import PITO
 
 
@@ -223,7 +223,7 @@ def test_rubbish_on_disk_is_dropped_with_a_note(name: str, data: bytes) -> None:
 def test_what_expired_on_disk_is_not_known_any_more() -> None:
     net = Net()
     net.broker()
-    story = net.story
+    story = net.cast
     manager = net.client("billing office")
     manager.subscribe()
     running = net.brokers["CCS broker"]
@@ -251,14 +251,14 @@ def test_a_handed_over_definition_is_kept_before_it_is_answered() -> None:
     "changes", [{"lease_s": 0}, {"skew_s": -1}, {"verify_in_transit": -0.1}, {"address": ""}]
 )
 def test_settings_that_no_broker_can_keep_are_refused(changes: dict[str, object]) -> None:
-    network = Net().story.network
+    network = Net().cast.network
     with raises("INPUT-BROKER-SETTINGS"):
         BrokerSettings(**({"network": network, "address": "a:1", "credentials": ()} | changes))  # type: ignore[arg-type]  # by name
 
 
 def test_settings_do_not_print_credentials() -> None:
     net = Net()
-    settings = BrokerSettings(net.story.network, "a:1", net.story.certificates)
+    settings = BrokerSettings(net.cast.network, "a:1", net.cast.certificates)
     assert "credentials" not in repr(settings)
 
 

@@ -9,12 +9,8 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     Transformation,
-    TypePattern,
-    exact_name,
     issue,
 )
 from maia.events import Instant, Kind, attribute_uid
@@ -22,8 +18,7 @@ from maia.expressions.syntax import Rule, Take
 from maia.predicates import AnyOf, Comparison, Operator
 from maia.wire.columns import frame_label, stream_label
 from maia.wire.messages import Deliver, Ended, Publish, Published
-from support.broker import NOW, Net, sighting
-from support.numberplate import LOCATION, NUMBERPLATE
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, Net, sighting
 
 
 @pytest.fixture
@@ -35,17 +30,9 @@ def net() -> Net:
 
 def grant_to_publish(net: Net, who: str, **authority: object) -> tuple[SignedCertificate, ...]:
     """Let CCS grant somebody to publish, beside what the story grants."""
-    story = net.story
-    name = story.definition.definition.name
-    pattern = TypePattern(name.owner, exact_name(name.name), None)
-    certificate = AuthorisationCertificate(
-        story.principal("CCS"),
-        story.principal(who),
-        may_delegate=False,
-        authority=Authority(pattern, frozenset({Action.PUBLISH}), **authority),  # type: ignore[arg-type]  # by name
-        validity=story.certificates[0].certificate.validity,
-    )
-    return (*story.certificates, issue(certificate, story.keys["CCS"]))
+    story = net.cast
+    name = story.type_name
+    return (*story.certificates, story.grant("CCS", who, name, Action.PUBLISH, **authority))
 
 
 def test_the_camera_cannot_be_anywhere_else(net: Net) -> None:
@@ -186,7 +173,7 @@ def test_an_unadvertised_reference_is_gone(net: Net) -> None:
     camera, billing = net.client("camera at Victoria"), net.client("billing office")
     billing.subscribe()
     ref = camera.advertise()
-    camera.unadvertise(ref)
+    camera.withdraw(ref)
     camera.publish(ref, sighting())
     assert camera.last(Ended) == Ended(
         [ref], "INPUT-UNKNOWN-REF", f"nothing is advertised under `{ref}` on this link"
@@ -224,11 +211,11 @@ def test_an_advertisement_ends_where_what_is_left_of_its_right_is_to_write_anoth
     ends = Instant(NOW + 20 * 1_000_000)
     plain = issue(
         replace(plain.certificate, validity=replace(plain.certificate.validity, not_after=ends)),
-        net.story.keys["CCS"],
+        net.cast.keys["CCS"],
     )
-    written = replace(net.story.definition.definition.name, name="uk.gov.Sighting")
+    written = replace(net.cast.type_name, name="uk.gov.Sighting")
     rule = Rule(LOCATION, Take(NUMBERPLATE, Kind.STRING))
-    step = Transformation(net.story.principal("CCS"), (rule,), result=written)
+    step = Transformation(net.cast.principal("CCS"), (rule,), result=written)
     (*others, converting) = grant_to_publish(net, "statistics office", transformations=(step,))
     publisher = net.client("statistics office", credentials=(*others, converting, plain))
     ref = publisher.advertise()

@@ -9,23 +9,21 @@ from maia.broker.settings import RecordingSettings
 from maia.predicates import Comparison, Operator
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Deliver, Published
-from support.broker import Net, sighting
-from support.numberplate import LOCATION, NUMBERPLATE
-from support.recording import EVERYTHING, RecordingNet
+from support.numberplate import LOCATION, NUMBERPLATE, RECORDING, Net, sighting
 
 
 @pytest.fixture
-def net() -> RecordingNet:
-    net = RecordingNet()
-    net.broker(recording=EVERYTHING, lease_s=600)
+def net() -> Net:
+    net = Net()
+    net.broker(recording=RECORDING, lease_s=600)
     return net
 
 
-def frames(net: RecordingNet, name: str = "CCS broker") -> list[Carried]:
+def frames(net: Net, name: str = "CCS broker") -> list[Carried]:
     return [decode(one.data) for one in net.log(name).safe]
 
 
-def test_a_publisher_is_answered_when_its_frame_is_safe_and_not_before(net: RecordingNet) -> None:
+def test_a_publisher_is_answered_when_its_frame_is_safe_and_not_before(net: Net) -> None:
     net.log().is_slow = True
     camera, office = net.client("camera at Victoria"), net.client("statistics office")
     office.subscribe()
@@ -38,7 +36,7 @@ def test_a_publisher_is_answered_when_its_frame_is_safe_and_not_before(net: Reco
 
 
 def test_without_durable_the_answer_waits_for_nothing() -> None:
-    net = RecordingNet()
+    net = Net()
     net.broker(recording=RecordingSettings(durable=False))
     net.log().is_slow = True
     camera = net.client("camera at Victoria")
@@ -47,7 +45,7 @@ def test_without_durable_the_answer_waits_for_nothing() -> None:
     assert len(net.log().unsafe) == 1
 
 
-def test_an_answer_that_covers_earlier_frames_waits_for_them(net: RecordingNet) -> None:
+def test_an_answer_that_covers_earlier_frames_waits_for_them(net: Net) -> None:
     """`Published` answers for all frames before it, so an empty or repeated one must not overtake them."""
     net.log().is_slow = True
     camera = net.client("camera at Victoria")
@@ -60,7 +58,7 @@ def test_an_answer_that_covers_earlier_frames_waits_for_them(net: RecordingNet) 
     assert len(frames(net)) == 1
 
 
-def test_what_a_crash_took_before_it_was_safe_is_taken_on_again(net: RecordingNet) -> None:
+def test_what_a_crash_took_before_it_was_safe_is_taken_on_again(net: Net) -> None:
     net.log().is_slow = True
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting())
@@ -75,7 +73,7 @@ def test_what_a_crash_took_before_it_was_safe_is_taken_on_again(net: RecordingNe
     assert len(frames(net)) == 1
 
 
-def test_what_is_safe_is_not_recorded_twice_after_a_crash(net: RecordingNet) -> None:
+def test_what_is_safe_is_not_recorded_twice_after_a_crash(net: Net) -> None:
     """The publisher did not hear the answer, and says it again to the broker that has come back."""
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting())
@@ -88,7 +86,7 @@ def test_what_is_safe_is_not_recorded_twice_after_a_crash(net: RecordingNet) -> 
     assert [frame.sequence for frame in frames(net)] == [0, 1]
 
 
-def test_the_log_is_read_again_from_where_the_memory_was_kept(net: RecordingNet) -> None:
+def test_the_log_is_read_again_from_where_the_memory_was_kept(net: Net) -> None:
     camera = net.client("camera at Victoria")
     ref = camera.advertise()
     camera.publish(ref, sighting())
@@ -112,8 +110,8 @@ def decode_position(net: Net) -> int:
     ("types", "is_recorded"), [(None, True), ({"uk.Numberplate"}, None), ({"Weather"}, False)]
 )
 def test_only_chosen_types_are_recorded(types: set[str] | None, is_recorded: bool | None) -> None:
-    net = RecordingNet()
-    name = net.story.definition.definition.name.name
+    net = Net()
+    name = net.cast.type_name.name
     chosen = None if types is None else frozenset({name} if is_recorded is None else types)
     net.broker(recording=RecordingSettings(chosen))
     camera = net.client("camera at Victoria")
@@ -123,7 +121,7 @@ def test_only_chosen_types_are_recorded(types: set[str] | None, is_recorded: boo
 
 
 def test_a_type_can_be_chosen_by_its_id() -> None:
-    net = RecordingNet()
+    net = Net()
     probe = Net()
     probe.broker()
     other = probe.client("camera at Victoria")
@@ -135,7 +133,7 @@ def test_a_type_can_be_chosen_by_its_id() -> None:
     assert len(frames(net)) == 1
 
 
-def test_a_frame_is_recorded_as_it_travels_after_the_publishers_view(net: RecordingNet) -> None:
+def test_a_frame_is_recorded_as_it_travels_after_the_publishers_view(net: Net) -> None:
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting(where="Hyde Park"))
     (frame,) = frames(net)
@@ -147,7 +145,7 @@ def test_a_frame_is_recorded_as_it_travels_after_the_publishers_view(net: Record
     assert office.all_heard(Deliver)
 
 
-def test_the_status_tells_how_far_the_log_is(net: RecordingNet) -> None:
+def test_the_status_tells_how_far_the_log_is(net: Net) -> None:
     camera = net.client("camera at Victoria")
     ref = camera.advertise()
     camera.publish(ref, sighting())

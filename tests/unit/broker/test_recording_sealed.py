@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.settings import RecordingSettings
+from maia.credentials import Action
 from maia.types import SealingLevel
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Published, Sealed
-from support.broker import sighting
-from support.numberplate import NUMBERPLATE
-from support.recording import (
-    EVERYTHING,
-    RecordingNet,
-    SealedRecordingNet,
-    durable,
-    grant_to_read,
-    logged_events,
+from support.numberplate import (
+    EVERY_KEY,
+    NUMBERPLATE,
+    READ,
+    RECORDING,
+    WRITE,
+    Net,
+    SealedNet,
+    camera_and_reader,
+    sighting,
 )
-from support.sealed_net import EVERYTHING as EVERY_KEY
-from support.sealed_publications import READ, WRITE, camera_and_reader
 
 LEVELS = list(SealingLevel)
 
 
 def three(
     level: SealingLevel = SealingLevel.ATTRIBUTE, **recording: RecordingSettings
-) -> tuple[SealedRecordingNet, dict[str, str]]:
+) -> tuple[SealedNet, dict[str, str]]:
     """Start the cameras' broker, one without rights in the middle, and one that reads; some record."""
-    net = SealedRecordingNet(level)
+    net = SealedNet(level)
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
-    third = net.name_near_the_type("CCS broker", "Met broker")
+    third = net.name_near(net.type_id, "CCS broker", "Met broker")
     names = {"first": "CCS broker", "middle": third, "last": "Met broker"}
     started: list[str] = []
     for role, name in names.items():
@@ -44,7 +44,7 @@ def three(
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_publisher_s_frame_is_recorded_sealed_signed_and_once(level: SealingLevel) -> None:
-    net, _ = three(level, first=EVERYTHING)
+    net, _ = three(level, first=RECORDING)
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     camera.publish(1, sighting("LC04 ABC"), sequence=0)
@@ -59,7 +59,7 @@ def test_a_publisher_s_frame_is_recorded_sealed_signed_and_once(level: SealingLe
 
 def test_a_frame_that_was_recorded_before_a_crash_is_not_recorded_again_when_it_is_repeated() -> None:
     """The memory of publications was not kept yet; the log is read again."""
-    net, names = three(first=EVERYTHING)
+    net, names = three(first=RECORDING)
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     net.crash(names["first"])
@@ -73,14 +73,14 @@ def test_a_frame_that_was_recorded_before_a_crash_is_not_recorded_again_when_it_
 
 
 def test_what_was_recorded_is_what_neighbours_got() -> None:
-    net, names = three(first=EVERYTHING, last=EVERYTHING)
+    net, names = three(first=RECORDING, last=RECORDING)
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     assert net.log(names["first"]).safe[0].data == net.log(names["last"]).safe[0].data
 
 
 def test_a_broker_without_keys_records_what_passes_of_a_type_that_it_was_told_to_record() -> None:
-    chosen = SealedRecordingNet().type_id.hex()
+    chosen = SealedNet().type_id.hex()
     net, names = three(middle=RecordingSettings(frozenset({chosen})))
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
@@ -92,45 +92,45 @@ def test_a_broker_without_keys_records_what_passes_of_a_type_that_it_was_told_to
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_sealed_type_can_be_subscribed_to_durably(level: SealingLevel) -> None:
-    net, names = three(level, last=EVERYTHING)
+    net, names = three(level, last=RECORDING)
     camera = net.client("camera at Victoria")
     camera.advertise(ref=1)
     office = net.client("CCS", names["last"])
-    durable(office)
+    office.durable()
     office.hang_up()
     camera.publish(1, sighting("LC04 ABC"))
     back = net.client("CCS", names["last"])
-    durable(back)
+    back.durable()
     camera.publish(1, sighting("AE05 XYZ"))
-    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["LC04 ABC", "AE05 XYZ"]
+    assert [event[NUMBERPLATE] for event in back.logged_events()] == ["LC04 ABC", "AE05 XYZ"]
 
 
 def test_a_recording_broker_wants_its_types_while_nobody_else_does() -> None:
-    net = RecordingNet()
+    net = Net()
     net.broker("CCS broker")
-    key, credentials = net._identity("Met broker")
-    own = grant_to_read(net, key.principal)
-    net.broker("Met broker", seeds=["CCS broker"], credentials=(*credentials, own), recording=EVERYTHING)
+    key, credentials = net.cast.identity("Met broker")
+    own = net.cast.right(key.principal, Action.SUBSCRIBE)
+    net.broker("Met broker", seeds=["CCS broker"], credentials=(*credentials, own), recording=RECORDING)
     office = net.client("billing office", "Met broker")
-    durable(office)
+    office.durable()
     office.hang_up()
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("A1"))
     assert [type(decode(one.data)) for one in net.log("Met broker").safe] == [Carried]
     back = net.client("billing office", "Met broker")
-    durable(back)
-    assert [event[NUMBERPLATE] for event in logged_events(back)] == ["A1"]
+    back.durable()
+    assert [event[NUMBERPLATE] for event in back.logged_events()] == ["A1"]
 
 
 def test_without_a_right_of_its_own_it_records_what_passes_and_wants_nothing() -> None:
-    net = RecordingNet()
+    net = Net()
     net.broker("CCS broker")
-    net.broker("Met broker", seeds=["CCS broker"], recording=EVERYTHING)
+    net.broker("Met broker", seeds=["CCS broker"], recording=RECORDING)
     office = net.client("billing office", "Met broker")
     ref = office.subscribe()
     camera = net.client("camera at Victoria")
     camera.advertise()
     camera.publish(1, sighting("A1"))
-    office.unsubscribe(ref)
+    office.withdraw(ref)
     camera.publish(1, sighting("B2"))
     assert len(net.log("Met broker").safe) == 1

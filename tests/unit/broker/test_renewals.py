@@ -7,8 +7,8 @@ import pytest
 from maia.broker import BrokerLimits
 from maia.credentials import Action
 from maia.predicates import Comparison, Operator
-from support.broker import Client, Net, sighting
-from support.numberplate import NUMBERPLATE
+from maia.testing import NetClient
+from support.numberplate import NUMBERPLATE, Net, sighting
 
 LEASE_S = 60
 
@@ -20,7 +20,7 @@ def net() -> Net:
     return net
 
 
-def subscribed(client: Client, how_many: int = 3) -> dict[int, bytes]:
+def subscribed(client: NetClient, how_many: int = 3) -> dict[int, bytes]:
     """Let somebody subscribe so many times; return the requests by their references."""
     filters = [Comparison(NUMBERPLATE, Operator.EQ, f"plate {number}") for number in range(how_many)]
     requests = [client.request(Action.SUBSCRIBE, one) for one in filters]
@@ -76,7 +76,7 @@ def test_what_has_changed_since_the_last_renewal_of_all_counts_in_the_next_one(n
     billing.subscribe(request=asked[first], ref=first)
     assert billing.code_of(billing.renew_all(before)) == "UNAVAILABLE-ENTRIES-DIFFER"
     assert billing.was_accepted(billing.renew_all(asked))
-    billing.unsubscribe(second)
+    billing.withdraw(second)
     assert billing.code_of(billing.renew_all(asked)) == "UNAVAILABLE-ENTRIES-DIFFER"
     del asked[second]
     assert billing.was_accepted(billing.renew_all(asked))

@@ -9,10 +9,8 @@ from maia.credentials import Action
 from maia.credentials.requirements import parse_requirement
 from maia.types import SealingLevel
 from maia.wire.messages import AskState, Carried, Failed, Identify, Interest, StateTold
-from support.broker import Net
 from support.coalition import TRUST, member, plates, publish, show
-from support.recording import RecordingNet, durable
-from support.sealed_publications import the_three
+from support.numberplate import Net, the_three
 
 HERE, THERE = "CCS broker", "Met broker"
 READ, WRITE = Action.SUBSCRIBE, Action.PUBLISH
@@ -145,13 +143,13 @@ def test_the_current_state_is_for_whom_it_was_published():
 
 def test_a_durable_subscription_is_served_by_the_statement_of_the_moment():
     """What was missed comes by the subscriber's statement of today, and the publisher's of then."""
-    net = RecordingNet(identity=TRUST)
+    net = Net(identity=TRUST)
     net.broker(HERE, recording=RecordingSettings())
     anna = member(net, "anna", HERE, WRITE, clearance=3)
     first = member(net, "reader", HERE, READ, rank=2)
-    durable(first, "mine", requires=parse_requirement("clearance >= 3"))
+    first.durable("mine", requires=parse_requirement("clearance >= 3"))
     low = member(net, "low", HERE, READ, rank=1)
-    durable(low, "mine")
+    low.durable("mine")
     ref = anna.advertise(requires=parse_requirement("rank >= 2"))
     publish(anna, ref, "A")
     assert plates(first) == ["A"]
@@ -164,7 +162,7 @@ def test_a_durable_subscription_is_served_by_the_statement_of_the_moment():
     publish(anna, ref, "C")
     net.advance(1000)
     again = member(net, "reader", HERE, READ, rank=2)
-    durable(again, "mine", requires=parse_requirement("clearance >= 3"), seen=1)
+    again.durable("mine", requires=parse_requirement("clearance >= 3"), seen=1)
     assert plates(again) == ["B"]
 
 

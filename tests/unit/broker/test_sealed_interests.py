@@ -6,11 +6,13 @@ import pytest
 
 from maia.broker.interests.rekeying import TASKS_PER_STEP
 from maia.broker.turn import Turn
-from maia.credentials import Action, statement_to_bytes
+from maia.credentials import Action, TestKind, statement_to_bytes
 from maia.events import Frame
 from maia.predicates import ALWAYS, Comparison, Operator
+from maia.testing import Issuer, NetBroker, NetClient
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import encode
+from maia.wire.effects import Tick
 from maia.wire.messages import (
     Interest,
     Offer,
@@ -19,31 +21,39 @@ from maia.wire.messages import (
     SealedDoubted,
     Show,
 )
-from support.broker import Client, Net, Running
-from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
-from support.revoking import Issuer, grant_demanding, of_story, seeing, without
+from support.numberplate import (
+    EVERY_KEY,
+    LOCATION,
+    NUMBERPLATE,
+    SUSPECT,
+    TIMESTAMP,
+    Net,
+    SealedNet,
+    sightings,
+)
 from support.sealed_messages import sealed_of
-from support.sealed_net import EVERYTHING, SealedNet, sightings, state_of
 
 THE_SUSPECT = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
 AT_VICTORIA = Comparison(LOCATION, Operator.EQ, "Victoria")
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 
 
-def the_three(level: SealingLevel = SealingLevel.ATTRIBUTE) -> tuple[SealedNet, Running, Running, Running]:
+def the_three(
+    level: SealingLevel = SealingLevel.ATTRIBUTE,
+) -> tuple[SealedNet, NetBroker, NetBroker, NetBroker]:
     """Start three brokers with a camera and a detective; the first and the last hold all keys."""
     net = SealedNet(level)
     ccs, third, met = net.three()
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     camera, detective = net.client("camera at Victoria"), net.client("Detective Smith", "Met broker")
     assert camera.was_accepted(camera.advertise(ref=1))
     assert detective.was_accepted(detective.subscribe(AT_VICTORIA, ref=1))
     return net, ccs, third, met
 
 
-def client_of(net: SealedNet, who: str) -> Client:
-    return next(one for one in net.clients.values() if one.key == net.story.keys[who])
+def client_of(net: SealedNet, who: str) -> NetClient:
+    return next(one for one in net.clients.values() if one.key == net.cast.keys[who])
 
 
 def live(net: SealedNet, seconds: int) -> None:
@@ -74,9 +84,9 @@ def test_no_filter_certificate_or_name_of_a_sealed_type_leaves_a_broker_in_the_o
         assert carried(net, kind)
         assert carried(net, kind) == sealed_of(carried(net, kind))
     heard = net.heard_by(third)
-    certificates = [signed.signature for signed in net.story.certificates[6:]]
-    names = [net.story.definition.definition.name.name.encode(), SUSPECT.encode(), b"Victoria"]
-    keys = [net.story.principal(who).key for who in ("Detective Smith", "camera at Victoria")]
+    certificates = [signed.signature for signed in net.cast.certificates[6:]]
+    names = [net.cast.type_name.name.encode(), SUSPECT.encode(), b"Victoria"]
+    keys = [net.cast.principal(who).key for who in ("Detective Smith", "camera at Victoria")]
     for secret in (*certificates, *names, *keys):
         assert secret not in heard
 
@@ -88,8 +98,8 @@ def test_nothing_is_told_before_there_is_a_key():
     camera.advertise()
     detective.subscribe()
     assert not carried(net, Interest) + carried(net, Offer)
-    net.hold(met, *EVERYTHING)
-    net.hold(ccs, *EVERYTHING)
+    net.hold(met, *EVERY_KEY)
+    net.hold(ccs, *EVERY_KEY)
     assert net.known(ccs, of=third) == [THE_SUSPECT]
 
 
@@ -115,16 +125,16 @@ def test_a_column_that_did_not_open_is_not_taken_for_one_that_is_not_there():
 
 def test_a_subscription_that_ends_is_taken_back_everywhere():
     net, ccs, third, met = the_three()
-    client_of(net, "Detective Smith").unsubscribe(1)
+    client_of(net, "Detective Smith").withdraw(1)
     assert net.entries(third, of=met) == net.entries(ccs, of=third) == []
-    assert not state_of(met).key_events.rekeying.sealed.placed
+    assert not met.parts.key_events.rekeying.sealed.placed
 
 
 def test_an_advertisement_that_ends_is_taken_back_everywhere():
     net, ccs, third, _ = the_three()
-    client_of(net, "camera at Victoria").unadvertise(1)
+    client_of(net, "camera at Victoria").withdraw(1)
     assert net.entries(ccs, of=third) == []
-    assert not state_of(ccs).routes.offered
+    assert not ccs.parts.routes.offered
 
 
 def test_neighbours_agree_on_what_was_told_whatever_each_of_them_knows():
@@ -149,7 +159,7 @@ def test_a_new_epoch_leaves_no_moment_without_the_interest(order):
         assert net.rows_for(third, of=met, frame=frame) == [0]
 
     net.after_each = all_is_wanted
-    groups = (EVERYTHING, (None, LOCATION), EVERYTHING)
+    groups = (EVERY_KEY, (None, LOCATION), EVERY_KEY)
     for number in order:
         net.hold((ccs, third, met)[number], *groups[number], epochs=(1, 2))
         all_is_wanted()
@@ -164,26 +174,26 @@ def test_a_new_epoch_leaves_no_moment_without_the_interest(order):
 
 def test_a_broker_that_hears_of_an_epoch_late_carries_what_it_cannot_open_yet():
     net, ccs, third, met = the_three()
-    net.hold(met, *EVERYTHING, epochs=(1, 2))
+    net.hold(met, *EVERY_KEY, epochs=(1, 2))
     assert net.known(ccs, of=third) == [ALWAYS]
-    net.hold(ccs, *EVERYTHING, epochs=(1, 2))
+    net.hold(ccs, *EVERY_KEY, epochs=(1, 2))
     assert set(net.known(ccs, of=third)[0].parts) == {THE_SUSPECT, AT_VICTORIA}
 
 
 def test_an_offer_is_sealed_anew_and_passed_on():
     net, ccs, third, _ = the_three()
     told = len(sealed_of(carried(net, Offer)))
-    net.hold(ccs, *EVERYTHING, epochs=(1, 2))
+    net.hold(ccs, *EVERY_KEY, epochs=(1, 2))
     offers = sealed_of(carried(net, Offer))[told:]
     assert [offer.proof.epoch for offer in offers] == [2]
-    book = state_of(third).routes.book
+    book = third.parts.routes.book
     assert [book.offers(hop, net.key) for hop in book.hops(net.key)] == [False, True]
 
 
 def test_who_did_not_seal_anew_in_time_is_heard_no_more():
     """An interest of an epoch whose keys are gone, by somebody who has been put out since."""
     net, ccs, third, _ = the_three()
-    net.hold(ccs, *EVERYTHING, epochs=(2,))
+    net.hold(ccs, *EVERY_KEY, epochs=(2,))
     assert net.known(ccs, of=third) == [ALWAYS]  # for as long as a lease, in case it is only late
     live(net, 80)
     assert net.known(ccs, of=third) == []
@@ -194,7 +204,7 @@ def test_who_did_not_seal_anew_in_time_is_heard_no_more():
 def test_an_interest_under_keys_that_are_still_known_lasts_for_the_drift_and_no_longer():
     """Its sealer may not have heard of the new epoch; or was put out, and must not want things for ever."""
     net, ccs, third, _ = the_three()
-    ring = net.hold(ccs, *EVERYTHING, epochs=(1, 2))
+    ring = net.hold(ccs, *EVERY_KEY, epochs=(1, 2))
     assert ring is not None
     live(net, ring.terms.drift_s - 20)
     assert set(net.known(ccs, of=third)[0].parts) == {THE_SUSPECT, AT_VICTORIA}
@@ -210,26 +220,26 @@ def test_what_is_known_whole_is_not_opened_again_because_keys_have_changed(monke
             "maia.broker.interests.received.ReceivedInterests.understood",
             lambda *_: pytest.fail("it is known already"),
         )
-        state_of(ccs).key_events.rekeying.keys_changed(net.type_id, Turn(net.now))
+        ccs.parts.key_events.rekeying.keys_changed(net.type_id, Turn(net.now))
     net.hold(ccs, None, LOCATION)
     assert net.known(ccs, of=third) == [AT_VICTORIA]
     net.hold(ccs, LOCATION)
     assert net.known(ccs, of=third) == [ALWAYS]
-    net.hold(ccs, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
     assert set(net.known(ccs, of=third)[0].parts) == {THE_SUSPECT, AT_VICTORIA}
 
 
 def test_sealing_anew_is_done_in_steps():
     net = SealedNet()
     (ccs, *_) = net.three()
-    net.hold(ccs, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
     billing = net.client("billing office")
     for number in range(150):
         billing.subscribe(Comparison(NUMBERPLATE, Operator.EQ, f"plate {number}"))
-    state = state_of(ccs)
+    state = ccs.parts
     old = {placed.entry_id for placed in state.key_events.rekeying.sealed.placed.values()}
     assert len(old) == 150
-    held = net.ring(*EVERYTHING, epochs=(1, 2))
+    held = net.ring(*EVERY_KEY, epochs=(1, 2))
     state.key_events.rekeying.sealed.ring_of = lambda asked: held
     state.key_events.rekeying.keys_changed(net.type_id, Turn(net.now))
     assert (
@@ -237,7 +247,7 @@ def test_sealing_anew_is_done_in_steps():
         == TASKS_PER_STEP
     )
     assert len(state.routes.book.entries(next(iter(state.routes.book.hops(net.key))), net.key)) == 150
-    net._perform(ccs, ccs.broker._do(lambda turn: None, net.now))
+    net.happen(ccs, Tick())
     net.advance(1)
     assert {placed.epoch for placed in state.key_events.rekeying.sealed.placed.values()} == {2}
     assert not old & {placed.entry_id for placed in state.key_events.rekeying.sealed.placed.values()}
@@ -249,20 +259,20 @@ def test_sealing_anew_is_done_in_steps():
 def test_a_type_that_becomes_sealed_takes_its_interests_along():
     net = SealedNet()
     ccs, third, met = net.three()
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     plain = [definition_to_bytes(net.plain)]
     camera, detective = net.client("camera at Victoria"), net.client("Detective Smith", "Met broker")
     camera.advertise(definitions=plain)
     detective.subscribe(definitions=plain)
     assert carried(net, Interest)
     for running in (ccs, met):
-        state = state_of(running)
-        state.types._sealings[net.type_id] = net.story.definition.definition.sealing
-        net.hold(running, *EVERYTHING)
+        state = running.parts
+        state.types._sealings[net.type_id] = net.cast.definition.definition.sealing
+        net.hold(running, *EVERY_KEY)
     assert net.known(ccs, of=third) == [THE_SUSPECT]
     for running in (ccs, third, met):
-        assert net.type_id not in state_of(running).routes.book.types()
+        assert net.type_id not in running.parts.routes.book.types()
 
 
 # ------------------------------------------------------------ replicas
@@ -300,17 +310,17 @@ def test_an_interest_that_waits_for_a_statement_is_registered_when_the_statement
     net = SealedNet()
     ccs, third, met = net.three()
     for running in (ccs, met):
-        net.hold(running, *EVERYTHING)
-    to, seen = net.story.principal("billing office"), frozenset({NUMBERPLATE, TIMESTAMP})
-    right = grant_demanding(
-        net.story, "CCS", to, seeing(net.story), Action.SUBSCRIBE, attributes=seen, now=net.now
+        net.hold(running, *EVERY_KEY)
+    to, seen = net.cast.principal("billing office"), frozenset({NUMBERPLATE, TIMESTAMP})
+    right = net.cast.grant(
+        "CCS", to, net.cast.definition, Action.SUBSCRIBE, attributes=seen, test=TestKind.TIMED_CRL
     )
     camera, issuer = net.client("camera at Victoria"), Issuer(net, at="Met broker")
     assert camera.was_accepted(camera.advertise(ref=1))
-    state_of(ccs).revocation.receive_statement(issuer.says.list_for(net.now, 10), Turn(net.now))
+    ccs.parts.revocation.receive_statement(issuer.says.list_for(net.now, 10), Turn(net.now))
     net.advance(20)
-    connect = of_story(net.story, "CCS to billing office", Action.CONNECT)
-    pool = (*without(net.story, "CCS to billing office"), connect, right)
+    connect = net.cast.issued("CCS to billing office", Action.CONNECT)
+    pool = (*net.cast.without("CCS to billing office"), connect, right)
     office = net.client("billing office", "Met broker", credentials=pool)
     office.say(Show(900, [], [statement_to_bytes(issuer.says.list_for(net.now, 3600))]))
     assert office.was_accepted(office.subscribe(ref=1)), office.heard

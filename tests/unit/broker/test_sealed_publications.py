@@ -8,7 +8,7 @@ import pytest
 
 from maia.broker import BrokerLimits
 from maia.credentials import SigningKey, Transformation
-from maia.events import Instant, Kind, frame_of
+from maia.events import SECOND, Instant, Kind, frame_of
 from maia.expressions.syntax import Rule, Take
 from maia.predicates import Comparison, Exists, Not, Operator
 from maia.sealing.groups.key_group import GroupId
@@ -18,10 +18,20 @@ from maia.wire.codec import encode
 from maia.wire.columns import frame_label, frame_to_columns, stream_label
 from maia.wire.effects import Received
 from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
-from support.broker import NOW, SECOND, connect_right, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
-from support.sealed_net import EVERYTHING, state_of
-from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader, the_three
+from support.numberplate import (
+    EVERY_KEY,
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    NUMBERPLATE_KINDS,
+    READ,
+    TIMESTAMP,
+    WRITE,
+    SealedNet,
+    camera_and_reader,
+    sighting,
+    the_three,
+)
 from support.types import version
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
@@ -52,10 +62,10 @@ def test_nothing_of_a_sealed_type_is_carried_in_clear(level):
 def test_what_a_right_transforms_is_transformed_before_it_is_sealed(level):
     """One event alone, and several in a frame; for a reader here and behind two brokers."""
     net, _, _, _ = the_three(level, share_plaintext=False)
-    key, story = SigningKey.from_seed(b"c" * 32), net.story
+    key, story = SigningKey.from_seed(b"c" * 32), net.cast
     step = Transformation(story.principal("PITO"), (Rule(LOCATION, Take(NUMBERPLATE, Kind.STRING)),))
-    right = net.grant(key.principal, WRITE, transformations=(step,))
-    camera = net.client("a camera", key=key, credentials=(connect_right(story, key.principal), right))
+    right = net.cast.right(key.principal, WRITE, transformations=(step,))
+    camera = net.client("a camera", key=key, credentials=(story.connect_right(key.principal), right))
     near, far = net.client("CCS"), net.client("CCS", "Met broker")
     near.subscribe()
     far.subscribe()
@@ -80,9 +90,9 @@ def test_a_frame_keeps_its_publisher_labels_and_moment():
 
 
 def test_local_subscribers_get_a_frame_without_its_being_sealed():
-    net = PublishingNet()
+    net = SealedNet()
     net.entitle("CCS broker", READ, WRITE)
-    net.hold(net.broker(), *EVERYTHING)
+    net.hold(net.broker(), *EVERY_KEY)
     camera, billing = net.client("camera at Victoria"), net.client("billing office")
     billing.subscribe()
     camera.publish(camera.advertise(), sighting("LC04 ABC"))
@@ -103,14 +113,14 @@ def test_a_frame_that_was_taken_on_is_not_delivered_twice():
 
 def test_a_publisher_of_an_older_plaintext_version_is_sealed_all_the_same():
     """A29: the strongest version that the broker has met decides, not the publisher's."""
-    net = PublishingNet()
-    pito = net.story.keys["PITO"]
+    net = SealedNet()
+    pito = net.cast.keys["PITO"]
     plain = net.plain.definition
     later = next_version(
         plain, (), version=version(1), sealing=Sealing(SealingLevel.ATTRIBUTE, pito.principal)
     )
     definitions = [definition_to_bytes(net.plain), definition_to_bytes(sign_definition(later, pito))]
-    net.story = replace(net.story, definition=net.plain)
+    net.cast = replace(net.cast, definition=net.plain)
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
     ccs, _, met = net.three()
@@ -118,8 +128,8 @@ def test_a_publisher_of_an_older_plaintext_version_is_sealed_all_the_same():
     # Both speak version 0. The broker has met version 1 through somebody else.
     helper = net.client("billing office")
     helper.subscribe(definitions=definitions, event_type=later.name)
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     reader = net.client("CCS", "Met broker")
     reader.subscribe(definitions=definitions, event_type=later.name)
     office.subscribe()
@@ -163,7 +173,7 @@ def test_whoever_asks_about_an_attribute_that_its_broker_cannot_read_gets_nothin
 def test_a_publisher_waits_for_the_keys_and_nothing_leaves_in_clear():
     net, ccs, _, _ = the_three()
     camera, office = camera_and_reader(net)
-    ring = state_of(ccs).seals.ring_of(net.type_id)
+    ring = ccs.parts.seals.ring_of(net.type_id)
     net.use(ccs, None)
     camera.publish(1, sighting("FIRST"))
     camera.publish(1, sighting("SECOND"))
@@ -204,7 +214,7 @@ def test_a_publisher_of_an_attribute_whose_key_its_broker_may_not_have_is_told_s
 
 
 def test_a_key_that_is_missing_is_noticed_even_if_nobody_listens():
-    net = PublishingNet()
+    net = SealedNet()
     net.entitle("CCS broker", READ, WRITE)
     ccs = net.broker()
     net.hold(ccs, None, NUMBERPLATE, TIMESTAMP)
@@ -219,7 +229,7 @@ def test_a_frame_does_not_overtake_one_that_waits_for_an_epoch_to_begin():
     ring = KeyRing(net.type_id)
     soon = Instant(net.now + SECOND // 10)
     ring.learn(1, since=soon)
-    for uid in EVERYTHING:
+    for uid in EVERY_KEY:
         ring.hold(GroupId(net.type_id, uid), 1, net.ring(uid).secret(GroupId(net.type_id, uid), 1))
     net.use(ccs, ring)
     camera.publish(1, sighting("FIRST"))
@@ -247,14 +257,14 @@ def test_the_rows_are_sealed_that_somebody_wants(level, rows, wanted):
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_broker_on_the_way_passes_a_frame_on_as_it_came(level):
     """Behind the middle, one reader wants all that have a plate, and another one of them."""
-    net = PublishingNet(level, share_plaintext=False)
-    third = net.name_near_the_type("CCS broker", "Met broker", "Kent broker")
+    net = SealedNet(level, share_plaintext=False)
+    third = net.name_near(net.type_id, "CCS broker", "Met broker", "Kent broker")
     for name in ("CCS broker", third, "Met broker", "Kent broker"):
         net.entitle(name, READ, WRITE)
     ccs, middle, met = net.three()
     kent = net.broker("Kent broker", seeds=[third])
     for one in (ccs, middle, met, kent):
-        net.hold(one, *EVERYTHING)
+        net.hold(one, *EVERY_KEY)
     camera, office = camera_and_reader(net, filter=Comparison(NUMBERPLATE, Operator.EQ, "WANTED"))
     everything = net.client("CCS", "Kent broker")
     assert everything.was_accepted(everything.subscribe(ref=1, filter=Exists(NUMBERPLATE)))
@@ -270,9 +280,9 @@ def test_rows_that_came_on_two_ways_are_delivered_once():
     plates = ["WANTED" if row in (10, 300) else f"P{row}" for row in range(1000)]
     camera.publish(1, *map(sighting, plates))
     (frame,) = map(encode, net.frames(to=met))
-    link = next(one.id for one in state_of(met).links.values() if one.address is not None)
+    link = next(one.id for one in met.parts.links.values() if one.address is not None)
     for _ in range(2):
-        net._input(met, Received(link, frame))
+        net.happen(met, Received(link, frame))
         net.settle()
     assert [event[NUMBERPLATE] for event in office.events()] == ["WANTED", "WANTED"]
 
@@ -285,7 +295,7 @@ def test_a_frame_of_an_epoch_that_is_not_known_yet_waits_and_is_delivered_once(l
     net, ccs, _, met = the_three(level)
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("OLD"))
-    both = net.ring(*EVERYTHING, epochs=(1, 2))
+    both = net.ring(*EVERY_KEY, epochs=(1, 2))
     net.use(ccs, both)
     camera.publish(1, sighting("NEW"))
     assert [event[NUMBERPLATE] for event in office.events()] == ["OLD"]
@@ -297,7 +307,7 @@ def test_a_frame_of_an_epoch_that_is_not_known_yet_waits_and_is_delivered_once(l
 def test_a_frame_that_waits_is_not_overtaken_by_the_next_of_its_stream():
     net, ccs, _, met = the_three()
     camera, office = camera_and_reader(net)
-    first, both = net.ring(*EVERYTHING), net.ring(*EVERYTHING, epochs=(1, 2))
+    first, both = net.ring(*EVERY_KEY), net.ring(*EVERY_KEY, epochs=(1, 2))
     net.use(ccs, both)
     camera.publish(1, sighting("ONE"))
     net.use(ccs, first)  # a second broker of the same name whose clock is behind
@@ -310,7 +320,7 @@ def test_a_frame_that_waits_is_not_overtaken_by_the_next_of_its_stream():
 def test_a_frame_whose_key_never_comes_is_passed_on_and_not_delivered():
     net, ccs, _, met = the_three()
     camera, office = camera_and_reader(net)
-    net.use(ccs, net.ring(*EVERYTHING, epochs=(1, 2)))
+    net.use(ccs, net.ring(*EVERY_KEY, epochs=(1, 2)))
     camera.publish(1, sighting())
     net.advance(11)
     assert office.events() == []
@@ -320,7 +330,7 @@ def test_a_frame_whose_key_never_comes_is_passed_on_and_not_delivered():
 def test_a_frame_sealed_before_this_broker_s_time_is_passed_on_unread():
     net, _, _, met = the_three()
     camera, office = camera_and_reader(net)
-    net.use(met, net.ring(*EVERYTHING, epochs=(2,)))
+    net.use(met, net.ring(*EVERY_KEY, epochs=(2,)))
     camera.publish(1, sighting())
     assert office.events() == []
     assert met.counts["maia_frames_unread_total"] == 1
@@ -332,7 +342,7 @@ def test_a_late_frame_is_sealed_with_the_keys_of_its_time():
     camera, office = camera_and_reader(net)
     begun = Instant(NOW + 120 * SECOND)
     for running in (ccs, met):
-        ring = net.ring(*EVERYTHING)
+        ring = net.ring(*EVERY_KEY)
         ring.learn(2, since=begun)
         net.use(running, ring)
     late, net.now = net.now, Instant(begun + 5 * SECOND)
@@ -358,8 +368,8 @@ def test_what_was_derived_from_the_keys_of_an_epoch_goes_with_them():
     net, _, _, met = the_three()
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting())
-    (derived,) = state_of(met).seals._epochs.values()
+    (derived,) = met.parts.seals._epochs.values()
     assert derived._ciphers
-    net.use(met, net.ring(*EVERYTHING, epochs=(2,)))
+    net.use(met, net.ring(*EVERY_KEY, epochs=(2,)))
     assert not derived._ciphers
-    assert derived not in state_of(met).seals._epochs.values()
+    assert derived not in met.parts.seals._epochs.values()

@@ -6,9 +6,7 @@ import pytest
 
 from maia.types import SealingLevel
 from maia.wire.messages import AskState, StateFrame, StateTold
-from support.broker import sighting
-from support.numberplate import NUMBERPLATE
-from support.sealed_publications import the_three
+from support.numberplate import NUMBERPLATE, sighting, the_three
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 

@@ -14,18 +14,9 @@ from maia.sealing.filters.proofs import open_proof
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import AskState, Carried, Offer, Published, Sealed, SealedWithPlaintext
-from support.broker import NOW
-from support.numberplate import NUMBERPLATE, TIMESTAMP
+from support.numberplate import CAMERA, NOW, NUMBERPLATE, TIMESTAMP
 from support.sealed_messages import is_sealed
-from support.sealed_sub_types import ABOVE, BELOW, VICTORIA, Town, whole
-from support.sub_types import (
-    CHARGE_KINDS,
-    FEE,
-    SECRET_FEE,
-    charge,
-    grant,
-    speak,
-)
+from support.sub_types import ABOVE, BELOW, CHARGE_KINDS, FEE, SECRET_FEE, SealedTown, charge, speak, whole
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 BILLING = "billing office"
@@ -50,7 +41,7 @@ def test_a_reader_of_the_super_type_reads_the_inherited_part(level):
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_broker_that_reads_the_super_type_alone_is_sent_nothing_of_the_sub_type(level):
     """A99: not the value, not its ciphertext, not its uid."""
-    town = Town(level)
+    town = SealedTown(level)
     town.bring(town.ccs, town.type_id, *ABOVE)
     town.bring(town.ccs, town.below, *BELOW)
     town.bring(town.met, town.type_id, *ABOVE)
@@ -69,7 +60,7 @@ def test_a_broker_that_reads_the_super_type_alone_is_sent_nothing_of_the_sub_typ
 
 
 def test_keys_of_the_super_type_that_come_later_are_waited_for():
-    town = Town()
+    town = SealedTown()
     town.bring(town.ccs, town.below, *BELOW)
     billing = town.person(BILLING, "CCS broker")
     above, below = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
@@ -86,7 +77,7 @@ def test_keys_of_the_super_type_that_come_later_are_waited_for():
 
 def test_without_keys_of_the_super_type_the_sub_type_alone_is_published():
     """A broker gets no keys of a super-type by way of a sub-type: it needs a right of its own."""
-    town = Town()
+    town = SealedTown()
     for running in (town.ccs, town.met):
         town.bring(running, town.below, *BELOW)
     billing = town.person(BILLING, "Met broker")
@@ -102,8 +93,8 @@ def test_without_keys_of_the_super_type_the_sub_type_alone_is_published():
 def test_what_a_publishers_right_says_of_the_sub_type_is_shut_for_readers_of_the_super_type():
     town = whole(SealingLevel.ATTRIBUTE)
     name = town.world.charge.definition.name
-    small = grant(
-        town.story, "CCS", VICTORIA, name, Action.PUBLISH, restriction=Comparison(FEE, Operator.LT, 987654)
+    small = town.cast.grant(
+        "CCS", CAMERA, name, Action.PUBLISH, restriction=Comparison(FEE, Operator.LT, 987654)
     )
     town.world = replace(town.world, rights=town.world.rights[1:])
     billing = town.person(BILLING, "Met broker")

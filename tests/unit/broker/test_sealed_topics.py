@@ -8,24 +8,18 @@ import pytest
 
 from maia.broker.settings import RecordingSettings
 from maia.credentials import (
-    ALL_ATTRIBUTES,
-    AuthorisationCertificate,
-    Authority,
     SigningKey,
     TypePattern,
-    Validity,
     exact_name,
-    issue,
 )
 from maia.predicates.path_patterns import parse_path_pattern
+from maia.testing import grant
 from maia.types import SealingLevel, TypeDefinition, verify_definition
 from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, on_topics, plain_attributes, tree_name
 from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Deliver
 from support.agreement import HERE, THERE, AgreeingNet
-from support.broker import NOW, SEED, connect_right
-from support.numberplate import tell_numberplate_story
-from support.sealed_publications import READ, WRITE
+from support.numberplate import NOW, READ, SEED, WRITE, tell_numberplate_story
 
 PITO = tell_numberplate_story(SEED, now=NOW).keys["PITO"]
 UIDS = (TOPIC.uid, PAYLOAD.uid, CONTENT_TYPE.uid)
@@ -44,8 +38,8 @@ class SealedNews:
 
     def __init__(self, level: SealingLevel) -> None:
         name = tree_name(PITO.principal, "/news")
-        self.net = net = AgreeingNet(TypeDefinition(name, None, plain_attributes()), PITO, level)
-        self.version = verify_definition(net.story.definition, at=NOW)
+        self.net = net = AgreeingNet(TypeDefinition(name, None, plain_attributes()), level)
+        self.version = verify_definition(net.cast.definition, at=NOW)
         net.entitle(HERE, READ, WRITE)
         net.entitle(THERE, READ)
         here = net.broker(HERE)
@@ -54,15 +48,17 @@ class SealedNews:
             net.hold(one, None, *UIDS)
 
     def client(self, who: str, at: str, action, *patterns: str):
-        authority = Authority(
-            TypePattern(PITO.principal, exact_name("topic.news"), None),
-            frozenset({action}),
-            ALL_ATTRIBUTES,
-            on(*patterns),
-        )
         subject = key(who).principal
-        right = AuthorisationCertificate(PITO.principal, subject, False, authority, Validity(None, None))
-        wallet = (connect_right(self.net.story, subject), issue(right, PITO))
+        wallet = (
+            self.net.cast.connect_right(subject),
+            grant(
+                PITO,
+                subject,
+                TypePattern(PITO.principal, exact_name("topic.news"), None),
+                action,
+                restriction=on(*patterns),
+            ),
+        )
         return self.net.client(who, at, key=key(who), credentials=wallet)
 
     def seen(self, reader) -> list[str]:

@@ -8,17 +8,25 @@ import pytest
 from msgspec import structs
 
 from maia.credentials import Validity
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.predicates import ALWAYS, AllOf, Exists
 from maia.sealing import open_run
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.effects import Received
 from maia.wire.messages import Sealed, SealedWithPlaintext
-from support.broker import NOW, SECOND, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.sealed_net import EVERYTHING, state_of
-from support.sealed_publications import READ, WRITE, PublishingNet, camera_and_reader
+from support.numberplate import (
+    EVERY_KEY,
+    LOCATION,
+    NOW,
+    NUMBERPLATE,
+    READ,
+    TIMESTAMP,
+    WRITE,
+    SealedNet,
+    camera_and_reader,
+    sighting,
+)
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 NAMED = {SealingLevel.EVENT: {""}, SealingLevel.ATTRIBUTE: {NUMBERPLATE, TIMESTAMP, LOCATION}}
@@ -26,12 +34,12 @@ NAMED = {SealingLevel.EVENT: {""}, SealingLevel.ATTRIBUTE: {NUMBERPLATE, TIMESTA
 
 def the_two(level=SealingLevel.ATTRIBUTE, *, reads=None, **settings):
     """Start two neighbours; the second may read what `reads` says, or everything."""
-    net = PublishingNet(level, **{"share_plaintext": True, **settings})
+    net = SealedNet(level, **{"share_plaintext": True, **settings})
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ, **(reads or {}))
     ccs, met = net.broker(), net.broker("Met broker", seeds=["CCS broker"])
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     return net, ccs, met
 
 
@@ -68,12 +76,12 @@ def test_a_neighbour_gets_the_plaintext_of_what_it_may_read_and_no_more():
 
 def test_plaintext_ends_at_the_first_link_without_the_right():
     """A51: the middle broker has no right, so nothing goes to it in clear, and nothing through it."""
-    net = PublishingNet(share_plaintext=True)
+    net = SealedNet(share_plaintext=True)
     net.entitle("CCS broker", READ, WRITE)
     net.entitle("Met broker", READ)
     ccs, _, met = net.three()
-    net.hold(ccs, *EVERYTHING)
-    net.hold(met, *EVERYTHING)
+    net.hold(ccs, *EVERY_KEY)
+    net.hold(met, *EVERY_KEY)
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("LC04 ABC"))
     assert {type(message) for message in net.frames()} == {Sealed}
@@ -139,14 +147,14 @@ def test_a_neighbour_that_has_no_key_uses_no_plaintext():
 
 
 def test_plaintext_is_passed_on_to_the_next_neighbour_by_its_own_right():
-    net = PublishingNet(share_plaintext=True)
-    third = net.name_near_the_type("CCS broker", "Met broker")
+    net = SealedNet(share_plaintext=True)
+    third = net.name_near(net.type_id, "CCS broker", "Met broker")
     net.entitle("CCS broker", READ, WRITE)
     net.entitle(third, READ)
     net.entitle("Met broker", READ, attributes=frozenset({TIMESTAMP}))
     running = net.three()
     for one in running:
-        net.hold(one, *EVERYTHING)
+        net.hold(one, *EVERY_KEY)
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting())
     _, middle, met = running
@@ -157,13 +165,13 @@ def test_plaintext_is_passed_on_to_the_next_neighbour_by_its_own_right():
 
 def authorised_three(level=SealingLevel.ATTRIBUTE):
     """Start three brokers in a row that may all read everything."""
-    net = PublishingNet(level, share_plaintext=True)
-    third = net.name_near_the_type("CCS broker", "Met broker")
+    net = SealedNet(level, share_plaintext=True)
+    third = net.name_near(net.type_id, "CCS broker", "Met broker")
     for name in ("CCS broker", third, "Met broker"):
         net.entitle(name, READ, WRITE)
     running = net.three()
     for one in running:
-        net.hold(one, *EVERYTHING)
+        net.hold(one, *EVERY_KEY)
     return net, *running
 
 
@@ -196,9 +204,9 @@ def test_nobody_without_a_key_uses_up_the_number_of_a_frame_at_a_hop(level):
     camera, office = camera_and_reader(net)
     camera.publish(1, sighting("FIRST"))
     (honest,) = net.frames(to=middle)
-    link = next(one.id for one in state_of(middle).links.values() if one.peer == ccs.key.principal)
+    link = next(one.id for one in middle.parts.links.values() if one.peer == ccs.key.principal)
     forged = SealedWithPlaintext(structs.replace(honest.frame, sequence=1), honest.contents)
-    net._input(middle, Received(link, encode(forged)))
+    net.happen(middle, Received(link, encode(forged)))
     net.settle()
     assert len(net.frames(to=met)) == 1
     camera.publish(1, sighting("SECOND"))
@@ -209,7 +217,7 @@ def test_the_right_is_worked_out_from_what_the_neighbour_showed_and_once():
     net, ccs, met = the_two()
     camera, _ = camera_and_reader(net)
     camera.publish(1, sighting())
-    (link,) = [one for one in state_of(ccs).links.values() if one.peer == met.key.principal]
+    (link,) = [one for one in ccs.parts.links.values() if one.peer == met.key.principal]
     known = link.shares[net.type_id]
     camera.publish(1, sighting())
     assert link.shares[net.type_id] is known

@@ -10,8 +10,9 @@ from maia.broker import BrokerLimits
 from maia.broker.links import projection
 from maia.credentials import Action, TestKind, TypeName, Validity
 from maia.credentials.requirements import parse_requirement, requirement_to_bytes
-from maia.events import Attribute, Instant, Kind, attribute_uid, frame_of
+from maia.events import SECOND, Attribute, Instant, Kind, attribute_uid, frame_of
 from maia.predicates import Comparison, Operator
+from maia.testing import Issuer
 from maia.types import (
     Added,
     Sealing,
@@ -23,11 +24,8 @@ from maia.types import (
 )
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Carried, Deliver, Offer, Publish, Published
-from support.broker import NOW, SECOND, Net, sighting
 from support.coalition import TRUST, show
-from support.numberplate import LOCATION, NUMBERPLATE, TIMESTAMP
-from support.revoking import Issuer
-from support.sealed_net import state_of
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, TIMESTAMP, Net, sighting
 from support.sub_types import (
     CASE_KINDS,
     CHARGE_KINDS,
@@ -35,8 +33,6 @@ from support.sub_types import (
     SubTypes,
     case,
     charge,
-    grant,
-    install_right,
     rights_without,
     speak,
     tell_of_sub_types,
@@ -58,14 +54,14 @@ class Town:
         self.net.broker("Met broker", seeds=["PITO broker"])
         self.pito: Issuer
         self.ccs: Issuer
-        self.world: SubTypes = tell_of_sub_types(self.net.story, test=test, validity=validity)
+        self.world: SubTypes = tell_of_sub_types(self.net.cast, test=test, validity=validity)
 
     def client(self, who: str, at: str = "CCS broker", **changes: object):
         return self.net.client(who, at, **({"credentials": self.world.certificates} | changes))
 
     def camera(self, at: str = "CCS broker"):
         """Return a camera without any right to the super-type."""
-        name = self.net.story.definition.definition.name.name
+        name = self.net.cast.type_name.name
         return self.client(VICTORIA, at, credentials=rights_without(self.world, VICTORIA, name))
 
 
@@ -150,9 +146,9 @@ def test_readers_of_the_sub_type_get_nothing_of_the_super_type(town):
 
 
 def test_the_publishers_right_to_the_sub_type_decides_what_is_published(town):
-    world, story = town.world, town.net.story
+    world, story = town.world, town.net.cast
     name = world.charge.definition.name
-    small = grant(story, "CCS", VICTORIA, name, Action.PUBLISH, restriction=Comparison(FEE, Operator.LT, 100))
+    small = story.grant("CCS", VICTORIA, name, Action.PUBLISH, restriction=Comparison(FEE, Operator.LT, 100))
     camera = town.client(VICTORIA, credentials=(*rights_without(world, VICTORIA, name.name), small))
     billing = town.client(BILLING, "Met broker")
     billing.subscribe()
@@ -183,7 +179,7 @@ def test_no_attribute_of_the_sub_type_travels_under_the_super_type(town):
 
 
 def test_a_later_version_of_the_super_type_reads_what_the_named_one_has(town):
-    story = town.net.story
+    story = town.net.cast
     later = next_version(story.definition.definition, [], version=version(3))
     definitions = [
         definition_to_bytes(one) for one in (story.definition, sign_definition(later, story.keys["PITO"]))
@@ -197,12 +193,12 @@ def test_a_later_version_of_the_super_type_reads_what_the_named_one_has(town):
 
 def test_a_version_of_a_manager_with_some_rights_is_believed_beside_the_one_before():
     town = Town(verify_in_transit=1.0)
-    world, story = town.world, town.net.story
+    world, story = town.world, town.net.cast
     first = world.charge
     credentials = (
-        grant(story, "CCS", "Met", first.definition.name, Action.MANAGE_ADD),
-        grant(story, "PITO", "Met", story.definition.definition.name, Action.EXTEND),
-        install_right(story, "Met"),
+        story.grant("CCS", "Met", first.definition.name, Action.MANAGE_ADD),
+        story.grant("PITO", "Met", story.type_name, Action.EXTEND),
+        story.grant("PITO", "Met", story.network, Action.INSTALL),
     )
     more = Attribute("more", attribute_uid("more"), Kind.STRING)
     later = sign_definition(
@@ -222,7 +218,7 @@ def test_a_version_of_a_manager_with_some_rights_is_believed_beside_the_one_befo
 
 def test_a_super_type_that_was_sealed_since_makes_a_plain_sub_type_unusable(town):
     """A29: the strongest version that the broker has met decides."""
-    story = town.net.story
+    story = town.net.cast
     pito = story.keys["PITO"]
     later = next_version(
         story.definition.definition,
@@ -252,7 +248,7 @@ def test_a_broker_forgets_nothing_of_it_when_it_is_started_again(town):
 
 def test_super_types_of_what_is_in_use_stay_known_when_room_is_made():
     town = Town(limits=BrokerLimits(types=6))
-    story, pito = town.net.story, town.client("PITO")
+    story, pito = town.net.cast, town.client("PITO")
     camera = town.camera()
     offer = speak(camera, town.world.case, "advertise")
     for number in range(8):
@@ -260,8 +256,8 @@ def test_super_types_of_what_is_in_use_stay_known_when_room_is_made():
         definition = sign_definition(replace(story.definition.definition, name=other), story.keys["PITO"])
         ref = speak(pito, definition, "advertise")
         assert pito.was_accepted(ref), pito.heard
-        pito.unadvertise(ref)
-    known = state_of(town.net.brokers["CCS broker"]).types.type_ids()
+        pito.withdraw(ref)
+    known = town.net.brokers["CCS broker"].parts.types.type_ids()
     names = [
         definition.definition.name for definition in (town.world.case, town.world.charge, story.definition)
     ]
@@ -280,7 +276,7 @@ def test_an_offer_shows_so_many_versions_of_a_sub_type(monkeypatch):
     for number in (1, 2, 3):
         credentials = lineage[0].definition.credentials
         later = next_version(lineage[-1].definition, [], version=version(number), credentials=credentials)
-        lineage.append(sign_definition(later, town.net.story.keys["CCS"]))
+        lineage.append(sign_definition(later, town.net.cast.keys["CCS"]))
     billing = town.client(BILLING, "CCS broker")
     billing.subscribe()
     camera = town.camera("Met broker")
@@ -368,7 +364,7 @@ def test_a_revoked_publisher_of_the_sub_type_is_seen_no_more(town):
     camera.publish(offer, charge("after"), kinds=CHARGE_KINDS)
     assert [event[NUMBERPLATE] for event in billing.events()] == ["before"]
     assert camera.ended_with(offer) == "POLICY-REVOKED"
-    name = town.net.story.definition.definition.name
+    name = town.net.cast.type_name
     last = [
         message for at, _, message in town.net.carried if isinstance(message, Offer) and at == "CCS broker"
     ]

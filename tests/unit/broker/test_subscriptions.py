@@ -14,8 +14,7 @@ from maia.types import Added, TypeDefinition, definition_to_bytes, next_version,
 from maia.wire.effects import Close, LinkId, LinkOpened, Tick, WakeAt
 from maia.wire.messages import Bye, Carried, Deliver, Failed, Interest, TypeQuery, TypeReply
 from maia.wire.names import type_to_bytes
-from support.broker import Net, sighting
-from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP
+from support.numberplate import LOCATION, NUMBERPLATE, SUSPECT, TIMESTAMP, Net, sighting
 
 BY_DAY = Comparison(NUMBERPLATE, Operator.EQ, "LC04 ABC")
 
@@ -87,7 +86,7 @@ def test_a_type_is_not_remembered_from_a_request_that_was_refused(net: Net) -> N
 def test_a_type_whose_signer_may_not_install_is_refused() -> None:
     net = Net()
     net.broker()
-    key = net.story.keys["Detective Smith"]
+    key = net.cast.keys["Detective Smith"]
     name = TypeName(key.principal, "uk.gov.met.Suspect", FIRST_VERSION)
     attributes = (Attribute("name", attribute_uid("1"), Kind.STRING),)
     own = definition_to_bytes(sign_definition(TypeDefinition(name, None, attributes), key))
@@ -99,7 +98,7 @@ def test_a_type_whose_signer_may_not_install_is_refused() -> None:
 def test_without_the_rule_an_owner_uses_its_own_type_at_once() -> None:
     net = Net(require_install=False)
     net.broker()
-    key = net.story.keys["Detective Smith"]
+    key = net.cast.keys["Detective Smith"]
     name = TypeName(key.principal, "uk.gov.met.Suspect", FIRST_VERSION)
     attributes = (Attribute("name", attribute_uid("1"), Kind.STRING),)
     own = definition_to_bytes(sign_definition(TypeDefinition(name, None, attributes), key))
@@ -109,7 +108,7 @@ def test_without_the_rule_an_owner_uses_its_own_type_at_once() -> None:
 
 def test_a_subscriber_gets_its_own_version(net: Net) -> None:
     """N7: what the publisher's later version adds is not in the subscriber's, and is dropped."""
-    story = net.story
+    story = net.cast
     colour = Attribute("colour", attribute_uid("77"), Kind.STRING)
     later = sign_definition(
         next_version(story.definition.definition, [Added(colour)], version=UUID(int=7)), story.keys["PITO"]
@@ -129,7 +128,7 @@ def test_an_unsubscribed_client_hears_no_more(net: Net) -> None:
     camera, billing = net.client("camera at Victoria"), net.client("billing office")
     ref, published = billing.subscribe(), camera.advertise()
     camera.publish(published, sighting())
-    billing.unsubscribe(ref)
+    billing.withdraw(ref)
     camera.publish(published, sighting())
     assert len(billing.events()) == 1
     assert net.brokers["CCS broker"].broker.status(net.now)["audiences"] == {}
@@ -168,9 +167,9 @@ def test_a_reference_stands_for_one_thing(net: Net) -> None:
     ref = office.subscribe()
     office.advertise(ref=ref)
     assert office.code_of(ref) == "INPUT-REF-TAKEN"
-    office.unsubscribe(ref)
+    office.withdraw(ref)
     assert office.was_accepted(1000 + ref)
-    office.unsubscribe(ref)
+    office.withdraw(ref)
     assert office.last(Failed).code == "INPUT-UNKNOWN-REF"
 
 
@@ -180,7 +179,7 @@ def test_subscriptions_have_a_limit() -> None:
     billing, camera = net.client("billing office"), net.client("camera at Victoria")
     refs = [billing.subscribe() for _ in range(3)]
     assert [billing.code_of(ref) for ref in refs] == [None, None, "UNAVAILABLE-ENTRY-QUOTA"]
-    billing.unsubscribe(refs[0])
+    billing.withdraw(refs[0])
     assert billing.was_accepted(billing.subscribe())
     assert [camera.code_of(camera.advertise()) for _ in range(2)] == [None, "UNAVAILABLE-ENTRY-QUOTA"]
 
@@ -191,8 +190,8 @@ def test_the_same_view_is_screened_and_written_once(net: Net) -> None:
     for office in offices:
         office.subscribe()
     sent: list[bytes] = []  # kept, so that no two of them are ever at one address
-    send = net._send
-    net._send = lambda name, link, data: (sent.append(data), send(name, link, data))[1]  # type: ignore[method-assign]  # watched
+    send = net.send
+    net.send = lambda name, link, data: (sent.append(data), send(name, link, data))[1]  # type: ignore[method-assign]  # watched
     camera.publish(camera.advertise(), sighting())
     delivered = [message for office in offices for message in office.all_heard(Deliver)]
     assert len(delivered) == 3
@@ -214,7 +213,7 @@ def test_a_right_that_ends_takes_the_subscription_with_it(net: Net) -> None:
     ref = billing.subscribe()
     published = camera.advertise()
     camera.publish(published, sighting())
-    end = net.story.certificates[0].certificate.validity.not_after
+    end = net.cast.certificates[0].certificate.validity.not_after
     assert end is not None
     net.now = end
     # Rights end together in the story; leases are renewed so that only the rights are left to end.
@@ -230,12 +229,12 @@ def test_a_right_that_ends_takes_the_subscription_with_it(net: Net) -> None:
 
 def test_a_broker_tells_what_it_knows_of_a_type(net: Net) -> None:
     billing = net.client("billing office")
-    name = net.story.definition.definition.name
+    name = net.cast.type_name
     billing.say(TypeQuery(9, type_to_bytes(name)))
     assert billing.last(TypeReply) == TypeReply(9, [])
     billing.subscribe()
     billing.say(TypeQuery(10, type_to_bytes(name)))
-    assert billing.last(TypeReply) == TypeReply(10, [definition_to_bytes(net.story.definition)])
+    assert billing.last(TypeReply) == TypeReply(10, [definition_to_bytes(net.cast.definition)])
 
 
 def test_what_a_client_had_goes_with_its_link(net: Net) -> None:
@@ -263,7 +262,7 @@ def test_evidence_that_changed_is_asked_again(net: Net) -> None:
     billing = net.client("billing office")
     ref = billing.subscribe()
     running = net.brokers["CCS broker"]
-    net._perform(running, running.broker.evidence_changed(net.now))
+    net.perform(running, running.broker.evidence_changed(net.now))
     net.settle()
     assert billing.ended_with(ref) is None
     assert not billing.closed
@@ -326,7 +325,7 @@ def test_a_broker_that_stops_opens_no_new_link() -> None:
     net = Net()
     running = net.broker()
     running.broker.drain(net.now)
-    opened = LinkOpened(LinkId(99), net.story.keys["billing office"].principal, None)
+    opened = LinkOpened(LinkId(99), net.cast.keys["billing office"].principal, None)
     assert [type(one) for one in running.broker.handle(opened, net.now)] == [Close]
 
 

@@ -9,26 +9,21 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SigningKey,
     Transformation,
     TypeName,
-    TypePattern,
     Validity,
-    exact_name,
     issue,
 )
-from maia.events import AttributeUid, Instant, Kind, frame_of
+from maia.events import SECOND, AttributeUid, Instant, Kind, frame_of
 from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.expressions.syntax import Take
 from maia.predicates import Comparison, Operator
+from maia.testing import NetClient, grant, shown
 from maia.types import definition_to_bytes
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Deliver, Publish, StateTold, Subscribe
-from support.broker import NOW, SECOND, Client, Net, connect_right, shown, sighting
-from support.numberplate import LOCATION, NUMBERPLATE
-from support.sealed_net import state_of
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, Net, sighting
 
 AREA, CARS, BEGAN = AttributeUid("1"), AttributeUid("2"), AttributeUid("3")
 SUMMARY = Summary(
@@ -49,27 +44,26 @@ def net() -> Net:
     return net
 
 
-def reader(net: Net, name: str = "public", *, ends: Instant | None = None, **changes: Any) -> Client:
+def reader(net: Net, name: str = "public", *, ends: Instant | None = None, **changes: Any) -> NetClient:
     """Connect somebody who may see nothing but how many cars passed a place in a minute."""
-    story, key = net.story, SigningKey.from_seed(name.encode().ljust(32, b"."))
-    type_name = story.definition.definition.name
+    story, key = net.cast, SigningKey.from_seed(name.encode().ljust(32, b"."))
+    type_name = story.type_name
     result = TypeName(type_name.owner, "Traffic", "0")
     summary = replace(SUMMARY, **changes.pop("summary", {}))
     step = Transformation(story.principal("CCS"), (), result=result, summary=summary)
-    authority = Authority(
-        TypePattern(type_name.owner, exact_name(type_name.name), None),
-        frozenset({Action.SUBSCRIBE}),
-        transformations=(step,),
-    )
     validity = story.certificates[0].certificate.validity
     validity = validity if ends is None else Validity(validity.not_before, ends)
-    right = AuthorisationCertificate(story.principal("CCS"), key.principal, False, authority, validity)
-    own = connect_right(story, key.principal), issue(right, story.keys["CCS"])
+    own = (
+        story.connect_right(key.principal),
+        grant(
+            story.keys["CCS"], key, type_name, Action.SUBSCRIBE, transformations=(step,), validity=validity
+        ),
+    )
     certificates = (*story.certificates, *own)
     return net.client(name, key=key, credentials=certificates, **changes)
 
 
-def camera_at(net: Net) -> tuple[Client, int]:
+def camera_at(net: Net) -> tuple[NetClient, int]:
     camera = net.client("camera at Victoria")
     return camera, camera.advertise()
 
@@ -78,7 +72,7 @@ def cars(count: int) -> list[dict]:
     return [sighting(f"P{number}") for number in range(count)]
 
 
-def minutes(client: Client) -> list[tuple[object, int]]:
+def minutes(client: NetClient) -> list[tuple[object, int]]:
     """Return how many cars were delivered, and of which minute since the test began."""
     return [(event[CARS], (event[BEGAN] - MINUTE) // (60 * SECOND)) for event in client.events()]
 
@@ -162,7 +156,7 @@ def test_nothing_is_delivered_of_a_period_in_which_the_right_ended_or_the_broker
     net.advance(30)
     camera.publish(ref, *cars(2))
     net.advance(50)
-    leaving.unsubscribe(left)
+    leaving.withdraw(left)
     net.advance(40)  # the period was closed at 130 s; the right ended before
     assert minutes(staying) == [(2, 1)]
     assert expiring.events() == leaving.events() == []
@@ -182,7 +176,7 @@ def test_a_summary_is_neither_kept_nor_a_state_and_counts_no_event_that_requires
     public = reader(net)
     data = public.request(Action.SUBSCRIBE)
     credentials = shown(public.credentials)
-    public.say(Subscribe(7, data, credentials, [definition_to_bytes(net.story.definition)], "nightly", None))
+    public.say(Subscribe(7, data, credentials, [definition_to_bytes(net.cast.definition)], "nightly", None))
     assert public.code_of(7) == "REFUSED-SUMMARY-DURABLE"
     ref = public.subscribe()
     camera, published = camera_at(net)
@@ -208,7 +202,7 @@ def test_what_summaries_remember_is_bounded_for_a_client_a_view_and_a_broker(
     """A74: publishers choose the values by which events are grouped."""
     monkeypatch.setattr("maia.views.open_periods.GROUPS_MAX", 3)
     by_plate = {"keys": (Key(AREA, Take(NUMBERPLATE, Kind.STRING)),), "at_least": 1}
-    state = state_of(net.brokers["CCS broker"])
+    state = net.brokers["CCS broker"].parts
     state.audiences.room.most = 5
     first, second = reader(net, "first", summary=by_plate), reader(net, "second", summary=by_plate)
     first.subscribe()
@@ -219,7 +213,7 @@ def test_what_summaries_remember_is_bounded_for_a_client_a_view_and_a_broker(
         camera.publish(ref, sighting(f"P{number}"), sighting("P0"))
         assert state.audiences.room.used <= 5
     assert state.audiences.room.used == 5
-    second.unsubscribe(left)
+    second.withdraw(left)
     assert state.audiences.room.used == 3
     net.advance(80)
     assert state.audiences.room.used == 0
@@ -234,7 +228,7 @@ def test_a_plain_right_counts_more_than_a_summary(net: Net) -> None:
     billing = net.client("billing office")
     public = reader(net)
     summarised = issue(
-        replace(public.credentials[-1].certificate, subject=billing.principal), net.story.keys["CCS"]
+        replace(public.credentials[-1].certificate, subject=billing.principal), net.cast.keys["CCS"]
     )
     billing.subscribe(credentials=(*billing.credentials, summarised))
     camera, ref = camera_at(net)

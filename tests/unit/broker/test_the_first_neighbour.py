@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from maia.predicates import Comparison, Operator
 from maia.wire.messages import Interest
-from support.broker import Net, sighting
-from support.numberplate import NUMBERPLATE
-from support.sealed_net import state_of
+from support.numberplate import NUMBERPLATE, Net, sighting
 
 WANTED = 300
 """More than are announced at once."""
@@ -14,15 +12,15 @@ WANTED = 300
 
 def test_the_first_neighbour_is_sent_what_clients_wanted_before_it_came_and_nothing_that_has_ended() -> None:
     net = Net(lease_s=3600)
-    routes = state_of(net.broker()).routes
+    routes = net.broker().parts.routes
     billing = net.client("billing office")
     plates = [Comparison(NUMBERPLATE, Operator.EQ, f"plate {number}") for number in range(WANTED)]
     refs = [billing.subscribe(one) for one in plates]
     assert routes.book.types() == ()
     assert routes.aggregates == {}
-    billing.unsubscribe(refs[0])
+    billing.withdraw(refs[0])
     net.broker("Met broker", seeds=["CCS broker"])
-    billing.unsubscribe(refs[WANTED - 1])  # before its turn to be announced
+    billing.withdraw(refs[WANTED - 1])  # before its turn to be announced
     again = billing.subscribe(plates[WANTED - 2])  # announced by then, or not: once
     net.advance(5)
 

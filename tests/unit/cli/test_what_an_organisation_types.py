@@ -9,7 +9,7 @@ import pytest
 
 from maia.net.addresses import bind
 from maia.net.process import own_folder
-from support.ports import free_ports
+from maia.testing import free_ports
 from support.processes import maia
 
 

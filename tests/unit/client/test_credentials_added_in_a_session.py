@@ -7,15 +7,15 @@ import pytest
 from maia.client import Accepted, Changed, CredentialsAdded, Disconnected, Ended
 from maia.client.notices import PutOff
 from maia.client.wallet import Wallet
-from maia.credentials import Action, SigningKey, certificate_to_bytes, statement_to_bytes
+from maia.credentials import Action, SigningKey, TestKind, certificate_to_bytes, statement_to_bytes
 from maia.events import Instant
+from maia.testing import Statements
 from maia.wire import Bye, Failed, Hello, Subscribe
 from maia.wire.messages import Accepted as AcceptedMessage
 from maia.wire.messages import Changed as ChangedMessage
 from maia.wire.messages import Ended as EndedMessage
 from maia.wire.messages import Show
 from support.client_session import LEASE_S, NOW, STORY, Played
-from support.revoking import Statements, grant_demanding, seeing
 
 AWAITED = "UNAVAILABLE-STATEMENT-AWAITED"
 CCS = STORY.keys["CCS"]
@@ -163,7 +163,9 @@ def test_a_renewal_is_one_message_after_a_showing(played):
 
 def _certificate(comment: str):
     to = STORY.principal("billing office")
-    return grant_demanding(STORY, "CCS", to, seeing(STORY), Action.SUBSCRIBE, now=NOW, comment=comment)
+    return STORY.grant(
+        "CCS", to, STORY.definition, Action.SUBSCRIBE, comment=comment, test=TestKind.TIMED_CRL
+    )
 
 
 def test_what_was_on_its_way_when_the_link_ended_counts_as_shown_once(played):

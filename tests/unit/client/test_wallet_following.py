@@ -11,34 +11,31 @@ from maia.api.responses import WalletAnswer
 from maia.client.api.wallet_watch import following
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     TopicPattern,
     Validity,
     certificate_to_bytes,
-    issue,
     parse_name_pattern,
 )
 from maia.credentials.statements import SignedStatement
 from maia.errors import Unavailable
 from maia.events import Instant
 from maia.keystore.wallet_folder import KeptWallet, WalletFolder
+from maia.testing import grant, in_a_loop, until
 from support.domain_server import key_of
-from support.waiting import in_a_loop, until
 
 MET, SMITH = key_of("met"), key_of("smith")
 NOW = Instant.parse("2026-11-15T12:00:00Z")
 
 
 def right(topic: str) -> SignedCertificate:
-    authority = Authority(
-        TopicPattern(MET.principal, parse_name_pattern(topic)), frozenset({Action.SUBSCRIBE})
+    return grant(
+        MET,
+        SMITH,
+        TopicPattern(MET.principal, parse_name_pattern(topic)),
+        Action.SUBSCRIBE,
+        validity=Validity(None, Instant(NOW + 10**12)),
     )
-    said = AuthorisationCertificate(
-        MET.principal, SMITH.principal, False, authority, Validity(None, Instant(NOW + 10**12))
-    )
-    return issue(said, MET)
 
 
 def log_in(wallet: WalletFolder, *rights: SignedCertificate) -> None:

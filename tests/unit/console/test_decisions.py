@@ -9,10 +9,7 @@ from maia.console.decisions import ask, preview, who_sees
 from maia.console.principal import RegisterEntry, judged
 from maia.console.rights import Asked, ShownNames, chain_above, filtered, graph_of, state_of
 from maia.credentials import (
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
     OnlineTest,
     SignedCertificate,
     SigningKey,
@@ -27,6 +24,7 @@ from maia.credentials.statements import RevocationList, sign_statement
 from maia.events import Attribute, Instant, Kind
 from maia.policy import Audience, Request
 from maia.profile.address_book import OWN, AddressBook, KnownName
+from maia.testing import grant
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from maia.validity import Monitor
 
@@ -43,9 +41,7 @@ ANY = TypePattern(OWNER.principal, NamePattern("Numberplate"), None)
 def granted(
     issuer: SigningKey, subject: SigningKey, *uids: str, delegable: bool = False
 ) -> SignedCertificate:
-    authority = Authority(ANY, frozenset({Action.SUBSCRIBE}), frozenset(uids))
-    said = AuthorisationCertificate(issuer.principal, subject.principal, delegable, authority, UNBOUNDED)
-    return issue(said, issuer)
+    return grant(issuer, subject, ANY, Action.SUBSCRIBE, attributes=frozenset(uids), may_delegate=delegable)
 
 
 TO_BRANCH = granted(OWNER, BRANCH, "1", "2", delegable=True)

@@ -10,14 +10,11 @@ import pytest
 
 from maia.canonical import read_canonical, write_canonical
 from maia.credentials import (
-    AuthorisationCertificate,
-    Authority,
     BadSignature,
     Principal,
     SignedKind,
     Validity,
     certificate_from_bytes,
-    issue,
 )
 from maia.credentials.appointments import (
     PARAMETERS_MAX,
@@ -35,6 +32,7 @@ from maia.credentials.appointments import (
 from maia.credentials.authority import ALL_ACTIONS, AnyResource
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
+from maia.testing import grant
 from maia.testing.refusals import raises
 from support.types import NOON, key
 
@@ -72,11 +70,12 @@ def test_a_signature_for_another_purpose_is_refused():
     as_request = COURT.sign(SignedKind.REQUEST, signed().body)
     with pytest.raises(BadSignature):
         verify_appointment(replace(signed(), signature=as_request))
-    authority = Authority(AnyResource(), ALL_ACTIONS)
-    capability = AuthorisationCertificate(COURT.principal, SMITH.principal, False, authority, TEN_DAYS)
     with pytest.raises(BadAppointment):
         appointment_from_bytes(
-            b"(6:signed%b" % issue(capability, COURT).body + b"(9:signature7:ed2551964:" + b"x" * 64 + b"))"
+            b"(6:signed%b" % grant(COURT, SMITH, AnyResource(), *ALL_ACTIONS, validity=TEN_DAYS).body
+            + b"(9:signature7:ed2551964:"
+            + b"x" * 64
+            + b"))"
         )
     with pytest.raises(BrokenCredential):
         certificate_from_bytes(appointment_to_bytes(signed()))

@@ -13,15 +13,12 @@ from maia.broker.server.server import run_broker
 from maia.clock import system_now
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkName,
     NetworkPattern,
     Principal,
     SignedCertificate,
     Validity,
     exact_name,
-    issue,
 )
 from maia.domain.server.access import RunningAccess, access_running
 from maia.domain.server.access_config import AccessConfig, PreparedAccess
@@ -32,10 +29,10 @@ from maia.policy import GrantStale
 from maia.spark.governed.reader import Reader, slices_of
 from maia.spark.governed.right_watch import HeldRight, RightWatch, follow_streams, right_watch
 from maia.spark.keys.key_server import JobDesk, job_desk
+from maia.testing import free_port, grant
 from maia.types import verify_definition
 from support.domain_server import RecordedNotes, key_of
 from support.governed import asked
-from support.ports import free_port
 from support.tested_rights import NUMBERPLATE, POLICY
 
 MET, BROKER, CLARK = key_of("met"), key_of("broker"), key_of("clark")
@@ -48,9 +45,13 @@ PATIENCE_S = 120
 def may_connect(who: Principal) -> SignedCertificate:
     now = system_now()
     start = Instant(now - now % 1_000_000 - 1_000_000)
-    authority = Authority(NetworkPattern(MET.principal, exact_name("Test")), frozenset({Action.CONNECT}))
-    valid = Validity(start, Instant(start + DAY))
-    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
+    return grant(
+        MET,
+        who,
+        NetworkPattern(MET.principal, exact_name("Test")),
+        Action.CONNECT,
+        validity=Validity(start, Instant(start + DAY)),
+    )
 
 
 @asynccontextmanager

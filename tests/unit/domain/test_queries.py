@@ -15,6 +15,7 @@ from support.access_control import (
     SMITH,
     Station,
     court,
+    engine_of,
     granted,
     later,
     met,
@@ -34,7 +35,7 @@ SMALL = (
 def plans(station: Station):
     """Collect how SQLite means to answer each statement."""
     found: list[tuple[str, str]] = []
-    engine = station.store._engine
+    engine = engine_of(station.store)
     busy = []
 
     def explain(connection, cursor, statement, parameters, _context, executemany):
@@ -129,7 +130,7 @@ def test_a_revocation_touches_what_it_takes_and_nothing_else(station: Station) -
 def touched(station: Station) -> int:
     """How many rows one login and one revocation hand to Python."""
     read = 0
-    engine = station.store._engine
+    engine = engine_of(station.store)
 
     def count(_connection, cursor, statement, parameters, _context, executemany):
         nonlocal read

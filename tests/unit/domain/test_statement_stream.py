@@ -32,11 +32,11 @@ from maia.domain.storage.store import sqlite_store
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.keystore.wallet_folder import WalletFolder
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
+from maia.testing import free_ports
 from maia.types import TypeDefinition, sign_definition, validity_definition
 from maia.validity import Monitor
 from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may
-from support.ports import free_ports
 
 BROKER, SMITH = key_of("broker"), key_of("smith")
 DAY = 86_400 * 1_000_000

@@ -79,7 +79,7 @@ class VouchedNet(KeyNet):
         for one in statements:
             self.serve(self.server.hear(one, self.now))
 
-    def _node(self, name, key, pool, kept, start) -> KeyMember:
+    def node_of(self, name, key, pool, kept, start) -> KeyMember:
         settings = MemberSettings(NETWORK, (self.connect.get(name, connects(key)), *pool))
         random = random_from(self.seed + name.encode() + bytes([start]))
         return KeyMember(key, settings, random=random, kept=dict(kept), standing=self.tell(name))

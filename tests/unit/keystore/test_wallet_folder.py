@@ -11,19 +11,17 @@ from maia.api.responses import WalletAnswer
 from maia.config.input_files import read_certificates
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     TopicPattern,
     Validity,
     certificate_to_bytes,
-    issue,
     parse_name_pattern,
 )
 from maia.credentials.appointments import Appointment, AppointmentKind, issue_appointment
 from maia.credentials.statements import RevocationList, sign_statement, statement_to_bytes
 from maia.events import Instant
 from maia.keystore.wallet_folder import WalletFolder, to_show
+from maia.testing import grant
 from maia.testing.refusals import raises
 from support.domain_server import key_of
 
@@ -33,10 +31,9 @@ MET, SMITH, COURT = key_of("met"), key_of("smith"), key_of("court")
 
 
 def certificate(topic: str) -> SignedCertificate:
-    authority = Authority(
-        TopicPattern(MET.principal, parse_name_pattern(topic)), frozenset({Action.SUBSCRIBE})
+    return grant(
+        MET, SMITH, TopicPattern(MET.principal, parse_name_pattern(topic)), Action.SUBSCRIBE, validity=VALID
     )
-    return issue(AuthorisationCertificate(MET.principal, SMITH.principal, False, authority, VALID), MET)
 
 
 def answer(*certificates: SignedCertificate, principal: str | None = None) -> WalletAnswer:

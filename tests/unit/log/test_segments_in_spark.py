@@ -6,6 +6,7 @@ from maia.events import Instant
 from maia.log import message_of
 from maia.log.disk.event_log import EventLog
 from support.event_log import NOON, PLATES, carried, sealed
+from support.spark import execution_of
 
 
 def test_spark_reads_segments_of_several_versions_as_one_table(spark, tmp_path):
@@ -33,7 +34,7 @@ def test_spark_prunes_by_header_columns(spark, tmp_path):
         log.roll(NOON)
         (path,) = map(str, log.segments(PLATES))
     found = spark.read.parquet(path).where("sequence > 40 and level = 0").select("sequence", "`3265`")
-    plan = found._jdf.queryExecution().executedPlan().toString()
+    plan = execution_of(found).executedPlan().toString()
     assert "PushedFilters: [IsNotNull(sequence), IsNotNull(level), GreaterThan(sequence,40)" in plan
     assert "ReadSchema: struct<level:tinyint,sequence:bigint,3265:binary>" in plan
     assert found.count() == 9

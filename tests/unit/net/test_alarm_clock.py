@@ -10,9 +10,9 @@ import pytest
 from maia.events import Instant
 from maia.net.node_runner import AlarmClock
 from maia.wire import Effect, Input, LinkId, Received, Tick, WakeAt
-from support.broker import Net
 from support.client_session import Played
 from support.key_groups import KeyNet, grant, key_of
+from support.numberplate import Net
 
 SECOND = 1_000_000
 NOW = Instant(1_800_000_000 * SECOND)

@@ -7,18 +7,16 @@ import json
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     NetworkPattern,
     SignedCertificate,
     SigningKey,
     Validity,
-    issue,
     parse_name_pattern,
 )
 from maia.events import SECOND, Instant
 from maia.net.expiry import ExpiryWatch
 from maia.net.telemetry import Telemetry
+from maia.testing import grant
 
 OWNER, BROKER = (SigningKey.from_seed(bytes([number]) * 32) for number in (1, 2))
 DAY = 86_400 * SECOND
@@ -26,11 +24,14 @@ NOW = Instant.parse("2026-11-16T12:00:00Z")
 
 
 def right(days: float, network: str = "city", *, since: float | None = None) -> SignedCertificate:
-    resources = NetworkPattern(OWNER.principal, parse_name_pattern(network))
-    authority = Authority(resources, frozenset({Action.CONNECT}))
     begin = None if since is None else Instant(NOW - int(since * DAY))
-    ends = Validity(begin, Instant(NOW + int(days * DAY)))
-    return issue(AuthorisationCertificate(OWNER.principal, BROKER.principal, False, authority, ends), OWNER)
+    return grant(
+        OWNER,
+        BROKER,
+        NetworkPattern(OWNER.principal, parse_name_pattern(network)),
+        Action.CONNECT,
+        validity=Validity(begin, Instant(NOW + int(days * DAY))),
+    )
 
 
 def watched(*held: SignedCertificate, hours: tuple[int, ...] = (0,)) -> tuple[list[dict[str, object]], str]:

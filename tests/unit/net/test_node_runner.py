@@ -15,6 +15,7 @@ from maia.net.connections import BackOff
 from maia.net.links import SocketLink
 from maia.net.node_runner import NodeRunner
 from maia.net.stores import MemoryStore
+from maia.testing import in_a_loop, soon, until
 from maia.testing.refusals import raises
 from maia.wire import (
     Close,
@@ -38,7 +39,6 @@ from maia.wire import (
 )
 from maia.wire.effects import ReadLater
 from support.live import STORY, stranger
-from support.waiting import in_a_loop, soon, until
 
 KEY = STORY.keys["CCS"]
 

@@ -17,9 +17,9 @@ from maia.events import Instant
 from maia.net.addresses import bind
 from maia.net.node_runner import NodeRunner
 from maia.sealing.two_message import RECORD_BYTES_MAX, Records
+from maia.testing import in_a_loop, until
 from maia.wire.effects import Close, Dial, DialFailed, Effect, Input, LinkClosed, LinkOpened, Received, Send
 from support.two_message import ANNA, BROKER, EVE, NORWAY, live_links, live_statement
-from support.waiting import in_a_loop, until
 
 
 @dataclass

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from maia import __version__
 from maia.cli.main import BROUGHT_BY
-from support.processes import until
+from maia.testing import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 FOR_USERS = {"arrow", "broker", "domain", "pandas", "plots", "polars", "postgres", "spark"}
@@ -205,7 +205,7 @@ def test_a_client_publishes_through_an_organisation_that_has_all_and_no_server_o
             servers.kill()
             servers.wait(60)
     assert len(running) == 2
-    until(lambda: not [one for one in running if Path(f"/proc/{one}").exists()], seconds=60)
+    wait_until(lambda: not [one for one in running if Path(f"/proc/{one}").exists()], within_s=60)
 
 
 def test_every_library_of_an_extra_leads_to_its_name(installed: Path) -> None:

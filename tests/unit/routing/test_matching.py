@@ -32,6 +32,16 @@ SPEED, LANE, PLATE = AttributeUid("speed"), AttributeUid("lane"), AttributeUid("
 KINDS = {SPEED: Kind.INT, LANE: Kind.INT, PLATE: Kind.STRING}
 
 
+def blocks_of(index):
+    """Return the blocks that filters were built into."""
+    return index._blocks
+
+
+def waiting_in(index):
+    """Return the filters that are in no block yet."""
+    return index._waiting
+
+
 def faster_than(speed: int) -> Predicate:
     return Comparison(SPEED, Operator.GT, speed)
 
@@ -138,8 +148,8 @@ def test_blocks_stay_few_and_each_is_much_larger_than_the_next():
     for number in range(2000):
         index.add(number, faster_than(number))
         index.match({SPEED: 5})
-    sizes = [block.live for block in index._blocks]
-    assert sum(sizes) + len(index._waiting) == 2000
+    sizes = [block.live for block in blocks_of(index)]
+    assert sum(sizes) + len(waiting_in(index)) == 2000
     assert all(larger > 2 * smaller for larger, smaller in pairwise(sizes))
 
 
@@ -149,11 +159,11 @@ def test_a_block_that_most_filters_have_left_is_built_again():
     for number in range(600):
         index.remove(number)
     assert index.match({SPEED: 605}) == set(range(600, 605))
-    assert [len(block) for block in index._blocks] == [400]
+    assert [len(block) for block in blocks_of(index)] == [400]
     for number in range(600, 1000):
         index.remove(number)
     assert index.match({SPEED: 605}) == set()
-    assert index._blocks == []
+    assert blocks_of(index) == []
 
 
 def test_the_neighbours_of_pages_that_became_empty_are_still_found():
@@ -161,7 +171,7 @@ def test_the_neighbours_of_pages_that_became_empty_are_still_found():
     index.match({})
     for number in range(300):
         index.remove(number)
-    assert [len(block) for block in index._blocks] == [1000]
+    assert [len(block) for block in blocks_of(index)] == [1000]
     frame = Frame(1000, {SPEED: Column(Kind.INT, tuple(range(1000)))})
     assert index.match_frame(frame) == {number: [number] for number in range(300, 1000)}
     assert index.match({SPEED: 299}) == set()
@@ -269,12 +279,12 @@ def test_answers_stay_exact_while_a_large_block_is_built_in_steps(monkeypatch, s
             assert index.match_frame(frame) == {keys[at]: rows for at, rows in expected.items()}
             assert len(index) == len(standing)
     assert was_growing > 20
-    assert len(index._blocks) < 24
+    assert len(blocks_of(index)) < 24
 
 
 def test_no_block_is_built_for_an_index_that_no_broker_asks():
     index = index_of(*many_filters(1000))
-    assert index._blocks == []
+    assert blocks_of(index) == []
 
 
 def test_filters_that_come_after_the_first_question_are_built_before_the_next_one():
@@ -282,4 +292,4 @@ def test_filters_that_come_after_the_first_question_are_built_before_the_next_on
     index.match({SPEED: 5})
     for number, one in enumerate(many_filters(2000), start=1):
         index.add(number, one)
-        assert len(index._waiting) < matching.AHEAD
+        assert len(waiting_in(index)) < matching.AHEAD

@@ -8,8 +8,6 @@ import pytest
 
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
-    Authority,
     SignedCertificate,
     SigningKey,
     TypePattern,
@@ -21,6 +19,7 @@ from maia.policy.answers import ANSWER_PREFIX
 from maia.predicates import Predicate
 from maia.predicates.syntax import Comparison, Operator
 from maia.sealing.groups import manager
+from maia.testing import grant as granted
 from support.key_groups import (
     OWNER,
     PLACE,
@@ -48,11 +47,17 @@ def restricted(
 ) -> SignedCertificate:
     """Let somebody read some attributes of the events that a restriction admits."""
     subject = (key_of(who) if isinstance(who, str) else who).principal
-    pattern = TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None)
-    authority = Authority(pattern, frozenset({Action.SUBSCRIBE}), frozenset(uids), restriction)
     shown = grant(subject).certificate
-    said = AuthorisationCertificate(by.principal, subject, may_delegate, authority, shown.validity)
-    return issue(said, by)
+    return granted(
+        by,
+        subject,
+        TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None),
+        Action.SUBSCRIBE,
+        attributes=frozenset(uids),
+        restriction=restriction,
+        may_delegate=may_delegate,
+        validity=shown.validity,
+    )
 
 
 def answers(net: KeyNet, member: Member) -> dict[AttributeUid, Predicate]:

@@ -49,7 +49,7 @@ def net():
 def alone(net, name="alone", *pool):
     """A member without a network around it, which needs the type."""
     key = key_of(name)
-    node = net._node(name, key, pool or (grant(key),), {}, 0)
+    node = net.node_of(name, key, pool or (grant(key),), {}, 0)
     return node, node.need((net.event_type,), net.now)
 
 
@@ -145,7 +145,7 @@ def test_a_frame_of_an_unknown_epoch_is_a_reason_to_ask_at_once(net):
     assert net.ring(reader).newest == 2
     questions = len(net.trace)
     for _ in range(5):
-        net._perform_member(reader, reader.node.missing(net.type_id, net.now))
+        net.perform(reader, reader.node.missing(net.type_id, net.now))
     assert len([one for one in net.trace[questions:] if one[1] == "to server"]) == 1  # one question at a time
     net.settle()
 

@@ -25,6 +25,15 @@ from support.sealing import (
 )
 
 
+def ciphers_of(member):
+    """Return what is derived from the keys of a member."""
+    return member._ciphers
+
+
+def remember(checks, signatures):
+    checks._remember(signatures)
+
+
 @pytest.mark.parametrize(
     ("rows", "is_shared", "is_committed"), [(300, False, True), (1, False, False), (1, True, True)]
 )
@@ -75,22 +84,22 @@ def test_derived_keys_are_kept_for_so_many_processes_only():
     member = keys()
     for number in range(INSTANCES_MAX + 10):
         member.ciphers((PLATE,), number.to_bytes(16, "big"))
-    assert len(member._ciphers) == INSTANCES_MAX
+    assert len(ciphers_of(member)) == INSTANCES_MAX
     member.forget()
-    assert not member._ciphers
+    assert not ciphers_of(member)
 
 
 def test_instances_that_a_member_makes_up_fill_no_memory():
     member = keys(only=[])
     for number in range(INSTANCES_MAX + 10):
         assert member.ciphers((PLATE,), number.to_bytes(16, "big")) == [None]
-    assert len(member._ciphers) <= INSTANCES_MAX
+    assert len(ciphers_of(member)) <= INSTANCES_MAX
 
 
 def test_good_signatures_are_remembered_up_to_a_number():
     checks, publishing = SignatureChecks(), Publishing()
     for number in range(2 * SIGNATURES_REMEMBERED):
-        checks._remember([(b"", b"", b"%d" % number)])
+        remember(checks, [(b"", b"", b"%d" % number)])
     verify(read_run([publishing.seal(plates(1))]), checks)
     assert SIGNATURES_REMEMBERED // 2 <= len(checks._good | checks._earlier) <= SIGNATURES_REMEMBERED
 
@@ -103,7 +112,7 @@ def test_a_signature_over_two_frames_is_verified_once_also_when_many_others_come
     one, other = publishing.by.sign(drafts)
     verify(read_run([one]), checks)
     for number in range(others):
-        checks._remember([(b"", b"", b"%d" % number)])
+        remember(checks, [(b"", b"", b"%d" % number)])
     verify(read_run([other]), checks)
     assert len(asked) == 1
 

@@ -24,6 +24,7 @@ from maia.spark.applications.application import columns_read, plan_lines
 from maia.spark.generators import GENERATORS
 from maia.testing.refusals import raises
 from maia.views import ARROW_TYPES
+from support.spark import execution_of
 
 WEDNESDAY = datetime(2026, 11, 4, tzinfo=UTC)
 SIGHTING = {"numberplate": Kind.STRING, "timestamp": Kind.TIMESTAMP, "location": Kind.STRING}
@@ -123,7 +124,7 @@ def test_a_plan_is_told_without_the_values_that_are_compared_with(spark, tmp_pat
     sightings = spark.read.parquet(f"{tmp_path}/t")
     restricted = sightings.where("numberplate = 'AE05 XYZ' and location <> 'Holborn'")
     result = TRACKING.of(restricted, TrackingTerms(vehicle="AE05 XYZ"))
-    assert "AE05 XYZ" in result._jdf.queryExecution().sparkPlan().toString()
+    assert "AE05 XYZ" in execution_of(result).sparkPlan().toString()
     told = "\n".join(plan_lines(result))
     assert "AE05" not in told
     assert "Holborn" not in told

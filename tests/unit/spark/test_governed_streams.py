@@ -17,7 +17,7 @@ from maia.log import Keep, LogDamaged, Retention
 from maia.log.disk.event_log import EventLog, LogLimits
 from maia.spark.errors import SparkProblem, told_to_spark
 from maia.spark.governed import log_folder
-from maia.spark.governed.log_folder import BadLogPlace, LogFolder, LogFrames, Stretch, Wanted
+from maia.spark.governed.log_folder import BadLogPlace, FramesWanted, LogFolder, LogFrames, Stretch
 from maia.spark.governed.stream_source import LogStreamReader
 from maia.types import SealingLevel
 from maia.wire.codec import encode
@@ -72,8 +72,8 @@ class Growing:
     def reader(self, **how) -> LogStreamReader:
         return LogStreamReader(self.wanted(**how))
 
-    def wanted(self, **how) -> Wanted:
-        return Wanted(str(self.folder), self.made.event_type.type_id, INSTANT_MIN, INSTANT_MAX, **how)
+    def wanted(self, **how) -> FramesWanted:
+        return FramesWanted(str(self.folder), self.made.event_type.type_id, INSTANT_MIN, INSTANT_MAX, **how)
 
     def frames(self, part, columns: tuple[str, ...] = ("header", PLATE), **how):
         """Yield what a task reads that was given a partition of the source."""
@@ -293,7 +293,7 @@ def test_other_types_do_not_make_batches(tmp_path):
     log.record()
     one = log.reader()
     end = one.latestOffset(one.initialOffset(), EVERYTHING)
-    other = Wanted(str(log.folder), bytes(32), INSTANT_MIN, INSTANT_MAX)
+    other = FramesWanted(str(log.folder), bytes(32), INSTANT_MIN, INSTANT_MAX)
     nothing = LogStreamReader(other)
     assert nothing.latestOffset(nothing.initialOffset(), EVERYTHING) == nothing.initialOffset()
     assert end["position"] == 1
@@ -361,7 +361,7 @@ def test_segments_published_outside_of_the_period_are_not_opened(tmp_path):
     log = Growing(tmp_path)
     log.record(hours=-48)
     log.record()
-    wanted = Wanted(str(log.folder), log.made.event_type.type_id, int(at(-1)), int(at(1)))
+    wanted = FramesWanted(str(log.folder), log.made.event_type.type_id, int(at(-1)), int(at(1)))
     one = LogStreamReader(wanted)
     start = one.initialOffset()
     (planned,) = one.partitions(start, one.latestOffset(start, EVERYTHING))

@@ -46,6 +46,7 @@ from support.governed import (
     rows_of,
     sightings,
 )
+from support.spark import execution_of
 
 SECRET = bytes(range(100, 132))
 KEYS = TransformationKeys({OWNER.principal.key: SECRET})
@@ -124,7 +125,7 @@ def test_a92_a_governed_table_gives_the_noise_and_pseudonyms_of_the_stream(
     assert len(expected) > 5
     assert rows_of(table) == sorted(expected, key=repr)
 
-    plan = table._jdf.queryExecution().toString()
+    plan = execution_of(table).toString()
     for hidden in (SECRET, SECRET.hex().encode()):
         assert hidden not in plan.encode()
         assert hidden not in pickle.dumps(secrets)

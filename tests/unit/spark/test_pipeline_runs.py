@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from maia.spark.applications import STATISTICS
-from maia.spark.applications.runs import Source, interruptible, parquet_source, run
+from maia.spark.applications.runs import EventSource, interruptible, parquet_source, run
 from maia.spark.generators import SIGHTINGS, Order
 from maia.spark.generators.files import write_generated
 from maia.testing.refusals import raises
@@ -55,7 +55,7 @@ def test_an_interrupted_run_leaves_no_result(spark, tmp_path):
             spark,
             STATISTICS,
             STATISTICS.terms,
-            Source(lambda: endless, lambda: endless),
+            EventSource(lambda: endless, lambda: endless),
             result=tmp_path / "r",
         )
     assert list(tmp_path.iterdir()) == []

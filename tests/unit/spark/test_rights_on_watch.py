@@ -34,10 +34,10 @@ from maia.spark.governed.right_watch import (
     right_watch,
 )
 from maia.spark.keys.key_server import job_desk
+from maia.testing import wait_until
 from maia.testing.refusals import raises
 from maia.validity import Monitor, VouchedFor
 from support.governed import BROKER, OWNER, asked, at, grant, key_of, reader, typed
-from support.waiting import until_in_a_thread
 
 TESTER = key_of("tester")
 TYPE = typed()
@@ -212,7 +212,7 @@ def test_a_statement_that_appears_in_a_wallet_is_followed(tmp_path):
         watch.begin(held(watch.tested(reader(RIGHT), asked(reader(RIGHT), TYPE)), one))
         (tmp_path / "a.statement").write_bytes(b"half of one")
         (tmp_path / "b.statement").write_bytes(statement_to_bytes(listed(2, RIGHT, since=None)))
-        until_in_a_thread(lambda: watch.ended == 1, "the table ends")
+        wait_until(lambda: watch.ended == 1, "the table ends")
         with raises("PIPELINE-GRANT-ENDED"):
             one.keys_of(())
 

@@ -12,20 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructType
 
 from maia.credentials import (
-    ALL_ATTRIBUTES,
-    UNBOUNDED,
     Action,
-    AuthorisationCertificate,
-    Authority,
-    TypePattern,
-    issue,
-    parse_name_pattern,
 )
 from maia.predicates import TextMatch, TextTest
 from maia.spark.errors import JobFailed, JobRefused, SparkProblem, told_by_spark, told_to_spark
 from maia.spark.sink import writer as spark_sink
 from maia.spark.sink.writer import MaiaStreamWriter, MaiaWriter, Staged
 from maia.spark.source.options import job_options
+from maia.testing import grant
 from support.numberplate import NUMBERPLATE
 from support.spark_city import CAMERA, SparkCity, spark_city, taken
 
@@ -51,8 +45,8 @@ def task(sink: MaiaStreamWriter | MaiaWriter, *plates: str, query: str | None = 
 
 
 def test_a_batch_that_runs_again_in_other_partitions_is_published_once(city: SparkCity) -> None:
-    with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+    with city.client(BILLING, city.server) as client:
+        received = client.subscribe(city.cast.definition)
         sink = writer(city)
         sink.commit([task(sink, "A3", "A1"), task(sink, "A2"), task(sink)], 5)
         assert taken(received, 3) == ["A1", "A2", "A3"]
@@ -68,9 +62,10 @@ def test_a_broker_that_was_killed_still_knows_what_was_published(tmp_path: Path)
     with spark_city(tmp_path) as city:
         sink = writer(city)
         sink.commit([task(sink, "B1")], 0)
-        city.kill()
-        with city.running(), city.connected(BILLING) as client:
-            received = client.subscribe(city.story.definition)
+        city.crash(city.server)
+        city.restart(city.server)
+        with city.client(BILLING, city.server) as client:
+            received = client.subscribe(city.cast.definition)
             again = writer(city)
             again.commit([task(again, "B1")], 0)
             again.commit([task(again, "B2")], 1)
@@ -123,8 +118,8 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
     """What the right refuses is not sent on, nor passed over in silence; what it admits comes once."""
     options = city.options("statistics office") | {"credentials": str(_right_to_publish(city, prefix="G"))}
     sink = MaiaStreamWriter(job_options(options), SCHEMA, overwrite=False)
-    with city.connected(BILLING) as client:
-        received = client.subscribe(city.story.definition)
+    with city.client(BILLING, city.server) as client:
+        received = client.subscribe(city.cast.definition)
         for _ in range(2):  # Spark runs a batch again, and it is refused again
             with pytest.raises(SparkProblem, match=r"\[REFUSED-ROWS\] 2 events"):
                 sink.commit([task(sink, "H1", "G2"), task(sink, "H3")], 0)
@@ -138,13 +133,12 @@ def test_rows_that_the_publisher_may_not_publish_end_the_batch_with_their_code(c
 
 def _right_to_publish(city: SparkCity, *, prefix: str) -> Path:
     """Let PITO grant the statistics office to publish plates that begin so; return its certificates."""
-    name, key = city.story.definition.definition.name, city.story.keys["PITO"]
-    pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
+    name, key = city.cast.type_name, city.cast.keys["PITO"]
     begins = TextMatch(NUMBERPLATE, TextTest.PREFIX, prefix)
-    authority = Authority(pattern, frozenset({Action.PUBLISH}), ALL_ATTRIBUTES, begins)
-    subject = city.story.keys["statistics office"].principal
-    certificate = AuthorisationCertificate(key.principal, subject, False, authority, UNBOUNDED)
-    return city.add(*city.story.certificates, issue(certificate, key), folder="publishes")
+    subject = city.cast.keys["statistics office"].principal
+    return city.certificates(
+        "publishes", [*city.cast.certificates, grant(key, subject, name, Action.PUBLISH, restriction=begins)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,26 +12,29 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from maia.clock import system_now
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
     Authority,
     NetworkPattern,
     SignedCertificate,
     TypePattern,
     Validity,
-    issue,
     parse_name_pattern,
 )
 from maia.events import Instant
 from maia.spark.errors import SparkProblem
 from maia.spark.source.options import job_options
 from maia.spark.source.stream import MaiaStreamReader, Rows
-from support.processes import until
+from maia.testing import grant, wait_until
 from support.spark_city import CAMERA, SparkCity, spark_city
 
 BILLING, STATISTICS = "billing office", "statistics office"
 MANY = ReadMaxRows(1000)
 Sent = TypeVar("Sent")
 BEGIN = {"log": "", "position": ""}
+
+
+def inbox_of(query):
+    """Return what the reader of a query has received."""
+    return query.reader._opened(BEGIN)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ class Query:
             found = self.reader.latestOffset(start, limit)
             return found != start
 
-        until(asked)
+        wait_until(asked)
         return found
 
     def plates(self, start: dict[str, object], end: dict[str, object]) -> list[str]:
@@ -117,7 +120,7 @@ def test_a_batch_ends_at_its_limit_and_with_a_whole_frame(city: SparkCity) -> No
         city.publish(*["C"] * rows)
     with Query(city, durable="c") as query:
         ends, start = [], BEGIN
-        until(lambda: len(query.reader._opened(BEGIN).after(0)) == 3)
+        wait_until(lambda: len(inbox_of(query).after(0)) == 3)
         for _ in range(3):
             end = query.news(start, ReadMaxRows(3))
             ends.append(len(query.plates(start, end)))
@@ -133,8 +136,8 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
         query.reader.latestOffset(BEGIN, MANY)
         for number in range(8):
             city.publish(f"D{number}")
-        inbox = query.reader._opened(BEGIN)
-        until(lambda: len(inbox.after(0)) == 4)
+        inbox = inbox_of(query)
+        wait_until(lambda: len(inbox.after(0)) == 4)
         assert len(inbox.after("", wait_s=0.5)) == 4
         seen, start = [], BEGIN
         while len(seen) < 8:
@@ -146,8 +149,8 @@ def test_a_full_inbox_takes_no_more_until_a_batch_is_done(city: SparkCity) -> No
 
 def test_more_frames_than_a_broker_sends_unacknowledged_go_through(city: SparkCity) -> None:
     subscribed(city, "e")
-    with city.connected(CAMERA) as client:
-        publisher = client.advertise(city.story.definition)
+    with city.client(CAMERA, city.server) as client:
+        publisher = client.advertise(city.cast.definition)
         for number in range(600):
             publisher.publish_many([{"numberplate": f"{number}", "location": "Victoria"}])
         publisher.flush()
@@ -167,7 +170,7 @@ def test_a_run_that_is_to_end_reads_nothing_that_was_published_after_it_began(ci
         query.reader.prepareForTriggerAvailableNow()
         city.publish("F2")
         first = query.news(BEGIN)
-        until(lambda: len(query.reader._opened(BEGIN).after(0)) == 2)
+        wait_until(lambda: len(inbox_of(query).after(0)) == 2)
         assert query.plates(BEGIN, first) == ["F1"]
         assert query.reader.latestOffset(first, MANY) == first
     with Query(city, durable="f") as query:
@@ -215,7 +218,7 @@ def test_a_batch_that_does_not_come_again_is_reported(
 ) -> None:
     subscribed(city, "j")
     with Query(city, durable="j") as query:
-        inbox = query.reader._opened(BEGIN)
+        inbox = inbox_of(query)
         monkeypatch.setattr(inbox, "_wait_s", 1.0)  # once the subscription stands
         log = inbox.log
         with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
@@ -230,14 +233,14 @@ def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_wil
     with Query(city, durable="m") as query:
         first = query.news(BEGIN)
         query.reader.commit(first)
-        until(lambda: query.reader.latestOffset(first, MANY) == first)
+        wait_until(lambda: query.reader.latestOffset(first, MANY) == first)
     city.publish("M2")
     with Query(city, durable="m") as query:
-        monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)  # once the subscription stands
+        monkeypatch.setattr(inbox_of(query), "_wait_s", 1.0)  # once the subscription stands
         with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\]"):
             query.reader.partitions(BEGIN, first)
     with Query(city, durable="m", failOnDataLoss="false") as query:
-        monkeypatch.setattr(query.reader._opened(BEGIN), "_wait_s", 1.0)
+        monkeypatch.setattr(inbox_of(query), "_wait_s", 1.0)
         assert query.plates(BEGIN, first) == []
         assert query.plates(first, query.news(first)) == ["M2"]
 
@@ -256,21 +259,19 @@ def test_rows_on_their_way_do_not_show(city: SparkCity) -> None:
 
 def short_lived(city: SparkCity, *, seconds: int) -> str:
     """Write certificates that let the statistics office subscribe for some seconds; return their folder."""
-    story, ccs = city.story, city.story.keys["CCS"]
-    name, office = story.definition.definition.name, story.keys[STATISTICS].principal
+    story, ccs = city.cast, city.cast.keys["CCS"]
+    name, office = story.type_name, story.keys[STATISTICS].principal
     network = NetworkPattern(story.network.owner, parse_name_pattern(story.network.name))
     pattern = TypePattern(name.owner, parse_name_pattern(name.name), None)
     until_then = Validity(None, Instant(system_now() // 1_000_000 * 1_000_000 + seconds * 1_000_000))
 
     def granted(authority: Authority, validity: Validity) -> SignedCertificate:
-        return issue(
-            AuthorisationCertificate(ccs.principal, office, False, authority, validity, "for a while"), ccs
-        )
+        return grant(ccs, office, authority, validity=validity, comment="for a while")
 
     others = [one for one in story.certificates if one.certificate.subject != office]
     connect = granted(Authority(network, frozenset({Action.CONNECT})), Validity(None, None))
     subscribe = granted(Authority(pattern, frozenset({Action.SUBSCRIBE})), until_then)
-    return str(city.add(*others, connect, subscribe, folder="short"))
+    return str(city.certificates("short", [*others, connect, subscribe]))
 
 
 def test_a_reader_whose_right_ends_is_stopped_and_does_not_come_back(city: SparkCity) -> None:

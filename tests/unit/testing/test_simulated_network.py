@@ -11,7 +11,7 @@ import pytest
 
 from maia.credentials import SigningKey
 from maia.testing.refusals import raises
-from maia.testing.simulation import BEGINNING, Chaos, SimulatedNetwork, Weather
+from maia.testing.simulation import BEGINNING, Chaos, Simulation, Weather
 from maia.wire.effects import Close, LinkOpened, Send, Tick
 from support.echo_nodes import add_echo
 
@@ -22,7 +22,7 @@ TESTS = Path(__file__).resolve().parents[2]
 
 def pair(seed: int = 1, *, answers: bool = False, **named):
     """Return a network in which `one` has dialled `two`."""
-    network = SimulatedNetwork(seed, **named)
+    network = Simulation(seed, **named)
     two = add_echo(network, "two", answers=answers)
     one = add_echo(network, "one", dials=["two"])
     network.run_until(lambda: "LinkOpened" in two().kinds(), at_most=60)
@@ -58,7 +58,7 @@ def test_messages_of_one_link_stay_in_order_in_any_weather(seed):
 
 
 def test_messages_of_two_links_overtake_each_other():
-    network = SimulatedNetwork(3)
+    network = Simulation(3)
     hub = add_echo(network, "hub")
     left, right = add_echo(network, "left", dials=["hub"]), add_echo(network, "right", dials=["hub"])
     network.run_for(1)
@@ -92,7 +92,7 @@ def test_a_closed_link_delivers_what_was_sent_before_and_both_sides_learn_of_its
 
 
 def test_no_peer_at_an_address_is_a_failed_dial():
-    network = SimulatedNetwork(1)
+    network = Simulation(1)
     lonely = add_echo(network, "lonely", dials=["nowhere"])
     network.run_for(1)
     assert lonely().kinds() == ["DialFailed"]
@@ -110,7 +110,7 @@ def test_the_earliest_moment_that_was_asked_for_counts():
 
 
 def test_a_node_sees_its_own_clock_and_wakes_by_it():
-    network = SimulatedNetwork(1)
+    network = Simulation(1)
     ahead = add_echo(network, "ahead", skew_s=10.0)
     network.act("ahead", ahead().wake_at(BEGINNING + 15 * SECOND))
     network.run_for(4)
@@ -120,7 +120,7 @@ def test_a_node_sees_its_own_clock_and_wakes_by_it():
 
 
 def test_a_clock_that_is_set_back_lets_its_node_sleep_longer():
-    network = SimulatedNetwork(1)
+    network = Simulation(1)
     node = add_echo(network, "node")
     network.act("node", node().wake_at(BEGINNING + 10 * SECOND))
     network.run_for(5)
@@ -219,7 +219,7 @@ def test_chaos_drops_doubles_and_turns_round_messages_where_it_was_asked_to():
 
 def busy_run(seed: int) -> str:
     """Return the fingerprint of a run with a bit of everything."""
-    network = SimulatedNetwork(seed)
+    network = Simulation(seed)
     hub = add_echo(network, "hub", answers=True)
     nodes = {name: add_echo(network, name, dials=["hub"]) for name in ("a", "b", "c")}
     network.run_for(1)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from maia.credentials.authority import Action, Authority
-from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, OnlineTest, TestKind, Validity
-from maia.credentials.encoding.certificates import issue
+from maia.credentials.authority import Action
+from maia.credentials.certificate import OnlineTest, TestKind, Validity
 from maia.credentials.names import FIRST_VERSION, TypeName
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Instant, Kind
 from maia.predicates.syntax import Exists
+from maia.testing import grant as certify
 from maia.testing.refusals import raises
 from maia.types import (
     EMBEDDED_MAX,
@@ -61,10 +61,13 @@ def granted(*certificates, **changes):
 
 def test_consent_under_a_condition_is_none():
     """There is no event and no fact to ask when a definition is verified."""
-    authority = Authority(type_pattern(), frozenset({Action.EXTEND}), condition=Exists(AttributeUid("duty")))
-    certificate = AuthorisationCertificate(PITO.principal, MET.principal, False, authority, UNBOUNDED)
     with raises("TYPE-EXTEND-NOT-GRANTED"):
-        verify_definition(granted(issue(certificate, PITO)), at=NOON)
+        verify_definition(
+            granted(
+                certify(PITO, MET, type_pattern(), Action.EXTEND, condition=Exists(AttributeUid("duty")))
+            ),
+            at=NOON,
+        )
 
 
 def test_consent_may_be_passed_on_and_may_demand_a_test():

@@ -6,10 +6,7 @@ import pytest
 
 from maia.credentials import (
     ALL_ACTIONS,
-    UNBOUNDED,
     AnyResource,
-    AuthorisationCertificate,
-    Authority,
     BadSignature,
     BadStatement,
     CertificateRevoked,
@@ -26,6 +23,7 @@ from maia.credentials import (
     root_handover_certificate,
     sign_statement,
 )
+from maia.testing import grant
 from maia.testing.refusals import error_code
 from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
 from maia.validity import series as standing_room
@@ -368,10 +366,7 @@ def test_records_of_one_issuer_can_be_written_alone():
 def test_what_was_handed_over_for_good_stands_whatever_its_issuer_says(resource):
     """C8: the successor of an owner does not depend on the owner's good will."""
     handover = issue(root_handover_certificate(ISSUER.principal, HOLDER.principal, resource), ISSUER)
-    blanket = AuthorisationCertificate(
-        ISSUER.principal, HOLDER.principal, True, Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED
-    )
-    taken_back = issue(blanket, ISSUER)
+    taken_back = grant(ISSUER, HOLDER, AnyResource(), *ALL_ACTIONS, may_delegate=True)
     standing = Monitor()
     standing.receive(crl(1, handover, taken_back, by=ISSUER), moment(0))
     assert code_of(standing, handover, 0) is None

@@ -19,7 +19,6 @@ from maia.clock import system_now
 from maia.config.settings import BadConfig
 from maia.credentials import (
     Action,
-    AuthorisationCertificate,
     Authority,
     NetworkName,
     NetworkPattern,
@@ -33,15 +32,14 @@ from maia.credentials import (
     TypePattern,
     Validity,
     exact_name,
-    issue,
     period_from,
     sign_statement,
 )
 from maia.errors import MaiaError
 from maia.events import Instant
+from maia.testing import free_port, grant
 from support.domain_server import RecordedNotes, key_of
 from support.lying_location import Place, page_of, place
-from support.ports import free_port
 from support.tested_rights import NUMBERPLATE
 
 MET, BROKER, CLARK = key_of("met"), key_of("broker"), key_of("clark")
@@ -58,8 +56,7 @@ def listed(*revoked: SignedCertificate) -> SignedStatement:
 def granted(authority: Authority, who: Principal, *tests: OnlineTest) -> SignedCertificate:
     now = system_now()
     start = Instant(now - now % 1_000_000 - 1_000_000)
-    valid = Validity(start, Instant(start + DAY)).with_tests(*tests)
-    return issue(AuthorisationCertificate(MET.principal, who, False, authority, valid), MET)
+    return grant(MET, who, authority, validity=Validity(start, Instant(start + DAY)).with_tests(*tests))
 
 
 def may_connect(who: Principal) -> SignedCertificate:

@@ -18,6 +18,7 @@ from maia.spark.generators import SIGHTINGS
 from maia.testing.refusals import raises
 from maia.views import spark_schema
 from maia.views.to_spark import _balanced, to_spark, walled
+from support.spark import execution_of
 
 PLATE, TIME, PLACE = AttributeUid("3265"), AttributeUid("9058"), AttributeUid("3467")
 STORED = {PLATE: Kind.STRING, TIME: Kind.TIMESTAMP, PLACE: Kind.STRING}
@@ -66,7 +67,7 @@ def detective_by_hand(events: DataFrame) -> DataFrame:
 
 def plan_of(frame: DataFrame) -> str:
     """Return the physical plan without the numbers that Spark counts through a session."""
-    plan = frame._jdf.queryExecution().executedPlan().toString()
+    plan = execution_of(frame).executedPlan().toString()
     return re.sub(r"#\d+L?|plan_id=\d+", "", plan)
 
 

@@ -19,8 +19,8 @@ from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.events import AttributeUid, Instant
-    from maia.spark.closure.what_if import Outcome
     from maia.spark.closure.what_if import Pools as TwoPools
+    from maia.spark.closure.what_if import ReplayOutcome
     from maia.types import VerifiedType
 
 
@@ -281,7 +281,7 @@ def readable_of(
     return readable_by(slices_of(request, own, since=since, until=until), event_type)
 
 
-def _outcome(found: Outcome) -> Answer:
+def _outcome(found: ReplayOutcome) -> Answer:
     def listed(counts: dict[str, int]) -> str | None:
         return ", ".join(f"{name} in {count:,} events" for name, count in counts.items()) or None
 

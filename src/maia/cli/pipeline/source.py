@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from maia.credentials import NetworkName, Principal, SignedCertificate, VerifiedConstitution
     from maia.spark.applications import Application
-    from maia.spark.applications.runs import Source
+    from maia.spark.applications.runs import EventSource
     from maia.spark.governed.reader import Reader, ReaderIdentity
     from maia.spark.open_log import RecordedLog
     from maia.types import VerifiedType
@@ -104,10 +104,10 @@ class LogOptions:
     # Any: what `Asked` is told by name.
     def opened_table(self, spark: SparkSession, **asked: Any) -> Iterator[DataFrame]:
         """Hand out the log as a governed table; keys that it needed are gone when the body ends."""
-        from maia.spark.governed.plan import Asked
+        from maia.spark.governed.plan import TableQuery
 
         with self.opened_log() as log:
-            yield log.asked("", Asked(**asked), ledger=self.record).to_spark(spark)
+            yield log.query("", TableQuery(**asked), ledger=self.record).to_spark(spark)
 
     def opened_log(self) -> RecordedLog:
         """Open the log; it shows one type, whatever name is asked for."""
@@ -204,11 +204,11 @@ class EventOptions(LogOptions):
 
     @contextmanager
     # Any: each application has terms of its own.
-    def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[Source]:
+    def opened(self, spark: SparkSession, application: Application[Any]) -> Iterator[EventSource]:
         """Hand out the source; keys that it needed are gone when the body ends."""
         from maia.keystore.lookup_tables import TransformationKeyFile
-        from maia.spark.applications.runs import Source, parquet_source
-        from maia.spark.governed.plan import Asked
+        from maia.spark.applications.runs import EventSource, parquet_source
+        from maia.spark.governed.plan import TableQuery
 
         if self.source is not None:
             yield parquet_source(spark, self.source)
@@ -221,11 +221,11 @@ class EventOptions(LogOptions):
         secrets = None
         if self.transformation_keys is not None:
             secrets = TransformationKeyFile(str(self.transformation_keys.resolve()))
-        asked = Asked(requires=self.requires, columns=list(application.reads), shown_as=shown_as)
+        asked = TableQuery(requires=self.requires, columns=list(application.reads), shown_as=shown_as)
         terms = Streaming() if self.batch_bytes is None else Streaming(batch_bytes=self.batch_bytes)
         with self.opened_log() as log:
-            table = log.asked("", asked, ledger=self.record, secrets=secrets)
-            yield Source(
+            table = log.query("", asked, ledger=self.record, secrets=secrets)
+            yield EventSource(
                 lambda: table.to_spark(spark),
                 lambda: table.to_stream(spark, terms),
                 reads=lambda _result: set(table.reads),

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from maia.errors import Unavailable
 from maia.log.format.errors import LogBroken, LogDiskFull
-from maia.log.format.journal import Source
+from maia.log.format.journal import ByteSource
 from maia.private_files import exposure, make_private_folder, sync_folder
 
 _LOCK: Final = "lock"
@@ -44,7 +44,7 @@ class AppendFile(Protocol):
         ...
 
 
-class ReadFile(Source, Protocol):
+class ReadFile(ByteSource, Protocol):
     """A file to read at any place."""
 
     def close(self) -> None:

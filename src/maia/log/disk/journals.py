@@ -16,11 +16,11 @@ from typing import Final
 from maia.events import Instant
 from maia.log.disk.files import AppendFile, Disk, disk_problem
 from maia.log.format.errors import LogBroken, LogDamaged
-from maia.log.format.journal import JournalReader, Kind, Opening, Tail, TailKind, opening_bytes
+from maia.log.format.journal import FileKind, FileOpening, JournalReader, Tail, TailKind, opening_bytes
 from maia.log.format.names import UNFINISHED, cut_name, journal_first, journal_name
 from maia.log.format.records import MARKER_BYTES, LogRecord, batch_bytes
 
-# How does a file of records grow, and what happens when the disk refuses?
+# A file of records that grows, also where the disk refuses.
 #
 # Journals and manifests grow this way. `append` returns when its records are
 # safe. If they cannot be written they are taken back, and the next attempt may
@@ -45,7 +45,7 @@ class GrowingFile:
     )
 
     def __init__(
-        self, file: AppendFile, name: str, opening: Opening, *, end: int, check: bytes, reserves: int = 0
+        self, file: AppendFile, name: str, opening: FileOpening, *, end: int, check: bytes, reserves: int = 0
     ) -> None:
         """Take over a file whose last record has this check and ends here.
 
@@ -60,7 +60,7 @@ class GrowingFile:
 
     @classmethod
     def begin(
-        cls, disk: Disk, name: str, kind: Kind, opening: Opening, *, at: Instant, reserves: int
+        cls, disk: Disk, name: str, kind: FileKind, opening: FileOpening, *, at: Instant, reserves: int
     ) -> GrowingFile:
         """Return a new file, which is there as a whole or not at all."""
         data, check = opening_bytes(kind, opening, at=+at)
@@ -195,18 +195,16 @@ class Journals:
         return cuts
 
     def _recovered(self, name: str, *, is_last: bool) -> tuple[JournalFile, Cut | None]:
-        with closing(self._disk.read(name)) as file:
-            reader = JournalReader(file, name, Kind.JOURNAL)
-            _check_follows(reader, name, position=self._next_position, check=self._check)
-            for _ in reader.entries() if is_last else reader.finished_entries():
-                pass
-            size = file.size
-        cut = cut_off(self._disk, name, reader.tail, size)
+        reader, size = read_to_end(self._disk, name, position=self._next_position, check=self._check)
+        tail = reader.tail
+        if not is_last and tail.kind is not TailKind.NOTHING:
+            raise LogDamaged(name, tail.offset, tail.what)
+        cut = cut_off(self._disk, name, tail, size)
         if reader.last.offset:
             self._check = reader.last.head.check
         self._next_position = reader.next_position
         last = self._next_position - 1
-        return JournalFile(name, reader.opening.first, last, reader.tail.offset, self._check), cut
+        return JournalFile(name, reader.opening.first, last, tail.offset, self._check), cut
 
     # -------------------------------------------------------- writing
 
@@ -224,10 +222,10 @@ class Journals:
         return positions
 
     def _begin(self, at: Instant) -> GrowingFile:
-        opening = Opening(self._random(MARKER_BYTES), self._next_position, self._check)
+        opening = FileOpening(self._random(MARKER_BYTES), self._next_position, self._check)
         name = journal_name(self._next_position)
         self._active = GrowingFile.begin(
-            self._disk, name, Kind.JOURNAL, opening, at=at, reserves=self._reserves
+            self._disk, name, FileKind.JOURNAL, opening, at=at, reserves=self._reserves
         )
         return self._active
 
@@ -281,7 +279,9 @@ def _left_over(disk: Disk, rolled_upto: int) -> list[str]:
     for at, (first, name) in enumerate(found):
         is_last = at == len(found) - 1
         # Only a journal that begins among rolled records can hold none but those.
-        end = first if first > rolled_upto else _end_of(disk, name) if is_last else found[at + 1][0]
+        end = first
+        if first <= rolled_upto:
+            end = read_to_end(disk, name)[0].next_position if is_last else found[at + 1][0]
         if first <= rolled_upto and end <= rolled_upto + 1:
             disk.remove(name)
         else:
@@ -289,26 +289,27 @@ def _left_over(disk: Disk, rolled_upto: int) -> list[str]:
     return left
 
 
-def _end_of(disk: Disk, name: str) -> int:
+def read_to_end(
+    disk: Disk, name: str, *, upto: int | None = None, position: int | None = None, check: bytes | None = None
+) -> tuple[JournalReader, int]:
+    """Read a journal that begins at a position and follows a check, where they are known; return its size."""
     with closing(disk.read(name)) as file:
-        reader = JournalReader(file, name, Kind.JOURNAL)
+        reader = JournalReader(file, name, FileKind.JOURNAL, upto=upto)
+        first, named = reader.opening.first, journal_first(name)
+        if first != named or position not in (None, first):
+            belongs = named if position is None else position
+            raise LogDamaged(name, 0, f"it begins with record {first}, where record {belongs} belongs")
+        if check not in (None, reader.opening.before):
+            raise LogDamaged(name, 0, "it does not follow the record before it")
         for _ in reader.entries():
             pass
-        return reader.next_position
-
-
-def _check_follows(reader: JournalReader, name: str, *, position: int, check: bytes) -> None:
-    first = reader.opening.first
-    if first != journal_first(name) or first != position:
-        raise LogDamaged(name, 0, f"it begins with record {first}, where record {position} belongs")
-    if reader.opening.before != check:
-        raise LogDamaged(name, 0, "it does not follow the record before it")
+        return reader, file.size
 
 
 def read_journal(disk: Disk, journal: JournalFile) -> Iterator[LogRecord]:
     """Yield the records of a journal up to where it was safe."""
     with closing(disk.read(journal.name)) as file:
-        reader = JournalReader(file, journal.name, Kind.JOURNAL, upto=journal.end)
+        reader = JournalReader(file, journal.name, FileKind.JOURNAL, upto=journal.end)
         for entry in reader.finished_entries():
             yield LogRecord(entry.head.position, Instant(entry.head.recorded_at), entry.payload)
         if reader.next_position != journal.last + 1:

@@ -4,9 +4,7 @@ Durable subscriptions read, operators verify. Readers see the log as it was
 when they began. When a file has gone in the meantime, because it was rolled or
 joined with others, they look again and go on from where they were.
 
-What is in the log in this folder, for a reader that does not own it?
-
-`maia log` asks, and the driver of a Spark job. Nothing is locked, changed or
+`LogView` is for readers that do not own the log, such as `maia log`. Nothing is locked, changed or
 cut; a broker may go on recording meanwhile. What it has rolled is found
 through the manifest, never by listing folders: a file that the manifest does not name
 is not part of the log.
@@ -23,10 +21,10 @@ from pathlib import Path
 
 from maia.events import Instant
 from maia.log.disk.files import Disk, FolderDisk
-from maia.log.disk.journals import JournalFile, read_journal
+from maia.log.disk.journals import JournalFile, read_journal, read_to_end
 from maia.log.disk.rollover import newest_manifest, read_bytes, segment_paths
 from maia.log.format.errors import LogDamaged
-from maia.log.format.journal import JournalReader, Kind, TailKind
+from maia.log.format.journal import TailKind
 from maia.log.format.manifest import Manifest, Segment, in_order, read_manifest
 from maia.log.format.names import is_cut, journal_first, manifest_name, segment_name
 from maia.log.format.records import LogRecord, type_id_of
@@ -160,15 +158,8 @@ def _verify_journal(
     disk: Disk, journal: JournalFile, position: int | None, check: bytes | None
 ) -> tuple[int, int, bytes, list[Problem]]:
     """Read a journal that follows one of this position and check, if they are known."""
-    with closing(disk.read(journal.name)) as file:
-        reader = JournalReader(file, journal.name, Kind.JOURNAL, upto=journal.end)
-        first = reader.opening.first
-        if first != journal_first(journal.name) or (position is not None and first != position):
-            raise LogDamaged(journal.name, 0, f"it begins with record {first}, where another belongs")
-        if check is not None and reader.opening.before != check:
-            raise LogDamaged(journal.name, 0, "it does not follow the record before it")
-        found = sum(1 for _ in reader.entries())
-    tail = reader.tail
+    reader, _ = read_to_end(disk, journal.name, upto=journal.end, position=position, check=check)
+    found, tail = reader.next_position - reader.opening.first, reader.tail
     if tail.kind is TailKind.DAMAGE:
         raise LogDamaged(journal.name, tail.offset, tail.what)
     note = [] if tail.kind is TailKind.NOTHING else [Problem(journal.name, tail.offset, tail.what)]
@@ -222,15 +213,12 @@ class LogView:
         return [one for one in left if one.last > self.state.rolled_upto or one.last < one.first]
 
     def _journal(self, name: str, first: int) -> JournalFile:
-        with closing(self._disk.read(name)) as file:
-            size = file.size
-            try:
-                reader = JournalReader(file, name, Kind.JOURNAL)
-                for _ in reader.entries():
-                    pass
-            except LogDamaged:
-                return JournalFile(name, first, first - 1, size, b"")
-            return JournalFile(name, first, reader.next_position - 1, size, reader.last.head.check)
+        try:
+            reader, size = read_to_end(self._disk, name)
+        except LogDamaged:
+            with closing(self._disk.read(name)) as file:
+                return JournalFile(name, first, first - 1, file.size, b"")
+        return JournalFile(name, first, reader.next_position - 1, size, reader.last.head.check)
 
     def verify(self, *, on_file: Callable[[str], None] = lambda _name: None) -> Verification:
         """Read everything that is part of the log, and report whatever is not as it was written."""

@@ -3,10 +3,7 @@
 Each job writes new files beside the old ones, makes them safe, and then says
 so in one change of the manifest. Before it, nothing has happened; after it,
 the old files are of no use and are removed, now or at the next start.
-
-Which segments does the log have, and how is a change to them made safe as a whole?
-
-The event log asks at its start and with every roll. A change is one record; a
+The event log reads the manifest at its start and changes it with every roll. A change is one record; a
 manifest that has grown long is written anew beside the old one.
 """
 
@@ -22,11 +19,11 @@ from maia.events import INSTANT_MAX, Instant
 from maia.log.disk.files import Disk, disk_problem
 from maia.log.disk.journals import Cut, GrowingFile, JournalFile, cut_off, read_journal, write_whole
 from maia.log.format.errors import LogDamaged
-from maia.log.format.journal import Kind, Opening, opening_bytes
+from maia.log.format.journal import FileKind, FileOpening, opening_bytes
 from maia.log.format.manifest import (
     Change,
     Manifest,
-    Removed,
+    RemovedSegment,
     Segment,
     change_bytes,
     read_manifest,
@@ -92,10 +89,10 @@ def _write(
     return Segment(*about, name.digest, frames, events, len(data), *spans)
 
 
-def removal(segments: Sequence[Segment], *, now: int, grace_s: float) -> list[Removed]:
+def removal(segments: Sequence[Segment], *, now: int, grace_s: float) -> list[RemovedSegment]:
     """Return that these are no longer part of the log, with the moment from which their files may go."""
     delete_at = min(now + int(grace_s * 1_000_000), INSTANT_MAX)
-    return [Removed(one, delete_at) for one in segments]
+    return [RemovedSegment(one, delete_at) for one in segments]
 
 
 def delete_due(disk: Disk, state: Manifest, now: Instant) -> list[str]:
@@ -147,7 +144,9 @@ def read_bytes(disk: Disk, path: str) -> bytes:
         raise LogDamaged(path, 0, "the file is missing") from None
 
 
-def changed(state: Manifest, now: Instant, *, added: Sequence[Segment], removed: Sequence[Removed]) -> Change:
+def changed(
+    state: Manifest, now: Instant, *, added: Sequence[Segment], removed: Sequence[RemovedSegment]
+) -> Change:
     """Return a change that leaves what is rolled as it is."""
     return Change(+now, state.rolled_upto, state.check, list(added), list(removed), [])
 
@@ -197,8 +196,8 @@ class ManifestFile:
     def _write_anew(self, at: Instant) -> None:
         """Write all that holds now into the manifest of this number, and go on with it."""
         name = manifest_name(self._number)
-        opening = Opening(self._random(MARKER_BYTES), 1, NO_CHECK)
-        data, check = opening_bytes(Kind.MANIFEST, opening, at=+at)
+        opening = FileOpening(self._random(MARKER_BYTES), 1, NO_CHECK)
+        data, check = opening_bytes(FileKind.MANIFEST, opening, at=+at)
         changes = whole_state(self.state, at=+at) if self.state.rolled_upto else []
         records, check = batch_bytes(
             [change_bytes(one) for one in changes],

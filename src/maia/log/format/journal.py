@@ -23,7 +23,7 @@ from maia.log.format.records import (
     HEAD_BYTES,
     MARKER_BYTES,
     NO_CHECK,
-    Head,
+    RecordHead,
     check_of,
     read_head,
     record_bytes,
@@ -40,14 +40,14 @@ _OPENING: Final = b"\x89maiaJ\r\n"
 _POSITION_BYTES: Final = 8
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a file of records is for."""
 
     JOURNAL = b"maia-journal"
     MANIFEST = b"maia-manifest"
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A file that can be read at any place."""
 
     @property
@@ -81,7 +81,7 @@ class Tail:
 class JournalEntry:
     """One whole record, with its place in the file."""
 
-    head: Head
+    head: RecordHead
     offset: int
     payload: bytes = field(repr=False)
 
@@ -95,7 +95,7 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class FileOpening:
     """How a file begins: its marker, its first position, and the check of the record before that."""
 
     marker: bytes
@@ -103,7 +103,7 @@ class Opening:
     before: bytes
 
 
-def opening_bytes(kind: Kind, opening: Opening, *, at: int) -> tuple[bytes, bytes]:
+def opening_bytes(kind: FileKind, opening: FileOpening, *, at: int) -> tuple[bytes, bytes]:
     """Return the beginning of a file, and the check that its first record is chained to."""
     first = opening.first.to_bytes(_POSITION_BYTES, "big")
     payload = b"".join((kind.value, _FORM, opening.marker, first, opening.before))
@@ -111,13 +111,13 @@ def opening_bytes(kind: Kind, opening: Opening, *, at: int) -> tuple[bytes, byte
     return head + payload + END, check
 
 
-def _read_opening(payload: bytes, kind: Kind) -> Opening | None:
+def _read_opening(payload: bytes, kind: FileKind) -> FileOpening | None:
     beginning = kind.value + _FORM
     rest = payload[len(beginning) :]
     if not payload.startswith(beginning) or len(rest) != MARKER_BYTES + _POSITION_BYTES + CHECK_BYTES:
         return None
     first = int.from_bytes(rest[MARKER_BYTES:-CHECK_BYTES], "big")
-    return Opening(rest[:MARKER_BYTES], first, rest[-CHECK_BYTES:])
+    return FileOpening(rest[:MARKER_BYTES], first, rest[-CHECK_BYTES:])
 
 
 # ------------------------------------------------------------ reading
@@ -128,7 +128,7 @@ class JournalReader:
 
     __slots__ = ("_end", "_name", "_source", "_window", "_window_at", "last", "opening", "tail")
 
-    def __init__(self, source: Source, name: str, kind: Kind, *, upto: int | None = None) -> None:
+    def __init__(self, source: ByteSource, name: str, kind: FileKind, *, upto: int | None = None) -> None:
         """Read the opening; `upto` leaves out what lies behind it, because it is being written."""
         self._source, self._name = source, name
         self._end = source.size if upto is None else min(upto, source.size)
@@ -183,10 +183,10 @@ class JournalReader:
             return None
         return JournalEntry(head, at, payload)
 
-    def _head(self, at: int) -> Head | None:
+    def _head(self, at: int) -> RecordHead | None:
         return read_head(self._read(at, HEAD_BYTES), self.opening.marker)
 
-    def _follows(self, head: Head) -> bool:
+    def _follows(self, head: RecordHead) -> bool:
         """Say whether a record is the next one, in the batch of the last one or in its own."""
         expected = self.next_position
         return head.position == expected and head.batch in (self.last.head.batch or expected, expected)

@@ -19,7 +19,7 @@ from msgspec import Meta
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log.format.errors import LogDamaged
-from maia.log.format.journal import JournalEntry, JournalReader, Kind, Source
+from maia.log.format.journal import ByteSource, FileKind, JournalEntry, JournalReader
 from maia.log.format.names import SegmentName
 from maia.log.format.records import CHECK_BYTES, NO_CHECK
 
@@ -30,11 +30,11 @@ _Digest: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 _Check: TypeAlias = Annotated[bytes, Meta(min_length=CHECK_BYTES, max_length=CHECK_BYTES)]
 
 
-class _Part(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class _ManifestPart(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """What all parts of a change share."""
 
 
-class Segment(_Part, frozen=True):
+class Segment(_ManifestPart, frozen=True):
     """One Parquet file: where it lies and what is in it. Times are microseconds; `until` is inclusive."""
 
     type_id: _TypeId
@@ -61,14 +61,14 @@ class Segment(_Part, frozen=True):
         return self.name.path
 
 
-class Removed(_Part, frozen=True):
+class RemovedSegment(_ManifestPart, frozen=True):
     """A segment that is no longer part of the log; its file goes when `delete_at` has come."""
 
     segment: Segment
     delete_at: _Moment
 
 
-class Change(_Part, frozen=True):
+class Change(_ManifestPart, frozen=True):
     """What changed as a whole. `rolled_upto` and `check` are of the last record that is in segments.
 
     `forgotten` says up to which position retention has removed records of a type.
@@ -78,7 +78,7 @@ class Change(_Part, frozen=True):
     rolled_upto: _Number
     check: _Check
     added: list[Segment]
-    removed: list[Removed]
+    removed: list[RemovedSegment]
     forgotten: list[tuple[_TypeId, _Number]]
 
 
@@ -98,7 +98,7 @@ class Manifest:
     rolled_upto: int = 0
     check: bytes = NO_CHECK
     segments: dict[str, Segment] = field(default_factory=dict)
-    waiting: dict[str, Removed] = field(default_factory=dict)
+    waiting: dict[str, RemovedSegment] = field(default_factory=dict)
     """Files that are no longer part of the log and may still be read by those who found them earlier."""
     forgotten: dict[bytes, int] = field(default_factory=dict)
     changes: int = 0
@@ -126,7 +126,7 @@ class Manifest:
         """Return the segments of a type in the order of their positions."""
         return in_order(one for one in self.segments.values() if one.type_id == type_id)
 
-    def due(self, now: int) -> list[Removed]:
+    def due(self, now: int) -> list[RemovedSegment]:
         """Return what is no longer part of the log and may be deleted now."""
         return [one for one in self.waiting.values() if one.delete_at <= now]
 
@@ -155,9 +155,9 @@ def whole_state(manifest: Manifest, at: int) -> list[Change]:
 _AT_ONCE: Final = 10_000
 
 
-def read_manifest(source: Source, name: str) -> tuple[Manifest, JournalReader]:
+def read_manifest(source: ByteSource, name: str) -> tuple[Manifest, JournalReader]:
     """Read a manifest as far as it goes; the reader's `tail` says how it ends."""
-    reader = JournalReader(source, name, Kind.MANIFEST)
+    reader = JournalReader(source, name, FileKind.MANIFEST)
     manifest = Manifest()
     for entry in reader.entries():
         try:

@@ -56,7 +56,7 @@ class LogRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RecordHead:
     """What a record says before its payload. Only `read_head` makes one, of bytes that hold together."""
 
     marker: bytes
@@ -103,7 +103,7 @@ def check_of(covered: bytes, payload: bytes, *, before: bytes) -> bytes:
     return hashed.digest()
 
 
-def read_head(data: bytes, marker: bytes) -> Head | None:
+def read_head(data: bytes, marker: bytes) -> RecordHead | None:
     """Return the head that these bytes are in the file of this marker, or None if they are none."""
     if len(data) != HEAD_BYTES:
         return None
@@ -114,7 +114,7 @@ def read_head(data: bytes, marker: bytes) -> Head | None:
         return None
     if not INSTANT_MIN <= recorded_at <= INSTANT_MAX:
         return None
-    return Head(marker, length, position, recorded_at, batch, check)
+    return RecordHead(marker, length, position, recorded_at, batch, check)
 
 
 # ------------------------------------------------------------ the frame in a record

@@ -16,7 +16,7 @@ from maia.events import INSTANT_MIN
 from maia.log.format.manifest import Manifest, Segment, in_order
 from maia.log.format.names import day_of
 from maia.log.format.records import LogRecord, type_id_of
-from maia.log.format.segments import SEGMENT_COLUMNS_MAX, Row, row_of
+from maia.log.format.segments import SEGMENT_COLUMNS_MAX, SegmentRow, row_of
 
 _MICROSECONDS: Final = 1_000_000
 _ROW_BYTES: Final = 256
@@ -61,18 +61,18 @@ class Piece:
 
     type_id: bytes
     day: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SegmentRow] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     size: int = 0
 
-    def add(self, row: Row, size: int) -> int:
+    def add(self, row: SegmentRow, size: int) -> int:
         """Take one frame more, and return how much more is held."""
         self.rows.append(row)
         self.columns.update(row.parts)
         self.size += size + _ROW_BYTES
         return size + _ROW_BYTES
 
-    def has_room_for(self, row: Row, size: int, bytes_max: int) -> bool:
+    def has_room_for(self, row: SegmentRow, size: int, bytes_max: int) -> bool:
         """Say whether a frame may still come in."""
         columns = len(self.columns.union(row.parts))
         return self.size + size <= bytes_max and columns <= SEGMENT_COLUMNS_MAX

@@ -25,7 +25,7 @@ from maia.log.format.records import LogRecord, type_id_of
 from maia.wire.codec import decode_recorded
 from maia.wire.messages import Column, Recorded, Sealed, SealedColumn, Unblinded
 
-# How does one frame lie in one row of a table, and how is it put together again, byte for byte?
+# One frame in one row of a table, and put together again, byte for byte.
 #
 # What Spark prunes by is in columns of its own. The bytes of each attribute
 # stand in a column named by its uid, or sealed together in the column `sealed`.
@@ -65,7 +65,7 @@ _PARTS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SegmentRow:
     """One recorded frame, as it lies in a table; `parts` by the name of their column."""
 
     position: int
@@ -96,13 +96,13 @@ def column_name(uid: str) -> str:
 # ------------------------------------------------------------ taking apart
 
 
-def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
+def row_of(message: bytes, *, position: int, recorded_at: int) -> SegmentRow:
     try:
         frame = decode_recorded(message)
     except ProtocolViolation:
         # Bytes that are no message of today are kept all the same.
         whole = _ENCODER.encode([_WHOLE, message])
-        return Row(position, recorded_at, None, None, None, None, None, recorded_at, 0, (), whole, {})
+        return SegmentRow(position, recorded_at, None, None, None, None, None, recorded_at, 0, (), whole, {})
     can_be_parted = _can_be_parted(frame)
     # A single event is proved by all of its ciphertexts, which are short: no reader does without one of them.
     is_parted = can_be_parted and not (isinstance(frame, Sealed) and not frame.is_committed)
@@ -110,7 +110,7 @@ def row_of(message: bytes, *, position: int, recorded_at: int) -> Row:
     publisher, stream, sequence = frame.publisher, frame.stream, frame.sequence
     if isinstance(frame, Unblinded):
         publisher, stream, sequence = frame.inner_publisher, frame.inner_stream, frame.inner_sequence
-    return Row(
+    return SegmentRow(
         position=position,
         recorded_at=recorded_at,
         level=_level(frame) if can_be_parted else None,
@@ -210,7 +210,7 @@ def digest_of(data: bytes) -> bytes:
 # ------------------------------------------------------------ writing
 
 
-def table_of(rows: Sequence[Row]) -> pa.Table:
+def table_of(rows: Sequence[SegmentRow]) -> pa.Table:
     """Return frames as a table; the columns of attributes follow in the order of their names."""
     names = sorted({name for row in rows for name in row.parts})
     arrays = [pa.array([getattr(row, field.name) for row in rows], type=field.type) for field in _SCHEMA]

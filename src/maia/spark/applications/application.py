@@ -112,7 +112,7 @@ def _read(name: str, text: str, before: object) -> object:
         ) from None
 
 
-# Which day is it, where the city is, and how late may an event of it be?
+# ------------------------------------------------------------ days, where the city is
 
 
 def check_zone(zone: str) -> None:
@@ -145,7 +145,7 @@ def with_day(events: DataFrame, moment: str, *, zone: str, late_days: int) -> Da
     return days.withWatermark("day", f"{late_days + 1} days")
 
 
-# What is Spark's plan, without the values that the policy compares with?
+# ------------------------------------------------------------ Spark's plan, without values
 
 
 _DEPTH_MAX: Final = 200
@@ -194,7 +194,7 @@ def _items(sequence: Any) -> Iterator[Any]:
     return (sequence.apply(at) for at in range(sequence.size()))
 
 
-# How does an application run over a stream, and where is its answer?
+# ------------------------------------------------------------ over a stream
 
 
 _BATCH: Final = "maia_batch"

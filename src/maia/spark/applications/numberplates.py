@@ -1,6 +1,6 @@
-"""Which vehicle owes the congestion charge for which day?
+"""What do a city's cameras tell: who owes a charge, how much traffic there is, which way a vehicle went?
 
-The billing office asks (dissertation, section 1.2.2). A vehicle that is seen
+The offices of a city ask (dissertation, section 1.2.2). Billing: a vehicle that is seen
 in charging hours owes one charge for that day, however often it is seen, in
 whatever order the sightings come and however many of them come twice. The
 office reads numberplates and times; it has no use for places.
@@ -91,7 +91,7 @@ BILLING: Final = Application(
 )
 
 
-# How much traffic passes which camera, quarter hour by quarter hour?
+# Traffic by camera and quarter hour.
 #
 # The statistics office asks (dissertation, sections 1.2.2 and 3.7). It reads
 # places and times and there is no numberplate anywhere: not in what it reads,
@@ -153,7 +153,7 @@ STATISTICS: Final = Application(
 )
 
 
-# Which way did this vehicle go?
+# The way of one vehicle.
 #
 # Detective Smith asks under a court order (dissertation, section 3.7): one
 # vehicle, its sightings of a day in the order of time, how far and how fast it

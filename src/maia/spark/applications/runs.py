@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EventSource:
     """Events, as a table and as a stream of what is there now, some at a time."""
 
     table: Callable[[], DataFrame]
@@ -54,7 +54,7 @@ class Finished:
     events: int | None
 
 
-def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1) -> Source:
+def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1) -> EventSource:
     files = _parquet_files(path.resolve())  # Java need not be where we are
     rows = sum(_rows_of(file) for file in files)
 
@@ -71,7 +71,7 @@ def parquet_source(spark: SparkSession, path: Path, *, files_per_batch: int = 1)
             .parquet(str(path.resolve()))
         )
 
-    return Source(lambda: spark.read.parquet(*map(str, files)), stream, rows)
+    return EventSource(lambda: spark.read.parquet(*map(str, files)), stream, rows)
 
 
 def parquet_columns(path: Path) -> list[str]:
@@ -85,7 +85,7 @@ def run(
     spark: SparkSession,
     application: Application[Any],
     terms: object,
-    source: Source,
+    source: EventSource,
     *,
     result: Path,
     is_stream: bool = False,
@@ -151,7 +151,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _stream(application: Application[Any], terms: object, source: Source, folder: Path) -> None:
+def _stream(application: Application[Any], terms: object, source: EventSource, folder: Path) -> None:
     updates, checkpoint = folder / "updates", folder / "checkpoint"
     updates.mkdir()
     started = start_stream(

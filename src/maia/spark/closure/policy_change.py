@@ -22,7 +22,7 @@ from maia.credentials.keys import SigningKey
 from maia.events import Instant
 from maia.predicates.encoding import predicate_to_expression
 from maia.roles import Grant, Policy, changes, possible_rights
-from maia.spark.closure.sources import Entry
+from maia.spark.closure.sources import RegisterLine
 from maia.spark.closure.what_if import Pools, supposed
 
 _PLAIN: Final = (ParameterKind.STRING, ParameterKind.INT)
@@ -42,7 +42,7 @@ class PolicyQuestion:
 
 def under_policy(
     new: Policy,
-    entries: Iterable[Entry],
+    entries: Iterable[RegisterLine],
     *,
     in_force: Policy | None,
     besides: Sequence[SignedCertificate] = (),
@@ -52,7 +52,7 @@ def under_policy(
     standing = [(one, certificate_from_bytes(one.certificate)) for one in entries if one.revoked_at is None]
     lost = _lost_roles(in_force, new)
     before, after = list(besides), list(besides)
-    members: dict[tuple[str, Principal, str | None], tuple[Entry, SignedCertificate]] = {}
+    members: dict[tuple[str, Principal, str | None], tuple[RegisterLine, SignedCertificate]] = {}
     for entry, signed in standing:
         before.append(signed)
         old = None if in_force is None else in_force.grant(entry.rule)
@@ -97,7 +97,7 @@ def _doubts(old: Policy | None, new: Policy, lost: frozenset[str]) -> list[str]:
 def _given(
     old: Policy,
     new: Policy,
-    members: Mapping[tuple[str, Principal, str | None], tuple[Entry, SignedCertificate]],
+    members: Mapping[tuple[str, Principal, str | None], tuple[RegisterLine, SignedCertificate]],
     now: Instant,
 ) -> tuple[list[SignedCertificate], list[str]]:
     """Return what the members of roles would get by grants that are new."""

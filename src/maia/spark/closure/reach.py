@@ -80,7 +80,7 @@ _NO_HINGES: Final = frozenset[object]()
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownAttribute:
     """One attribute that a grant shows."""
 
     uid: AttributeUid
@@ -92,7 +92,7 @@ class Shown:
 class Sight:
     """What a grant shows of a type, of which events, under which condition; in words."""
 
-    attributes: tuple[Shown, ...]
+    attributes: tuple[ShownAttribute, ...]
     where: str
     condition: str
     transformation: str
@@ -100,7 +100,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class ReachedGrant:
     """What one chain shows to one principal during a period."""
 
     principal: Principal
@@ -198,7 +198,7 @@ class Reach:
         self.left_out = 0
         """Chains that were found and not followed, because their holder had enough others."""
 
-    def grants(self, only: frozenset[Principal] | None = None) -> Iterator[Grant]:
+    def grants(self, only: frozenset[Principal] | None = None) -> Iterator[ReachedGrant]:
         """Yield every grant of a principal, or of those in `only`; the owner's own first."""
         owner = self._event_type.name.owner
         if isinstance(owner, Principal):
@@ -211,7 +211,7 @@ class Reach:
 
     # ------------------------------------------------------------ all principals at once
 
-    def _from_owner(self, owner: Principal, only: frozenset[Principal] | None) -> Iterator[Grant]:
+    def _from_owner(self, owner: Principal, only: frozenset[Principal] | None) -> Iterator[ReachedGrant]:
         kept = self._paths(owner)
         for holder, paths in kept.items():
             if holder != owner and (only is None or holder in only):
@@ -317,7 +317,7 @@ class Reach:
 
     # ------------------------------------------------------------ one principal after the other
 
-    def _one_by_one(self, only: frozenset[Principal] | None) -> Iterator[Grant]:
+    def _one_by_one(self, only: frozenset[Principal] | None) -> Iterator[ReachedGrant]:
         """Run the kernel's search for each principal that a certificate names."""
         owner = self._event_type.name.owner
         try:
@@ -396,7 +396,7 @@ class Reach:
 
     def _granted(
         self, principal: Principal, authority: Authority | None, chain: VerifiedChain
-    ) -> Iterator[Grant]:
+    ) -> Iterator[ReachedGrant]:
         period = chain.validity.intersection(self._event_type.validity)
         for one in chain.certificates if self._ends else ():
             if one.id in self._ends:
@@ -409,7 +409,7 @@ class Reach:
             self._sights[known] = self._sight(principal, chain, moment)
         sight = self._sights[known]
         if sight is not None:
-            yield Grant(principal, period, chain.may_delegate, sight, chain.certificates)
+            yield ReachedGrant(principal, period, chain.may_delegate, sight, chain.certificates)
 
     def _sight(self, principal: Principal, chain: VerifiedChain, moment: Instant) -> Sight | None:
         """Ask the kernel what a chain shows: the answer is the same for chains of one authority."""
@@ -425,7 +425,7 @@ class Reach:
         names = {} if result is not None else self._names
         terms = [window.admits, *(step.restriction for step in window.transformations)]
         return Sight(
-            tuple(Shown(uid, names.get(uid, uid), not keeps(window, uid)) for uid in shown),
+            tuple(ShownAttribute(uid, names.get(uid, uid), not keeps(window, uid)) for uid in shown),
             "; then ".join(format_predicate(one, self._names) for one in terms if one != ALWAYS),
             "" if chain.authority.condition == ALWAYS else format_predicate(chain.authority.condition),
             "; ".join(format_rule(one, self._names) for step in window.transformations for one in step.rules),

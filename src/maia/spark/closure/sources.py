@@ -32,7 +32,7 @@ CERTIFICATES_MAX: Final = 10_000_000
 """Certificates of one pool; they are in the driver's memory once."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RegisterLine(msgspec.Struct, frozen=True):
     """What counts here of a line of a register."""
 
     certificate: bytes
@@ -42,10 +42,10 @@ class Entry(msgspec.Struct, frozen=True):
     revoked_at: str | None = None
 
 
-class _Register(msgspec.Struct, frozen=True):
+class _RegisterFile(msgspec.Struct, frozen=True):
     """What `maia domain register --json` prints."""
 
-    register: list[Entry]
+    register: list[RegisterLine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ def read_pool(
     return Pool(tuple(one for one in found if one not in gone), quorums, revoked + len(gone), ends)
 
 
-def read_register(path: Path) -> list[Entry]:
+def read_register(path: Path) -> list[RegisterLine]:
     try:
         if path.stat().st_size > REGISTER_BYTES_MAX:
             raise BadFile(f"`{path}` is larger than the {REGISTER_BYTES_MAX} bytes that are read")
-        return msgspec.json.decode(path.read_bytes(), type=_Register).register
+        return msgspec.json.decode(path.read_bytes(), type=_RegisterFile).register
     except OSError as problem:
         raise BadFile(f"`{path}` cannot be read: {problem.strerror}") from problem
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:

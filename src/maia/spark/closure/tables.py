@@ -41,7 +41,7 @@ from maia.credentials.chains.quorum import evidence_from_bytes, evidence_to_byte
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.private_files import create_private
-from maia.spark.closure.reach import Grant, Reach, covers_type
+from maia.spark.closure.reach import Reach, ReachedGrant, covers_type
 from maia.spark.errors import told_to_spark
 from maia.types import VerifiedType, definition_from_bytes, definition_to_bytes, verify_definition
 
@@ -107,7 +107,7 @@ Lineage: TypeAlias = tuple[bytes, ...]
 """A type of a closure: its newest version, after those that it was made from."""
 
 
-class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ClosureNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `closure.json` says."""
 
     version: int
@@ -135,7 +135,7 @@ class Closure:
 
     def keep(self) -> None:
         """Write the note, which makes the folder a closure; last of all."""
-        note = _Note(
+        note = _ClosureNote(
             _VERSION, int(self.at), list(self.types), list(self.names), list(self.quorums), self.certificates
         )
         new = self.folder / f"{_NOTE}.new"
@@ -148,7 +148,7 @@ def open_closure(folder: Path) -> Closure:
     """Return a closure that `build` or `update` made."""
     try:
         with (folder / _NOTE).open("rb") as file:
-            note = msgspec.json.decode(file.read(_NOTE_BYTES_MAX), type=_Note)
+            note = msgspec.json.decode(file.read(_NOTE_BYTES_MAX), type=_ClosureNote)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadInput(
             "INPUT-CLOSURE", f"`{folder}` is no closure; `maia pipeline closure build` makes one"
@@ -215,7 +215,7 @@ class _Filing:
         return found
 
 
-def _columns(grants: Iterable[Grant], event_type: VerifiedType) -> Iterator[pa.RecordBatch]:
+def _columns(grants: Iterable[ReachedGrant], event_type: VerifiedType) -> Iterator[pa.RecordBatch]:
     """Write grants as rows of the table, some ten thousand at a time."""
     fixed = {"type_id": event_type.type_id, "type": event_type.name.name, "owner": str(event_type.name.owner)}
     columns: dict[str, list[object]] = {name: [] for name in ROWS.names}
@@ -346,7 +346,7 @@ def _computed(world: _World, pool: pa.Table, only: frozenset[Principal] | None) 
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ClosureUpdate:
     """What an update has done."""
 
     types: int
@@ -370,7 +370,7 @@ def update(
     added: Sequence[bytes] = (),
     removed: Sequence[bytes] = (),
     at: Instant | None = None,
-) -> tuple[Closure, Changed]:
+) -> tuple[Closure, ClosureUpdate]:
     """Write the closure of a pool with some certificates more, and some less, into a new folder.
 
     It is computed here and not in Spark: less depends on a few certificates than a job costs.
@@ -396,7 +396,7 @@ def update(
         ends = _affected(pa.concat_tables([pool, fresh]), pa.concat_tables([lost, fresh]))
         principals += _write_rows(new, number, after, old, ends)
     new.keep()
-    return new, Changed(len(more.keys() | less.keys()), principals)
+    return new, ClosureUpdate(len(more.keys() | less.keys()), principals)
 
 
 def _affected(pool: pa.Table, changed: pa.Table) -> frozenset[bytes] | None:

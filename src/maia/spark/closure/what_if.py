@@ -34,7 +34,7 @@ from maia.events import Attribute, AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.policy.view import asks_of, keeps
 from maia.predicates.syntax import ALWAYS
-from maia.spark.closure.reach import Grant, Reach
+from maia.spark.closure.reach import Reach, ReachedGrant
 from maia.spark.governed.reader import Reader, Slice, slices_of
 from maia.types import VerifiedType
 from maia.validity import ASSUMED_GOOD
@@ -95,7 +95,7 @@ class Affected:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """What a principal would have seen of the recorded events."""
 
     affected: Affected
@@ -137,22 +137,22 @@ def affected(
 
 def _grants(
     event_type: VerifiedType, pool: Sequence[SignedCertificate], pools: Pools, at: Instant
-) -> dict[Principal, list[Grant]]:
+) -> dict[Principal, list[ReachedGrant]]:
     reach = Reach(event_type, pool, at=at, constitutions=pools.constitutions, cache=pools.cache())
-    found: dict[Principal, list[Grant]] = {}
+    found: dict[Principal, list[ReachedGrant]] = {}
     for grant in reach.grants():
         found.setdefault(grant.principal, []).append(grant)
     return found
 
 
-def _rights(grants: dict[Principal, list[Grant]], principal: Principal) -> set[object]:
+def _rights(grants: dict[Principal, list[ReachedGrant]], principal: Principal) -> set[object]:
     return {(one.period, one.sight) for one in grants.get(principal, ())}
 
 
 def _slices(
     principal: Principal,
     event_type: VerifiedType,
-    grants: Sequence[Grant],
+    grants: Sequence[ReachedGrant],
     pools: Pools,
     since: Instant | None,
     until: Instant | None,
@@ -166,7 +166,7 @@ def _slices(
         return ()
 
 
-# What does the asker need to be able to read?
+# ------------------------------------------------------------ what the asker has to be able to read
 
 
 def readable_by(slices: Sequence[Slice], event_type: VerifiedType) -> frozenset[AttributeUid]:
@@ -203,7 +203,7 @@ def compare(
     readable: frozenset[AttributeUid],
     examples: int = 3,
     done: Callable[[int], None] = lambda _count: None,
-) -> Iterator[Outcome]:
+) -> Iterator[ReplayOutcome]:
     """Yield what each principal would have seen of `events`, a governed table of the asker `with_meta`.
 
     Principals with the same rights before and after are compared once. Attributes that the asker may not
@@ -214,7 +214,7 @@ def compare(
     known = [one for one in event_type.attributes if one.uid in readable]
     stored = events.select(*(F.col(f"`{one.name}`").alias(one.uid) for one in known), F.col(_AT))
     kinds = {one.uid: one.kind for one in known}
-    found: list[tuple[tuple[Slice, ...], tuple[Slice, ...], Outcome]] = []
+    found: list[tuple[tuple[Slice, ...], tuple[Slice, ...], ReplayOutcome]] = []
     for one in changed:
         same = next((past for *views, past in found if views == [one.before, one.after]), None)
         if same is None:
@@ -261,7 +261,7 @@ def _ddl(attribute: Attribute) -> str:
     return spark_type(attribute.kind).simpleString()
 
 
-def _outcome(one: Affected, both: DataFrame, known: Sequence[Attribute], examples: int) -> Outcome:
+def _outcome(one: Affected, both: DataFrame, known: Sequence[Attribute], examples: int) -> ReplayOutcome:
     less = {each.name: _is_in("before", each) & ~_is_in("after", each) for each in known}
     more = {each.name: ~_is_in("before", each) & _is_in("after", each) for each in known}
     other = [
@@ -281,7 +281,7 @@ def _outcome(one: Affected, both: DataFrame, known: Sequence[Attribute], example
     ).collect()[0]
     rows_before, rows_after, rows_less, rows_more, rows_other, *each = map(int, counts)
     shown = both.where(any_less | any_more | any_other).limit(examples).collect() if examples else []
-    return Outcome(
+    return ReplayOutcome(
         one, rows_before, rows_after, rows_less, rows_more, rows_other,
         _positive(less, each[: len(known)]), _positive(more, each[len(known) :]),
         tuple(_example(row, known) for row in shown),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# What would chance have said about row `i` of this seed?
+# ------------------------------------------------------------ chance, by row and seed
 
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
@@ -143,7 +143,7 @@ class Generator:
         return pa.RecordBatch.from_arrays(list(self.make(numbers, seed, per_day)), schema=self.schema)
 
 
-# How do very many made-up events come about, without one process holding them?
+# ------------------------------------------------------------ very many events, made by executors
 
 
 BATCH_ROWS: Final = 65_536

@@ -206,7 +206,7 @@ _PARTS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FramesWanted:
     """What a stream reads: a log, a type, and the moments outside of which whole segments are left out."""
 
     log: str
@@ -226,7 +226,7 @@ class Wanted:
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_option(cls, text: str) -> Wanted:
+    def from_option(cls, text: str) -> FramesWanted:
         """Read what `as_option` wrote."""
         return msgspec.json.decode(text, type=cls)
 
@@ -234,7 +234,7 @@ class Wanted:
 class LogFrames:
     """The frames of one type in a log, by ranges of positions, wherever their files are by now."""
 
-    def __init__(self, wanted: Wanted, columns: tuple[str, ...] = ()) -> None:
+    def __init__(self, wanted: FramesWanted, columns: tuple[str, ...] = ()) -> None:
         """Read nothing yet; of each frame, these columns are wanted."""
         self._wanted, self._columns = wanted, columns
         self._folder = LogFolder(wanted.log)
@@ -243,17 +243,18 @@ class LogFrames:
         """Return what the log holds of the type now."""
         return self._folder.of_type(self._wanted.type_id)
 
-    def ranges(self, first: int = 1, last: int = INT_MAX) -> list[tuple[Stretch, ...]]:
-        """Return what each of some tasks reads between two positions, both included."""
+    def ranges(self, first: int = 1, last: int = INT_MAX, *, cores: int = 1) -> list[tuple[Stretch, ...]]:
+        """Return what each task reads between two positions, both included; some work for each core."""
         found = (cut(one, first, last) for one in self.found().between(first, last))
         wanted = self._wanted
-        chosen = (
+        chosen = [
             one for one in found if one.published_until >= wanted.since and one.published_from <= wanted.until
-        )
+        ]
+        most = min(PARTITION_BYTES, -(-sum(one.size for one in chosen) // cores))
         groups: list[list[Stretch]] = []
-        held = PARTITION_BYTES
+        held = most + 1
         for one in (part for stretch in chosen for part in _divided(stretch)):
-            if held + one.size > PARTITION_BYTES:
+            if held + one.size > most:
                 groups.append([])
                 held = 0
             groups[-1].append(one)

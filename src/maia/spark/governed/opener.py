@@ -27,8 +27,8 @@ from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_r
 from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.arrow_columns import arrow_column
-from maia.spark.governed.log_folder import HEADER, LogFrames, Stretch, Wanted, columns_to_read
-from maia.spark.governed.reader import FrameRequirements, Signers
+from maia.spark.governed.log_folder import HEADER, FramesWanted, LogFrames, Stretch, columns_to_read
+from maia.spark.governed.reader import AcceptedSigners, FrameRequirements
 from maia.spark.keys.content_keys import HeldEpoch
 from maia.spark.keys.key_server import DeskPass
 from maia.types import TransitKindMismatch
@@ -110,7 +110,7 @@ PERIOD: Final = "_period"
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class ReadingPeriod:
     """When a View held, what it needs of frames of that time, and whose frames count."""
 
     since: int
@@ -120,7 +120,7 @@ class Period:
     """What becomes a column."""
     asks: frozenset[AttributeUid]
     """The attributes in the View's restrictions and the reader's filter."""
-    signers: Signers
+    signers: AcceptedSigners
     spans: tuple[tuple[int, int], ...] = ()
     """Where the View held only at times between the two moments: these, one after the other."""
 
@@ -153,8 +153,8 @@ class FrameOpener:
     periods it shows, so that its checkpoint is good for another number of them.
     """
 
-    wanted: Wanted
-    periods: tuple[Period, ...]
+    wanted: FramesWanted
+    periods: tuple[ReadingPeriod, ...]
     least_level: int
     """Frames that are sealed less than this are left out (A29)."""
     keys: DeskPass | None = field(repr=False)
@@ -198,7 +198,7 @@ class FrameOpener:
 
     def rows_of(self, batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the rows of frames, each batch with the number of its period."""
-        task = _Task(self)
+        task = _OpeningTask(self)
         waiting: list[list[OpenedRows]] = [[] for _ in self.periods]
         rows = [0 for _ in self.periods]
         for batch in batches:
@@ -225,7 +225,7 @@ class FrameOpener:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-class _Task:
+class _OpeningTask:
     """What one task has fetched and found good so far."""
 
     __slots__ = ("_checks", "_epochs", "_keys", "_plan", "refused")
@@ -274,12 +274,12 @@ class _Task:
         for number in new:
             self._epochs[number] = found.get(number)
 
-    def _plain(self, frame: Carried, period: Period) -> OpenedRows | None:
+    def _plain(self, frame: Carried, period: ReadingPeriod) -> OpenedRows | None:
         if self._plan.least_level > 0:
             return None
         return _read(frame, frame.columns, period.kinds)
 
-    def _sealed(self, frame: Sealed, period: Period) -> OpenedRows | None:
+    def _sealed(self, frame: Sealed, period: ReadingPeriod) -> OpenedRows | None:
         held = self._epochs.get(frame.epoch)
         if held is None or frame.level < self._plan.least_level:
             return None

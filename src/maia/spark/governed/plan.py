@@ -23,14 +23,14 @@ from maia.policy.answers import ANSWER_PREFIX, Answers, answered
 from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing import LEVEL_NUMBERS
-from maia.spark.governed.log_folder import LogFolder, Wanted, is_address
-from maia.spark.governed.opener import META, FrameOpener, Period
+from maia.spark.governed.log_folder import FramesWanted, LogFolder, is_address
+from maia.spark.governed.opener import META, FrameOpener, ReadingPeriod
 from maia.spark.governed.reader import (
     PERIODS_MAX,
+    AcceptedSigners,
     FrameRequirements,
     Reader,
     RowsWithheld,
-    Signers,
     Slice,
     accepted_signers,
     frame_requirements,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Access",
-    "Asked",
+    "TableQuery",
     "GovernedRead",
     "Keys",
     "Plan",
@@ -89,7 +89,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TableQuery:
     """What of a type is asked for."""
 
     filter: Predicate | str = ALWAYS
@@ -121,7 +121,7 @@ class GovernedRead:
 
     access: Access
     """With the reader as it was tested."""
-    asked: Asked
+    query: TableQuery
     request: Request
     slices: tuple[Slice, ...]
     plans: tuple[Plan, ...]
@@ -150,7 +150,7 @@ class GovernedRead:
     @property
     def meta(self) -> list[str]:
         """Return the columns about the event itself that are shown."""
-        return list(META) if self.asked.with_meta else []
+        return list(META) if self.query.with_meta else []
 
     @property
     def reads(self) -> frozenset[str]:
@@ -165,19 +165,21 @@ class GovernedRead:
                 "PIPELINE-NAME-TAKEN",
                 f"attribute `{taken[0]}` has the name of a column about the event itself",
             )
-        return replace(self, asked=replace(self.asked, with_meta=True))
+        return replace(self, query=replace(self.query, with_meta=True))
 
-    def wanted(self, log: str, plans: Sequence[Plan]) -> Wanted:
+    def wanted(self, log: str, plans: Sequence[Plan]) -> FramesWanted:
         """Return which frames of a log are read for some periods."""
         place = log if is_address(log) else str(Path(log).absolute())
         since = min(one.slice.since for one in plans)
-        return Wanted(place, self.event_type.type_id, int(since), int(max(one.slice.until for one in plans)))
+        return FramesWanted(
+            place, self.event_type.type_id, int(since), int(max(one.slice.until for one in plans))
+        )
 
-    def opener(self, wanted: Wanted, plans: Sequence[Plan], *, with_meta: bool = False) -> FrameOpener:
+    def opener(self, wanted: FramesWanted, plans: Sequence[Plan], *, with_meta: bool = False) -> FrameOpener:
         """Return what opens the frames of some periods."""
         sealing = strongest(version.sealing for version in self.access.versions)
         periods = tuple(
-            Period(
+            ReadingPeriod(
                 int(one.slice.since),
                 int(one.slice.until),
                 dict(one.kinds),
@@ -192,7 +194,7 @@ class GovernedRead:
             periods,
             least_level=0 if sealing is None else LEVEL_NUMBERS[sealing.level],
             keys=self.grant,
-            with_meta=with_meta or self.asked.with_meta,
+            with_meta=with_meta or self.query.with_meta,
             requirements=self.requirements,
         )
 
@@ -214,8 +216,8 @@ class GovernedRead:
         """Return what the table depends on, and how to recheck it."""
         reader, keys = self.access.reader, self.access.keys
 
-        def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[Signers]]:
-            found = slices_of(self.request, reader, since=self.asked.since, until=self.asked.until)
+        def decide(reader: Reader) -> tuple[tuple[Slice, ...], list[AcceptedSigners]]:
+            found = slices_of(self.request, reader, since=self.query.since, until=self.query.until)
             return found, [self._signers(one, reader) for one in found]
 
         shown = {} if keys is None else keys.signers
@@ -223,10 +225,10 @@ class GovernedRead:
         decided = (self.slices, [self._signers(one, reader) for one in self.slices])
         return HeldRight(reader, certificates, decided, decide, grant, self.request)
 
-    def _signers(self, one: Slice, reader: Reader) -> Signers:
+    def _signers(self, one: Slice, reader: Reader) -> AcceptedSigners:
         keys = self.access.keys
         if keys is None:
-            return Signers({}, frozenset())
+            return AcceptedSigners({}, frozenset())
         found = accepted_signers(
             keys.signers, self.access.versions, grounds=reader, since=one.since, until=one.until
         )
@@ -260,30 +262,30 @@ class GovernedRead:
             warnings.warn(f"{why.message} [{why.code}]", RowsWithheld, stacklevel=4)
 
 
-def governed_read(access: Access, asked: Asked = Asked()) -> GovernedRead:  # noqa: B008 - a frozen value
+def governed_read(access: Access, query: TableQuery = TableQuery()) -> GovernedRead:  # noqa: B008 - a frozen value
     """Decide what a reader sees, and have its right looked after.
 
     Raises the refusal of the kernel if it is nothing at any moment that was asked for.
     """
-    event_type, shown_as, reader = access.versions[-1], asked.shown_as, access.reader
+    event_type, shown_as, reader = access.versions[-1], query.shown_as, access.reader
     named = event_type if shown_as is None else shown_as
-    wanted = asked.filter
+    wanted = query.filter
     wanted = parse_predicate(wanted, named.vocabulary) if isinstance(wanted, str) else wanted
     request = Request(reader.principal, Action.SUBSCRIBE, event_type.name, event_type, wanted)
     if access.watch is not None:
         access = replace(access, reader=(reader := access.watch.tested(reader, request)))
-    slices = slices_of(request, reader, since=asked.since, until=asked.until)
+    slices = slices_of(request, reader, since=query.since, until=query.until)
     _check_result(slices, shown_as)
-    delivered = _delivered(named, asked.columns)
+    delivered = _delivered(named, query.columns)
     asking = (_asking(one, access.keys, access.versions) for one in slices)
     plans = tuple(_planned(one, delivered, access.versions) for one in asking)
-    requirements = frame_requirements(reader, asked.requires)
-    read = GovernedRead(access, asked, request, slices, plans, delivered, requirements)
+    requirements = frame_requirements(reader, query.requires)
+    read = GovernedRead(access, query, request, slices, plans, delivered, requirements)
     if read.is_summary:
-        if asked.with_meta:
+        if query.with_meta:
             raise summary_of_frames()
         read = replace(read, requirements=replace(requirements, for_all_alone=True))
-    return (read.with_frames() if asked.with_meta else read).begun()
+    return (read.with_frames() if query.with_meta else read).begun()
 
 
 def check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stream: bool = False) -> None:

@@ -71,7 +71,7 @@ from maia.types import VerifiedType
 from maia.validity import NO_ANSWERS, AsOf, Once, Tester, VouchedFor
 from maia.wire.messages import Author, Carried, CarriedWithAuthor, Sealed, SealedWithAuthor
 
-# Which recorded frames would have come to this reader, by the identity of its publisher and its own?
+# Identities: which recorded frames would have come to this reader.
 #
 # Live, the reader's broker decides both: what the reader requires of publishers,
 # on the statement that travels with the frame, and what the publisher requires
@@ -173,7 +173,7 @@ def frame_requirements(reader: Reader, requires: Predicate | str) -> FrameRequir
     )
 
 
-# In which ways does a governed table say no, beside those of the policy kernel?
+# ------------------------------------------------------------ warnings
 
 
 class RightsCut(UserWarning):
@@ -241,7 +241,7 @@ class Reader:
         return Facts({uid: value for facts in known for uid, value in facts.items()}) if known else NO_FACTS
 
 
-# What might this principal do at each moment of a period?
+# Periods: what a principal might do at each moment.
 #
 # A table holds events of many moments, and a right is asked at the moment of publication. Certificates
 # begin and end, and may hold during certain hours only, so the answer is a list of slices: in all spans of
@@ -363,7 +363,7 @@ def _add(found: list[_Growing], piece: Slice) -> None:
         same.spans.append((piece.since, piece.until))
 
 
-# Whose signature on a sealed frame counts, for which attributes, and when?
+# Signers: whose signature on a sealed frame counts, for which attributes, and when.
 #
 # A reader holds the key that content is sealed with, and could seal anything
 # with it (A49): only frames signed by a principal that might publish them at that
@@ -381,7 +381,7 @@ class MayWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Signers:
+class AcceptedSigners:
     """The signers that count, by their key. `known` are the attributes in use.
 
     Attributes that no version at hand has are never shown, and so never checked.
@@ -412,7 +412,7 @@ def accepted_signers(
     grounds: Reader,
     since: Instant | None = None,
     until: Instant | None = None,
-) -> Signers:
+) -> AcceptedSigners:
     """Decide when each signer might publish what; `grounds` tells what counts no more."""
     rights: dict[bytes, tuple[MayWrite, ...]] = {}
     for principal, certificates in shown.items():
@@ -429,7 +429,7 @@ def accepted_signers(
         )
         found = [one for version in versions for one in _rights(who, version, since, until)]
         rights[principal.key] = tuple(found)
-    return Signers(rights, frozenset(uid for version in versions for uid in version.kinds))
+    return AcceptedSigners(rights, frozenset(uid for version in versions for uid in version.kinds))
 
 
 def _rights(

@@ -82,7 +82,7 @@ QUESTIONS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class TesterAnswers:
     """What came of the one-time questions about one table."""
 
     vouched: VouchedFor | None
@@ -111,12 +111,12 @@ class Asking:
         """Return what the testers say now; those that do not answer say nothing."""
         return waited_for(ask_testers(self.certificates, now=now)).statements
 
-    def once(self, reader: Reader, request: Request, clock: Callable[[], Instant]) -> Answers:
+    def once(self, reader: Reader, request: Request, clock: Callable[[], Instant]) -> TesterAnswers:
         """Ask about every certificate of this request that demands a one-time test."""
         now = clock()
         demanded = self._demanded(reader, request, now)
         if not demanded:
-            return Answers(None)
+            return TesterAnswers(None)
         return waited_for(self._asked(demanded, request_digest(request), clock))
 
     def _demanded(
@@ -136,7 +136,7 @@ class Asking:
         demanded: list[tuple[SignedCertificate, Principal]],
         request: bytes,
         clock: Callable[[], Instant],
-    ) -> Answers:
+    ) -> TesterAnswers:
         questions, began = OpenQuestions(), clock()
         once: set[Once] = set()
         problems: dict[Principal, MaiaError] = {}
@@ -154,7 +154,7 @@ class Asking:
                 question = questions.ask(certificate.id, by, request=request, nonce=nonce, now=began)
                 tasks.create_task(ask(certificate, question))
         # The answer is as old as the question: what happened after it was asked may not be in it.
-        return Answers(VouchedFor.for_a_lease(frozenset(once), began, self.once_s), problems)
+        return TesterAnswers(VouchedFor.for_a_lease(frozenset(once), began, self.once_s), problems)
 
 
 LOOK_S: Final = 1.0

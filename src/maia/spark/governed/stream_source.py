@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from maia.errors import BadInput, Unavailable
 from maia.spark.errors import told_to_spark
-from maia.spark.governed.log_folder import LogFrames, TypeInLog, Wanted
+from maia.spark.governed.log_folder import FramesWanted, LogFrames, TypeInLog
 
 FORMAT: Final = "maia-log"
 OPTION: Final = "wanted"
@@ -45,7 +45,7 @@ class LogStreamSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads batch after batch."""
-        return LogStreamReader(Wanted.from_option(self.options[OPTION]))
+        return LogStreamReader(FramesWanted.from_option(self.options[OPTION]))
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -58,12 +58,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Any: Spark's offsets are dictionaries of whatever JSON holds.
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: FramesWanted) -> None:
         """Read nothing yet: Spark also makes readers that it only sends to tasks."""
         self._wanted, self._frames = wanted, LogFrames(wanted)
         self._upto: int | None = None
 
-    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[Wanted]]:
+    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[FramesWanted]]:
         """Leave open files and what was read of the manifest behind: a reader that arrives is a new one."""
         return LogStreamReader, (self._wanted,)
 

@@ -1,6 +1,6 @@
 """What may this reader see of the recorded events of a type, as a Spark table?
 
-    governed(spark, "/var/lib/maia/log", Access(reader, versions, keys), Asked("speed > 50"))
+    governed(spark, "/var/lib/maia/log", Access(reader, versions, keys), TableQuery("speed > 50"))
 
 The driver verifies certificates and decides a View for each period in which
 the same ones were valid: what counts is the right at the moment of
@@ -32,10 +32,10 @@ from maia.spark.governed.log_folder import BYTES_AT_ONCE, LogFrames
 from maia.spark.governed.opener import META, PERIOD, FrameOpener
 from maia.spark.governed.plan import (
     Access,
-    Asked,
     GovernedRead,
     Keys,
     Plan,
+    TableQuery,
     check_on_record,
     governed_read,
     steady_spans,
@@ -53,7 +53,7 @@ from maia.views.to_spark import (
     with_bound,
 )
 
-__all__ = ["META_COLUMNS", "Access", "Asked", "Keys", "Streaming", "governed", "spark_table"]
+__all__ = ["META_COLUMNS", "Access", "Keys", "Streaming", "TableQuery", "governed", "spark_table"]
 
 META_COLUMNS: Final = tuple(META)
 """What a subscriber receives about an event beside its attributes; added by `with_meta`."""
@@ -73,7 +73,7 @@ def governed(
     spark: SparkSession,
     log: str,
     access: Access,
-    asked: Asked = Asked(),  # noqa: B008 - a frozen value that can be shared
+    query: TableQuery = TableQuery(),  # noqa: B008 - a frozen value that can be shared
     *,
     stream: Streaming | None = None,
     ledger: str | PathLike[str] | None = None,
@@ -84,7 +84,7 @@ def governed(
     all that the table shows is put on record before it is handed out, as a broker does; the owner of a type
     may demand one. Raises the kernel's refusal if the reader had no right at any moment that was asked for.
     """
-    return spark_table(spark, log, governed_read(access, asked), stream=stream, ledger=ledger)
+    return spark_table(spark, log, governed_read(access, query), stream=stream, ledger=ledger)
 
 
 def spark_table(
@@ -99,9 +99,9 @@ def spark_table(
     check_on_record(read.access.versions, ledger, is_stream=stream is not None)
     if stream is not None and read.is_summary:
         raise summary_of_frames()
-    rows = _Table(spark, log, read, stream).rows()
+    rows = _SparkTable(spark, log, read, stream).rows()
     if ledger is not None:
-        marked = _Table(spark, log, read.with_frames())
+        marked = _SparkTable(spark, log, read.with_frames())
         parts = [(one.slice, _shown_rows(marked.of([one]), read.delivered)) for one in read.plans]
         reader = read.access.reader
         put_on_record(Path(ledger), parts, request=read.request, reader=reader, now=system_now())
@@ -110,7 +110,7 @@ def spark_table(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _SparkTable:
     """What a reader sees, as Spark's columns."""
 
     spark: SparkSession
@@ -158,7 +158,8 @@ class _Table:
             option = opener.wanted.as_option()
             ranges = spark.readStream.format(FORMAT).option(OPTION, option).load()
         else:
-            opener = replace(opener, ranges=tuple(LogFrames(opener.wanted).ranges()))
+            cores = spark.sparkContext.defaultParallelism
+            opener = replace(opener, ranges=tuple(LogFrames(opener.wanted).ranges(cores=cores)))
             ranges = spark.range(0, len(opener.ranges), 1, max(1, len(opener.ranges)))
         return ranges.mapInArrow(opener, from_arrow_schema(opener.schema))
 

@@ -162,7 +162,7 @@ class JobDesk:
         """Frames that workers left out because something about them does not hold, by code."""
         self.look: Callable[[], None] = lambda: None
         """Called before every answer, to end the grants of rights that are over."""
-        self._server = _Server((host, 0), self)
+        self._server = _DeskServer((host, 0), self)
         threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
         _OPEN.add(id(self))
 
@@ -244,7 +244,7 @@ def job_desk(host: str = "127.0.0.1") -> Iterator[JobDesk]:
         desk.close()
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _DeskServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = WORKERS_MAX
@@ -254,7 +254,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self._silent: dict[object, str] = {}
         """Connections whose question has not come, the oldest first, and from where they are."""
         self._lock = threading.Lock()
-        super().__init__(address, _Question)
+        super().__init__(address, _DeskQuestion)
 
     def process_request(self, request: Any, address: Any) -> None:
         """Answer in a thread of its own; strangers that say nothing make room for a worker (A88)."""
@@ -277,8 +277,8 @@ class _Server(socketserver.ThreadingTCPServer):
         """Log nothing: a bad request gets no answer, and a key must not end in a traceback."""
 
 
-class _Question(socketserver.BaseRequestHandler):
-    server: _Server
+class _DeskQuestion(socketserver.BaseRequestHandler):
+    server: _DeskServer
 
     def handle(self) -> None:
         """Answer one question, or close the connection."""

@@ -60,7 +60,7 @@ Box = Mapping[AttributeUid, Bounds]
 
 
 @dataclass(frozen=True, slots=True)
-class Boxes:
+class FilterBoxes:
     """The boxes of one filter."""
 
     boxes: tuple[Box, ...]
@@ -70,12 +70,12 @@ class Boxes:
     """No event is in two of them."""
 
 
-def boxes_of(predicate: Predicate, stored: Kinds) -> Boxes:
+def boxes_of(predicate: Predicate, stored: Kinds) -> FilterBoxes:
     """Return the boxes of a filter over events with `stored` attributes."""
     alternatives = alternatives_of(predicate)
     split = [found for one in alternatives if (found := _split(one, stored, BOXES_MAX // len(alternatives)))]
     boxes = tuple(box for some, _ in split for box in some)
-    return Boxes(boxes, all(is_exact for _, is_exact in split), are_apart=len(split) <= 1)
+    return FilterBoxes(boxes, all(is_exact for _, is_exact in split), are_apart=len(split) <= 1)
 
 
 def _split(alternative: Alternative, stored: Kinds, boxes_max: int) -> tuple[list[Box], bool] | None:
@@ -117,7 +117,7 @@ def _hull(choices: Sequence[Bounds | None]) -> Bounds | None:
     return Bounds(known[0].low, known[-1].beyond)
 
 
-# By which key does a join find the boxes that an event may lie in?
+# ------------------------------------------------------------ keys, by which a join finds boxes
 
 
 BUCKETS: Final = 64
@@ -235,7 +235,7 @@ def _keyed(box: Box, shape: Shape, buckets: Mapping[AttributeUid, Buckets]) -> K
     return Keyed(box, shape, touched)
 
 
-# Does a filter that bounds cannot express admit its candidates?
+# ------------------------------------------------------------ filters that bounds cannot express
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,11 @@ from maia.predicates.syntax import (
     is_true_formula,
     negated,
 )
-from maia.spark.matching.boxes import Bounds, Boxes, Buckets, Keyed, Shape, boxes_of, buckets_of, keyed
+from maia.spark.matching.boxes import Bounds, Buckets, FilterBoxes, Keyed, Shape, boxes_of, buckets_of, keyed
 from maia.views.arrow_executor import ARROW_TYPES
 from maia.views.plan import ViewTooLarge, checked_view, transforms
 
-# Which filter over whole events opens which attributes to which rights class?
+# Filters over whole events, and the attributes that they open to rights classes.
 #
 # Bulk matching asks, once for all subscriptions. Subscriptions with one View of
 # one type form a rights class, and everything else is worked out once for a
@@ -260,7 +260,7 @@ class _Draft:
 
 def tables(classes: Sequence[RightsClass], stored: Kinds) -> Filters:
     """Work out the tables of some rights classes over events with `stored` attributes."""
-    found = _Found(classes, stored)
+    found = _FilterKeys(classes, stored)
     plain, others = _Draft(), _Draft()
     numbers: dict[tuple[str, Predicate], int] = {}
     opened: list[tuple[int, int, frozenset[AttributeUid]]] = []
@@ -302,11 +302,11 @@ def tables(classes: Sequence[RightsClass], stored: Kinds) -> Filters:
     )
 
 
-class _Found:
+class _FilterKeys:
     """The boxes and keys of all filters, worked out once for each."""
 
     def __init__(self, classes: Iterable[RightsClass], stored: Kinds) -> None:
-        self.boxes: dict[Predicate, Boxes] = {}
+        self.boxes: dict[Predicate, FilterBoxes] = {}
         for one in classes:
             for predicate in one.opened_by:
                 if predicate not in self.boxes:

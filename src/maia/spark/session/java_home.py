@@ -173,7 +173,7 @@ def _written(home: Path, script: str) -> bool:
     return _holds(home, script)
 
 
-# Where is the archive from which Java loads Spark's classes?
+# The archive from which Java loads Spark's classes.
 #
 # Sessions ask when they start, and `maia pipeline prepare` makes one. A session
 # loads thousands of classes from a hundred jars; with Java's own class-data

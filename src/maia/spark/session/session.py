@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# How does a session run on a cluster that is there already?
+# ------------------------------------------------------------ on a cluster that is there already
 
 
 _MASTER: Final = re.compile(
@@ -341,7 +341,7 @@ def _end_of(log: Path) -> str:
     return text[-_LOG_SHOWN:] or "it wrote nothing"
 
 
-# How is the archive of Spark's classes made?
+# The archive of Spark's classes.
 #
 # `maia pipeline prepare` and `make test` call it, once for each environment. A
 # session does a little of everything that pipelines do; when it ends, Java

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from maia.client.api.blocking_client import BlockingPublisher
 
 
-# Which frames does a batch of derived events become, however often it is computed?
+# ------------------------------------------------------------ frames, the same whenever they are made
 
 
 _FRAME_ROWS: Final = 1024
@@ -160,7 +160,7 @@ def _sink(options: JobOptions, schema: StructType, *, overwrite: bool) -> _Sink:
     return _Sink(options, tuple(schema.names))
 
 
-class _Writer:
+class _SinkWriter:
     """What both writers are to Spark."""
 
     def __init__(self, options: JobOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -174,7 +174,7 @@ class _Writer:
             return self._sink.gathered(iterator)
 
 
-class MaiaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+class MaiaStreamWriter(_SinkWriter, DataSourceStreamArrowWriter):
     """Publishes batch after batch of one query."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -188,7 +188,7 @@ class MaiaStreamWriter(_Writer, DataSourceStreamArrowWriter):
             self._sink.publish(staged, query=query or "", batch_id=batchId)
 
 
-class MaiaWriter(_Writer, DataSourceArrowWriter):
+class MaiaWriter(_SinkWriter, DataSourceArrowWriter):
     """Publishes one table. With option `job`, publishing the same table again publishes nothing."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -34,7 +34,7 @@ from maia.spark.errors import told_to_spark
 from maia.spark.source.inbox import HeldFrame, Inbox
 from maia.spark.source.options import JobOptions
 
-# Which part of Spark's filter can the network apply for it?
+# The part of Spark's filter that the network can apply for it.
 #
 # Spark hands a source the conjuncts of a query's filter. One that has an exact
 # counterpart in Maia's language narrows the subscription; Spark applies all of
@@ -321,7 +321,7 @@ def _within(frames: list[HeldFrame], limit: ReadLimit) -> list[HeldFrame]:
     return frames[:taken]
 
 
-# How does one batch job read from the network?
+# ------------------------------------------------------------ one batch job
 
 
 _SECONDS: Final = 60.0

@@ -1,8 +1,9 @@
 """The second runtime: any number of brokers and clients in one process, from one seed."""
 
+from maia.testing.cast import BEGINNING
 from maia.testing.simulation.clients import SimulatedClient
 from maia.testing.simulation.hosts import Host, Node, Power
-from maia.testing.simulation.network import BEGINNING, SimulatedNetwork
+from maia.testing.simulation.network import Simulation
 from maia.testing.simulation.schedule import Step, Trace
 from maia.testing.simulation.trouble import Trouble, Troublemaker
 from maia.testing.simulation.weather import CALM, NO_CHAOS, Chaos, Weather
@@ -16,7 +17,7 @@ __all__ = [
     "Node",
     "Power",
     "SimulatedClient",
-    "SimulatedNetwork",
+    "Simulation",
     "Step",
     "Trace",
     "Trouble",

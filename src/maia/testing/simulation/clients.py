@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from maia.client import ClientSession, ClientSettings, KnownVersion, Notice
+from maia.client import ClientSession, ClientSettings, Delivered, KnownVersion, Notice
 from maia.client.batch import columns_of
 from maia.client.entries import Advertised, RequestEntry, Subscribed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
@@ -122,6 +122,11 @@ class SimulatedClient:
         columns = columns_of(rows, {uid: [one.get(uid) for one in events] for uid in kinds}, kinds)
         self._act(lambda now: self.session.publish(entry, rows, columns, now, requires))
         return True
+
+    def rows(self) -> list[Event]:
+        """Return the events that this life was shown."""
+        shown = (notice for _, notice in self.notices if isinstance(notice, Delivered))
+        return [dict(event) for notice in shown for event in notice.frame.events()]
 
     def close(self) -> None:
         """Leave for good."""

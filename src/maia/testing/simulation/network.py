@@ -5,9 +5,9 @@ objects that run in production: the same `handle`, the same bytes. Everything
 that a real network leaves to chance comes from one seed, so a run can be
 repeated exactly, in another process too:
 
-    network = SimulatedNetwork(seed=48113)
-    network.add_broker("north", key, settings)
-    office = network.add_client("office", key, client_settings)
+    network = Simulation(seed=48113, cast=cast)
+    network.broker("north")
+    office = network.client("office", "north")
     network.run_for(60)
     network.crash("north")
 """
@@ -28,6 +28,7 @@ from maia.domain import DomainSettings, KeyServer
 from maia.errors import BadInput, Unavailable
 from maia.events import SECOND, Instant
 from maia.sealing import Secret
+from maia.testing.cast import BEGINNING, Cast, address_of
 from maia.testing.simulation.clients import SimulatedClient
 from maia.testing.simulation.hosts import Build, Host, Power, SimulatedLogs, log_at_start
 from maia.testing.simulation.schedule import STEPS_KEPT, Schedule, Trace
@@ -52,19 +53,19 @@ from maia.wire.effects import (
     WakeAt,
 )
 
-BEGINNING: Final = Instant.parse("2026-11-15T12:00:00Z")
 STEPS_MAX: Final = 10_000_000
 _NOTES_KEPT: Final = 4096
 _TAIL: Final = 40
 
 
-class SimulatedNetwork:
+class Simulation:
     """Hosts, the connections between them, and the one clock that moves them all."""
 
     def __init__(
         self,
         seed: int,
         *,
+        cast: Cast | None = None,
         now: Instant = BEGINNING,
         weather: Weather = CALM,
         gives_up_s: float = 20.0,
@@ -72,7 +73,9 @@ class SimulatedNetwork:
         steps_kept: int = STEPS_KEPT,
     ) -> None:
         """Begin at `now` with no hosts; `gives_up_s` bounds how long a node waits for a silent peer."""
-        self.seed = seed
+        self.seed, self._cast = seed, cast
+        self.on_effects: Callable[[Host, Sequence[Effect]], None] = lambda _host, _effects: None
+        """Called with what a node asks for, before it is done."""
         self.trace = Trace(steps_kept)
         self.notes: deque[tuple[str, Note]] = deque(maxlen=_NOTES_KEPT)
         self.hosts: dict[str, Host] = {}
@@ -141,14 +144,50 @@ class SimulatedNetwork:
         self.restart(name)
         return host
 
+    @property
+    def cast(self) -> Cast:
+        """Return who takes part."""
+        if self._cast is None:
+            raise BadInput("SIMULATION-HOST", "this simulation was given no cast")
+        return self._cast
+
+    def broker(
+        self,
+        name: str,
+        *,
+        seeds: Sequence[str] = (),
+        ahead_s: float = 0.0,
+        make: Callable[..., Broker] = Broker,
+        **settings: Any,  # of a broker
+    ) -> Host:
+        """Start a broker of the cast, or another one with a right to connect; its clock may be ahead."""
+        key, credentials = self.cast.identity(name)
+        known = {"credentials": credentials, "seeds": tuple(map(address_of, seeds)), **settings}
+        own = BrokerSettings(network=self.cast.network, address=address_of(name), **known)
+        return self.add_broker(name, key, own, skew_s=ahead_s, make=make)
+
+    def client(
+        self, who: str, *at: str, key: SigningKey | None = None, ahead_s: float = 0.0, **settings: Any
+    ) -> SimulatedClient:
+        """Connect a member of the cast to the first of some brokers that answers."""
+        known = {"credentials": self.cast.certificates, **settings}
+        own = ClientSettings(network=self.cast.network, addresses=tuple(map(address_of, at)), **known)
+        return self.add_client(who, key or self.cast.keys[who], own, skew_s=ahead_s)
+
     def add_broker(
-        self, name: str, key: SigningKey, settings: BrokerSettings, *, skew_s: float = 0.0
+        self,
+        name: str,
+        key: SigningKey,
+        settings: BrokerSettings,
+        *,
+        skew_s: float = 0.0,
+        make: Callable[..., Broker] = Broker,
     ) -> Host:
         """Add a broker at the address of its settings."""
 
         def build(kept: Mapping[str, bytes], random: Callable[[int], bytes]) -> Broker:
             log = log_at_start(self.hosts[name], first_to_reread(kept))
-            return Broker(key, settings, random=random, kept=kept, log=log)
+            return make(key, settings, random=random, kept=kept, log=log)
 
         return self.add_node(name, key.principal, build, address=settings.address, skew_s=skew_s)
 
@@ -171,7 +210,7 @@ class SimulatedNetwork:
         self.add_node(name, key.principal, client.build, skew_s=skew_s)
         return client
 
-    def broker(self, name: str) -> Broker:
+    def node(self, name: str) -> Broker:
         """Return the broker that runs at a host."""
         node = self.host(name).node
         if not isinstance(node, Broker):
@@ -324,7 +363,8 @@ class SimulatedNetwork:
         else:
             self.trace.add(now, host.name, what, "")
 
-    def _perform(self, host: Host, effects: Iterable[Effect]) -> None:
+    def _perform(self, host: Host, effects: Sequence[Effect]) -> None:
+        self.on_effects(host, effects)
         if host.effects_left is None:  # and nothing here sets it
             for effect in effects:
                 self._performers[type(effect)](host, effect)

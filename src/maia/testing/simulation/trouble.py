@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from maia.testing.simulation.network import SimulatedNetwork
+from maia.testing.simulation.network import Simulation
 from maia.testing.simulation.weather import Weather
 
 _EFFECTS_MOST: Final = 40
@@ -45,7 +45,7 @@ class Troublemaker:
 
     __slots__ = ("_chance", "_is_on", "_kinds", "_names", "_network", "_trouble", "made")
 
-    def __init__(self, network: SimulatedNetwork, names: Sequence[str], trouble: Trouble) -> None:
+    def __init__(self, network: Simulation, names: Sequence[str], trouble: Trouble) -> None:
         """Choose by the network's own seed."""
         self._network, self._names, self._trouble = network, tuple(names), trouble
         self._chance = network.chance("trouble")

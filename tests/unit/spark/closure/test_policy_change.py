@@ -7,7 +7,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.syntax import Comparison, Operator
 from maia.roles import parse_policy, possible_rights
 from maia.spark.closure.policy_change import under_policy
-from maia.spark.closure.sources import Entry
+from maia.spark.closure.sources import RegisterLine
 from maia.spark.closure.what_if import affected
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.chains import ALICE, BOB, CAROL, KEYS, NOON, OWNER
@@ -47,11 +47,11 @@ OLD, NEW = policy("plate, place", CLERKS), policy("plate, seen", "")
 TODAY = Validity(NOON, Instant(NOON + 3_600_000_000))
 
 
-def entry(holder, role: str, *arguments: str) -> Entry:
+def entry(holder, role: str, *arguments: str) -> RegisterLine:
     (right,) = possible_rights(OLD, role, arguments, holder, NOON)
     certificate = AuthorisationCertificate(OWNER, holder, False, right.authority, TODAY)
     data = certificate_to_bytes(issue(certificate, KEYS[OWNER]))
-    return Entry(data, str(holder), right.grant.id, "5f", None)
+    return RegisterLine(data, str(holder), right.grant.id, "5f", None)
 
 
 REGISTER = [

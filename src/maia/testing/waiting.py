@@ -10,14 +10,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S = 180.0
+DEADLINE_S: Final = 180.0
 """How long a busy machine may take for one thing; only a test that fails waits for so long."""
-_WHOLE_S = 600.0
-_LOOK_AGAIN_S = 0.01
+_WHOLE_S: Final = 600.0
+_LOOK_AGAIN_S: Final = 0.01
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -38,7 +38,8 @@ async def until(is_so: Callable[[], object], what: str, *, within_s: float = DEA
     """Wait until `is_so()` holds; fail with `what` after the deadline."""
     ends = time.monotonic() + within_s
     while not is_so():
-        assert time.monotonic() < ends, f"waited {within_s:g} seconds in vain for: {what}"
+        if time.monotonic() > ends:
+            raise AssertionError(f"waited {within_s:g} seconds in vain for: {what}")
         await asyncio.sleep(_LOOK_AGAIN_S)
 
 
@@ -48,9 +49,12 @@ async def soon(waited: Awaitable[T], *, within_s: float = DEADLINE_S) -> T:
         return await waited
 
 
-def until_in_a_thread(is_so: Callable[[], object], what: str, *, within_s: float = DEADLINE_S) -> None:
+def wait_until(
+    is_so: Callable[[], object], what: str = "something in another process", *, within_s: float = DEADLINE_S
+) -> None:
     """Wait until `is_so()` holds, in a test without an event loop."""
     ends = time.monotonic() + within_s
     while not is_so():
-        assert time.monotonic() < ends, f"waited {within_s:g} seconds in vain for: {what}"
+        if time.monotonic() > ends:
+            raise AssertionError(f"waited {within_s:g} seconds in vain for: {what}")
         time.sleep(_LOOK_AGAIN_S)

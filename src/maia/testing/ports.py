@@ -1,11 +1,10 @@
-"""Which port may a test name before somebody listens there? One that nobody else is given meanwhile.
+"""Which port may a test name before a server listens there? One that no other process is given meanwhile.
 
-Whoever can listens on port 0 and asks which one it was. A broker that is
+A server that can listens on port 0 and says which one it was. A broker that is
 killed and comes back at its address cannot: in between, the system may give
-its port to anybody, even to the client that dials it. So these lie below the
-ports that the system gives out. Other lanes draw from the same ones: whoever
-has drawn a port holds its number for UDP, where nobody listens, until the
-process ends.
+its port to any process, even to the client that dials it. So these lie below the
+ports that the system gives out. Other tests draw from the same ones: a process that
+has drawn a port holds its number for UDP, where no server listens, until it ends.
 """
 
 from __future__ import annotations
@@ -13,14 +12,16 @@ from __future__ import annotations
 import random
 import socket
 from contextlib import closing
+from typing import Final
 
-FIRST, BEHIND_LAST = 15_000, 32_000
-_ATTEMPTS = 1_000
+FIRST: Final = 15_000
+BEHIND_LAST: Final = 32_000
+_ATTEMPTS: Final = 1_000
 _held: list[socket.socket] = []
 
 
 def free_ports(how_many: int) -> list[int]:
-    """Return ports of loopback on which nobody listens, and which no other lane is given."""
+    """Return ports of loopback on which no server listens, and which no other test is given."""
     found: list[int] = []
     # Drawn from the system: lanes whose tests are seeded alike must not find the same ports.
     chance = random.SystemRandom()
@@ -38,7 +39,7 @@ def free_port() -> int:
 
 
 def _is_ours(port: int) -> bool:
-    """Take the number of a port, unless somebody has it, or listens there."""
+    """Take the number of a port, unless another process has it, or listens there."""
     taking = socket.socket(type=socket.SOCK_DGRAM)
     try:
         taking.bind(("127.0.0.1", port))
