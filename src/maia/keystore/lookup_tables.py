@@ -194,8 +194,8 @@ def lookups_in(path: str) -> Mapping[bytes, Mapping[str, Lookup]]:
     return {issuer: {name: _LazyTable(one) for name, one in named.items()} for issuer, named in found.items()}
 
 
-# Where do the secrets of pseudonyms and noise live?
-#
+# ------------------------------------------------------------ the secrets of pseudonyms and noise
+
 # In a file of their own that only its owner may read. The issuer of keyed
 # transformations makes it once, and hands copies to those who apply them: the
 # brokers of the recipients' domains, and the workers of Spark jobs.

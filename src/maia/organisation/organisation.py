@@ -56,7 +56,6 @@ from maia.credentials import (
     Action,
     AuthorisationCertificate,
     NetworkName,
-    NetworkPattern,
     Principal,
     SignedCertificate,
     TypeName,
@@ -86,6 +85,7 @@ from maia.organisation.rights import (
     check_held,
     end_of,
     let_broker,
+    over_network,
     reaches_network,
     read_right,
 )
@@ -132,7 +132,6 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PORTS: Final = range(15_000, 32_000)
 """Below those that systems give to outgoing connections, which could take one before its server starts."""
 _PORTS_TRIED: Final = 1_000
-_CONNECT: Final = frozenset({Action.CONNECT})
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -552,7 +551,7 @@ class Organisation:
         if not given:
             ends = end_of(signing.now, days=days)
             given = [
-                signing.network(self.network, frozenset({action}), whom, ends=ends, may_delegate=True)
+                signing.issued(over_network(self.network, action), whom, ends, may_delegate=True)
                 for action in (Action.CONNECT, Action.INSTALL)
             ]
         wanted = [(action, self.network) for action in (Action.CONNECT, Action.INSTALL)]
@@ -791,17 +790,8 @@ class Organisation:
 
     def _let_connect(self, subject: Principal, folder: Path, *, may_delegate: bool = False) -> None:
         """Keep a certificate in a folder by which a broker or a member connects; renew it in good time."""
-        file, signing = folder / "connect.cert", self._signing()
-        if file.exists():
-            held = read_certificates([file])[0].certificate
-            wanted = NetworkPattern(self.network.owner, NamePattern(self.network.name))
-            ends = held.validity.not_after
-            is_ours = isinstance(held, AuthorisationCertificate) and held.authority.resources == wanted
-            if is_ours and ends is not None and ends - signing.now > SERVER_DAYS * _DAY // 2:
-                return
-        ends = end_of(signing.now, days=SERVER_DAYS)
-        connect = signing.network(self.network, _CONNECT, subject, ends=ends, may_delegate=may_delegate)
-        _write(file, certificate_to_text(connect))
+        wanted = over_network(self.network, Action.CONNECT)
+        self._signing().keep_fresh(folder / "connect.cert", wanted, subject, may_delegate=may_delegate)
 
     def _write_member(self, folder: Path, name: str) -> None:
         """Write a member's profile, and let it connect to the organisation's network."""

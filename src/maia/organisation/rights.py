@@ -149,20 +149,7 @@ def let_broker(
     spoken = b"" if meant is None or types.owner is None else type_id(types.owner, meant)
     label = spoken or sha256(f"{types.owner} {types.name}".encode()).digest()
     file = folder / f"{action.value}-{label.hex()[:24]}.cert"
-    ends = end_of(signing.now, days=SERVER_DAYS)
-    if file.exists():
-        held = read_certificates([file])[0].certificate
-        last = held.validity.not_after
-        is_same = isinstance(held, AuthorisationCertificate) and held.may_delegate == passes_on
-        if (
-            is_same
-            and held.subject == broker
-            and last is not None
-            and last - signing.now > (ends - signing.now) // 2
-        ):
-            return
-    given = signing.whole(types, action, broker, ends=ends, may_delegate=passes_on)
-    write_file(file, certificate_to_text(given).encode())
+    signing.keep_fresh(file, Authority(types, frozenset({action})), broker, may_delegate=passes_on)
 
 
 def _narrowed(authority: Authority, event_type: VerifiedType, topics: list[str], terms: Terms) -> Authority:
@@ -219,42 +206,43 @@ class Signing:
     statements_at: str
     now: Instant
 
-    def right(
-        self,
-        right: Right,
-        subject: Principal,
-        *,
-        may_delegate: bool = False,
-        is_tested: bool = True,
-    ) -> SignedCertificate:
+    def right(self, right: Right, subject: Principal, *, may_delegate: bool = False) -> SignedCertificate:
         """Grant a right to a type."""
-        tests = (OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,)),)
-        validity = self._until(right.ends).with_tests(*(tests if is_tested else ()))
-        return self._issued(right.authority, subject, validity, may_delegate)
+        test = OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,))
+        return self.issued(right.authority, subject, right.ends, test, may_delegate=may_delegate)
 
-    def whole(
-        self, types: TypePattern, action: Action, subject: Principal, *, ends: Instant, may_delegate: bool
-    ) -> SignedCertificate:
-        """Grant an action on whole types, without a test."""
-        authority = Authority(types, frozenset({action}))
-        return self._issued(authority, subject, self._until(ends), may_delegate)
-
-    def network(
-        self, network: NetworkName, actions: frozenset[Action], subject: Principal, *, ends: Instant,
+    def issued(
+        self,
+        authority: Authority,
+        subject: Principal,
+        ends: Instant,
+        *tests: OnlineTest,
         may_delegate: bool = False,
-    ) -> SignedCertificate:  # fmt: skip
-        """Grant the right to connect to a network, or to install types on it."""
-        authority = Authority(NetworkPattern(network.owner, NamePattern(network.name)), actions)
-        return self._issued(authority, subject, self._until(ends), may_delegate)
-
-    def _issued(
-        self, authority: Authority, subject: Principal, validity: Validity, may_delegate: bool
     ) -> SignedCertificate:
+        """Grant an authority, such as the right to connect, from now on."""
+        validity = Validity(Instant(self.now - self.now % SECOND), ends).with_tests(*tests)
         certificate = AuthorisationCertificate(self.key.principal, subject, may_delegate, authority, validity)
         return issue(certificate, self.key)
 
-    def _until(self, ends: Instant) -> Validity:
-        return Validity(Instant(self.now - self.now % SECOND), ends)
+    def keep_fresh(self, file: Path, authority: Authority, subject: Principal, *, may_delegate: bool) -> None:
+        """Keep what a server or a member needs in a file; issue it anew when half of its time is over."""
+        ends = end_of(self.now, days=SERVER_DAYS)
+        if file.exists():
+            held = read_certificates([file])[0].certificate
+            last, wanted = held.validity.not_after, (authority, subject, may_delegate)
+            is_same = (
+                isinstance(held, AuthorisationCertificate)
+                and (held.authority, held.subject, held.may_delegate) == wanted
+            )
+            if is_same and last is not None and last - self.now > (ends - self.now) // 2:
+                return
+        given = self.issued(authority, subject, ends, may_delegate=may_delegate)
+        write_file(file, certificate_to_text(given).encode())
+
+
+def over_network(network: NetworkName, action: Action) -> Authority:
+    """Return the right to connect to a network, or to install types on it."""
+    return Authority(NetworkPattern(network.owner, NamePattern(network.name)), frozenset({action}))
 
 
 def check_held(

@@ -43,6 +43,7 @@ from maia.types.encoding import (
     definition_to_text,
     sign_definition,
 )
+from maia.types.known_versions import KnownVersions, history_with, reload_kept
 from maia.types.verification import InstallNotGranted, install_credentials, verify_definition
 from maia.types.verified import (
     STATEMENT,
@@ -77,7 +78,10 @@ __all__ = [
     "SignedDefinition",
     "TransitKindMismatch",
     "TypeDefinition",
+    "KnownVersions",
     "TypeHistory",
+    "history_with",
+    "reload_kept",
     "TypeShape",
     "UidReused",
     "ValueMismatch",

@@ -8,8 +8,17 @@ import pytest
 
 from maia.broker.keys.keys import KeyRequests
 from maia.broker.turn import Turn
-from maia.credentials import Validity
+from maia.credentials import (
+    OnlineTest,
+    RevocationList,
+    SigningKey,
+    TestKind,
+    Validity,
+    period_from,
+    sign_statement,
+)
 from maia.domain import DomainLimits
+from maia.domain.keys.links import KeyServerValidity
 from maia.events import SECOND, Instant
 from maia.predicates import AllOf, AnyOf, Comparison, Operator
 from maia.testing import NetBroker
@@ -68,6 +77,42 @@ def test_brokers_get_keys_from_the_manager_and_events_flow():
     assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC"]
     assert net.epoch(ccs) == net.epoch(met) is not None
     assert ccs.broker.status(net.now)["keys"]["types"][net.type_id.hex()]["groups"] == 4
+
+
+def test_a_list_that_is_late_at_the_key_server_suspends_a_broker_until_it_comes(monkeypatch):
+    net, tester = DomainNet(), SigningKey.from_seed(bytes(32))
+
+    def tell(running: NetBroker, number: int) -> None:
+        period = period_from(Instant(NOW + 30 * (number - 1) * SECOND), microseconds=30 * SECOND)
+        said = sign_statement(RevocationList(tester.principal, number, period, frozenset()), tester)
+        heard = running.broker.hear(said if running is keys else [said], net.now)
+        net.perform(running, heard)
+        net.settle()
+
+    keys = net.key_server()
+    tell(keys, 1)
+    tested = Validity(None, None).with_tests(OnlineTest(TestKind.TIMED_CRL, tester.principal))
+    ccs, met = net.two(validity=tested)
+    tell(ccs, 1)
+    tell(met, 1)
+    camera, office = camera_and_reader(net)
+    camera.publish(1, sighting("LC04 ABC"))
+    assert len(office.events()) == 1
+    before = net.epoch(met)
+    monkeypatch.setattr(KeyServerValidity, "hear_known", lambda *_: None)  # what its members bring is lost
+    tell(ccs, 2)
+    tell(met, 2)
+    net.advance(32)
+    camera.publish(1, sighting("AE05 XYZ"))
+    assert net.epoch(ccs) == before + 1
+    assert len(office.events()) == 1  # what is stale reads nothing more
+    waiting = met.parts.keys
+    assert waiting.awaits_past(net.type_id, before + 1)  # what was recorded meanwhile waits for its keys
+    assert net.type_id not in waiting.refused
+    tell(keys, 2)
+    camera.publish(1, sighting("LN05 XXX"))
+    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC", "LN05 XXX"]
+    assert not office.all_heard(Warned)
 
 
 AWAY = (

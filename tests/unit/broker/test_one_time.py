@@ -43,16 +43,6 @@ def waiting(net: Net, name: str = "CCS broker") -> dict[str, int]:
 # ------------------------------------------------------------ asking
 
 
-def test_a_request_waits_until_it_is_vouched_for(net: Net) -> None:
-    story = Story(net, answers=False)
-    assert not story.billing.was_accepted(story.ref)
-    assert story.sees() == 0
-    vouch(story.billing)
-    assert story.billing.was_accepted(story.ref)
-    assert story.sees() == 1
-    assert waiting(net) == {"waiting": 0, "questions": 0}
-
-
 def test_the_question_names_the_certificate_its_tester_and_the_request(net: Net) -> None:
     story = Story(net, answers=False)
     challenge = story.billing.last(Challenge)
@@ -102,7 +92,7 @@ def test_nobody_is_asked_about_what_leads_to_no_permit(net: Net) -> None:
 
 
 def test_nobody_is_asked_about_what_was_revoked(net: Net) -> None:
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     right = once(net)
     issuer.revoke(right)
     billing = net.client(BILLING, credentials=pool_with(net, right))
@@ -139,7 +129,7 @@ def test_who_must_be_vouched_for_to_see_more_sees_less_without(net: Net) -> None
 
 def test_both_tests_of_a_certificate_are_made(net: Net) -> None:
     """A timed list that is missing is waited for first; only then is anybody asked."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     right = once(net)
     both = right.certificate.validity.with_tests(
         *right.certificate.validity.tests,
@@ -215,23 +205,6 @@ def test_what_stands_is_vouched_for_anew_within_each_lease(net: Net) -> None:
     assert not story.billing.all_heard(Changed)
 
 
-def test_what_nobody_vouches_for_again_ends_within_the_lease_of_the_last_answer(net: Net) -> None:
-    story = Story(net)
-    story.time_passes(LEASE_S, answers=False)
-    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
-    assert story.sees() == 0
-    assert not story.billing.closed
-
-
-def test_who_is_refused_by_its_tester_loses_what_stands_at_once(net: Net) -> None:
-    story = Story(net)
-    net.advance(LEASE_S / 2 + 1)
-    assert story.sees() == 1
-    story.billing.refuse()
-    assert story.billing.ended_with(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
-    assert story.sees() == 0
-
-
 def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: Net) -> None:
     story = Story(net)
     net.advance(LEASE_S / 2 - 5)
@@ -247,17 +220,9 @@ def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: 
     assert story.sees() == 1
 
 
-def test_a_renewal_of_the_lease_is_no_answer(net: Net) -> None:
-    story = Story(net)
-    for _ in range(11):
-        net.advance(5)
-        story.renew()
-    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
-
-
 def test_a_revocation_falls_at_once_whatever_was_answered(net: Net) -> None:
     """A35: the issuer's list needs no question."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     story = Story(net)
     issuer.revoke(story.right)
     assert story.billing.ended_with(story.ref) == "POLICY-REVOKED"
@@ -266,7 +231,7 @@ def test_a_revocation_falls_at_once_whatever_was_answered(net: Net) -> None:
 
 def test_what_falls_beside_it_narrows_at_once_and_the_rest_is_asked_about_anew(net: Net) -> None:
     """A35: the answers keep what is left standing, until fresh ones come for it, or do not."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     somewhere = Comparison(LOCATION, Operator.EQ, "Victoria")
     wide = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), restriction=somewhere)
     story = Story(net, answers=False)
@@ -342,15 +307,6 @@ def test_after_a_restart_everything_is_asked_anew(net: Net) -> None:
     assert not billing.was_accepted(ref)
     billing.refuse(answered)
     assert billing.code_of(ref) == "REFUSED-NOT-VOUCHED-FOR"
-
-
-def test_another_link_is_asked_anew(net: Net) -> None:
-    story = Story(net)
-    again = net.client(BILLING, credentials=story.pool)
-    ref = again.subscribe()
-    assert not again.was_accepted(ref)
-    vouch(again)
-    assert again.was_accepted(ref)
 
 
 def test_other_brokers_carry_what_the_edge_has_had_vouched_for(net: Net) -> None:

@@ -229,7 +229,7 @@ class Impairments:
         type_id, sealing = event_type.type_id, self.types.sealing(event_type.type_id)
         if sealing is None or sealing.level is not SealingLevel.ATTRIBUTE:
             return None
-        if not self.seals.has_begun(type_id, now):
+        if not self.seals.has_begun(type_id, now) or self.keys.member.is_suspended(type_id):
             return None  # the keys are on their way
         held = {uid for uid in event_type.kinds if self.seals.holds(type_id, uid, now)}
         seen = {uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)}

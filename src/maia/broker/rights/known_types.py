@@ -12,24 +12,22 @@ and all versions of a type together: a version is verified by those before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Final
 
 from maia.broker.settings import BrokerSettings
 from maia.broker.turn import Turn
-from maia.credentials import Budget, NetworkName, TypeName, VerificationCache, VerifiedConstitution
-from maia.errors import BadInput, MaiaError, Unavailable
+from maia.credentials import Budget, TypeName, VerificationCache, VerifiedConstitution
+from maia.errors import BadInput, Unavailable
 from maia.events import AttributeUid, Instant, Kind
 from maia.types import (
+    KnownVersions,
     Sealing,
-    SignedDefinition,
-    TypeHistory,
     VerifiedType,
-    VerifiedTypeCache,
     definition_to_bytes,
+    history_with,
     is_weaker,
+    reload_kept,
     strongest,
-    verify_definition,
 )
 from maia.types.definition import BadDefinition, tree_root
 from maia.wire.effects import Keep
@@ -40,21 +38,17 @@ _FREED: Final = 16
 """Where there are too many types, this part of them goes at once."""
 
 
-class KnownTypes:
+class KnownTypes(KnownVersions):
     """Verified definitions by full name, and what each type's versions have agreed on."""
 
     __slots__ = (
-        "_by_name",
-        "_cache",
-        "_histories",
         "_limit",
         "_meter",
-        "_network",
         "_on_record",
         "_sealings",
-        "_settings",
         "_topics",
         "_versions",
+        "_work",
         "generation",
     )
 
@@ -62,21 +56,15 @@ class KnownTypes:
         self, settings: BrokerSettings, certificates: VerificationCache, meter: Budget | None = None
     ) -> None:
         """Begin with no type; certificates inside definitions share the broker's cache, and its `meter`."""
-        self._settings, self._meter = settings, meter
-        self._network: NetworkName | None = settings.network if settings.require_install else None
-        self._limit = settings.limits.types
-        self._cache = VerifiedTypeCache(settings.limits.types, certificates)
-        self._by_name: dict[TypeName, VerifiedType] = {}
-        self._histories: dict[bytes, TypeHistory] = {}
+        network = settings.network if settings.require_install else None
+        super().__init__(settings.limits.types, certificates, network, settings.constitutions)
+        self._limit, self._work, self._meter = settings.limits.types, settings.limits.work_per_request, meter
         self._versions: dict[bytes, dict[TypeName, VerifiedType]] = {}
         self._sealings: dict[bytes, Sealing] = {}
         self._on_record: set[bytes] = set()
         self._topics: dict[bytes, bool] = {}
         self.generation = 0
         """Grows when a version comes or goes."""
-
-    def __len__(self) -> int:
-        return len(self._by_name)
 
     def kinds(self, type_id: bytes) -> Mapping[AttributeUid, Kind]:
         """Return the kind of every uid that any known version of a type ever used."""
@@ -127,7 +115,7 @@ class KnownTypes:
         self, name: TypeName, handed_over: Sequence[bytes], now: Instant
     ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
         """Return the named version, and every version that was handed over, all verified at `now`."""
-        given = self._verified(handed_over, now)
+        given = self._verified(handed_over, now, self._own_budget)
         found = next((version for version in reversed(given) if version.name == name), None)
         if found is None:
             known = self._by_name.get(name)
@@ -136,7 +124,7 @@ class KnownTypes:
                     "TYPE-UNKNOWN",
                     f"version `{name.version}` of `{name.name}` is not known here: hand it over",
                 )
-            found = self._verify(known.signed, (), now)
+            found = self._verify(known.signed, (), now, self._own_budget())
         if found.super_type is not None:
             self._check_protection(found)
             # What is published as a super-type has to be known as one: its kinds, and how it is sealed.
@@ -148,11 +136,13 @@ class KnownTypes:
 
         Of a type that contradicts what is known here nothing is believed.
         """
-        verified: list[VerifiedType] = []
-        for data in shown:
+
+        def spent(data: bytes) -> Budget:
             budget.spend_check()
             budget.spend_reading(len(data))
-            verified.append(self._verify(self._cache.read(data), verified, now, budget))
+            return budget
+
+        verified = self._verified(shown, now, spent)
         self.check([one for version in verified for one in (*reversed(version.super_types), version)])
         return verified[-1] if verified else None
 
@@ -169,13 +159,11 @@ class KnownTypes:
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Ask these constitutions from now on who speaks for a quorum that owns a type."""
-        self._settings = replace(self._settings, constitutions=constitutions)
+        self._constitutions = constitutions
 
     def check(self, versions: Iterable[VerifiedType]) -> None:
         """Refuse versions that contradict what is known; nothing is remembered yet."""
-        histories = dict(self._histories)
-        for version in versions:
-            histories[version.type_id] = self._history(version, histories).remember(version)
+        self.agreed(versions)
 
     def accept(
         self,
@@ -232,8 +220,7 @@ class KnownTypes:
                     "UNAVAILABLE-TYPES-FULL",
                     f"this broker remembers no more than {self._limit} type versions, and all are in use",
                 )
-            history = self._history(version, self._histories).remember(version)
-            self._histories[version.type_id] = history
+            history = self._histories[version.type_id] = history_with(version, self._histories)
             is_kept = version.replaces(known)
             self.generation += is_new or is_kept
             if known is None or version.id == known.id or is_kept:
@@ -250,53 +237,13 @@ class KnownTypes:
 
     def reload(self, kept: Mapping[str, bytes], turn: Turn) -> None:
         """Verify again what was kept before a restart; drop whatever does not hold, with a note."""
-        waiting = {name: data for name, data in kept.items() if name.startswith(KEPT_TYPE)}
-        problems: dict[str, MaiaError] = {}
-        is_moving = True
-        while waiting and is_moving:  # a version may have to wait for the one that it was made from
-            is_moving = False
-            for name, data in list(waiting.items()):
-                try:
-                    self._remember(self._verified([data], turn.now))
-                except MaiaError as problem:
-                    problems[name] = problem
-                else:
-                    is_moving = True
-                    del waiting[name]
-        for name in waiting:
-            turn.note("kept-dropped", name=name, code=problems[name].code)
+
+        def again(data: bytes) -> None:
+            self._remember(self._verified([data], turn.now, self._own_budget))
+
+        for name, problem in reload_kept(kept, KEPT_TYPE, again).items():
+            turn.note("kept-dropped", name=name, code=problem.code)
             turn.add(Keep(name, None))
 
-    def _verified(self, definitions: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
-        verified: list[VerifiedType] = []
-        for data in definitions:
-            verified.append(self._verify(self._cache.read(data), verified, now))
-        return tuple(verified)
-
-    def _verify(
-        self,
-        signed: SignedDefinition,
-        given: Sequence[VerifiedType],
-        now: Instant,
-        budget: Budget | None = None,
-    ) -> VerifiedType:
-        name, before = signed.definition.name, signed.definition.previous
-        if budget is None:
-            budget = Budget.of(self._settings.limits.work_per_request, self._meter)
-        previous: VerifiedType | None = None
-        if before is not None:
-            previous_name = TypeName(name.owner, name.name, before)
-            handed = (one for one in given if one.name == previous_name)
-            previous = next(handed, None) or self._by_name.get(previous_name)
-        return verify_definition(
-            signed,
-            at=now,
-            previous=previous,
-            network=self._network,
-            constitutions=self._settings.constitutions,
-            cache=self._cache,
-            budget=budget,
-        )
-
-    def _history(self, version: VerifiedType, histories: Mapping[bytes, TypeHistory]) -> TypeHistory:
-        return histories.get(version.type_id) or TypeHistory(version.type_id)
+    def _own_budget(self, _data: bytes = b"") -> Budget:
+        return Budget.of(self._work, self._meter)

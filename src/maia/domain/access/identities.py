@@ -30,9 +30,10 @@ from maia.credentials.identity import (
 from maia.domain.access.attestations import level_of
 from maia.domain.access.core import AccessCore
 from maia.domain.access.results import Page
+from maia.domain.access.settings import check_room
 from maia.domain.access.unit_of_work import end_of, next_number
 from maia.domain.storage.tables import FOR_EVER, ProviderRow, SubjectRow, TpmRow
-from maia.errors import BadInput, BrokenCredential, Refusal, Unavailable
+from maia.errors import BadInput, BrokenCredential, Refusal
 from maia.events import SECOND, AttributeUid, Instant, attribute_uid
 
 
@@ -94,11 +95,8 @@ class AccessIdentities(AccessCore):
             others = work.tables.find(SubjectRow, SubjectRow.c.identifier == identifier, limit=2)
             if any(row.key != principal.key for row in others):
                 raise BadInput("INPUT-SUBJECT", f"another key is registered as `{identifier}`")
-            if known is None and work.tables.count(SubjectRow) >= self._settings.limits.subjects:
-                raise Unavailable(
-                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                    f"a provider has at most {self._settings.limits.subjects} subjects",
-                )
+            count = work.tables.count(SubjectRow) + (known is None)
+            check_room(count, self._settings.limits.subjects, "a provider has at most {} subjects")
             # A statement is made for the trial: what cannot be stated is not registered.
             trial = (principal, identifier, read, now, self._settings.identity_s)
             try:
@@ -168,11 +166,8 @@ class AccessIdentities(AccessCore):
             raise BadInput("INPUT-SUBJECT", "the trust relation would have ended already")
         with self._begin(actor, now) as work:
             known = work.tables.get(ProviderRow, provider.key)
-            if known is None and work.tables.count(ProviderRow) >= self._settings.limits.providers:
-                raise Unavailable(
-                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                    f"a domain trusts at most {self._settings.limits.providers} providers",
-                )
+            count = work.tables.count(ProviderRow) + (known is None)
+            check_room(count, self._settings.limits.providers, "a domain trusts at most {} providers")
             number = next_number(work.tables, "providers") if known is None else known.number
             row = ProviderRow(provider.key, number, identifier, actor.key, int(now), end_of(until))
             try:

@@ -49,11 +49,11 @@ from maia.credentials.names import NamePattern
 from maia.credentials.statements import CertificateStale
 from maia.domain.access.memberships import RIGHT, keep_dependencies
 from maia.domain.access.results import EntryKind, Issued, Withheld
-from maia.domain.access.settings import AccessSettings
+from maia.domain.access.settings import AccessSettings, check_room
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import RightRow, valid_rights
-from maia.errors import BrokenCredential, Unavailable
+from maia.errors import BrokenCredential
 from maia.events import SECOND, Instant
 from maia.roles import GrantedRight, RoleMembership
 from maia.validity import Tester
@@ -176,11 +176,7 @@ class Issuer:
         number = next_number(work.tables, _REGISTER)
         signed = issue(self.unsigned(right, work.now, number), self._key)
         chain = self.chain_to(signed, held, work.now)
-        if len(standing) >= self._settings.limits.rights_each:
-            raise Unavailable(
-                "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                f"a member has at most {self._settings.limits.rights_each} rights",
-            )
+        check_room(len(standing) + 1, self._settings.limits.rights_each, "a member has at most {} rights")
         row = replace(
             row_of(signed, EntryKind.ISSUED, work, number),
             membership=membership.id,

@@ -34,7 +34,7 @@ from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.chains.reduction import BrokenChain, shown_id
 from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.results import Activated
-from maia.domain.access.settings import AccessSettings
+from maia.domain.access.settings import AccessSettings, check_room
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.facts.store import matching_facts
 from maia.domain.storage.records import from_cell, to_cell
@@ -47,13 +47,13 @@ from maia.domain.storage.tables import (
     TesterRow,
     active_memberships,
 )
-from maia.errors import BadInput, Unavailable
+from maia.errors import BadInput
 from maia.events import SECOND, Instant
 from maia.roles import Ground, RoleMembership, Support, SupportKind
 from maia.validity import Monitor, Once
 
-# What speaks against a certificate, as this domain sees it?
-#
+# ------------------------------------------------------------ what speaks against a certificate
+
 # Of its own certificates a domain knows more than any statement says: its
 # register is where statements come from. Of other issuers' it knows the
 # statements that it has received. The policy kernel asks here when the domain decides about its own
@@ -211,11 +211,10 @@ class RoleActivation:
             if known.until >= end_of(membership.until) or 2 * left > whole:
                 return activated_of(work.tables, known), False
         by_principal = MembershipRow.c.principal == membership.principal.key
-        if work.tables.count(MembershipRow, by_principal, *active) >= self._settings.limits.memberships_each:
-            raise Unavailable(
-                "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                f"a principal has at most {self._settings.limits.memberships_each} roles at a time",
-            )
+        count = work.tables.count(MembershipRow, by_principal, *active) + 1
+        check_room(
+            count, self._settings.limits.memberships_each, "a principal has at most {} roles at a time"
+        )
         signed = self._sign(
             work,
             AppointmentKind.ROLE_MEMBERSHIP,

@@ -38,7 +38,7 @@ from maia.credentials.appointments import (
 from maia.domain.access.cascade import end_memberships, revoke_rights
 from maia.domain.access.memberships import membership_from_bytes
 from maia.domain.access.results import EntryKind, LoadedPolicy, Revoked
-from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.access.settings import AccessLimits, AccessSettings, check_room
 from maia.domain.access.unit_of_work import UnitOfWork, next_number
 from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import AT_ONCE, Tables
@@ -52,7 +52,7 @@ from maia.domain.storage.tables import (
     active_memberships,
     valid_rights,
 )
-from maia.errors import BadInput, MaiaError, Unavailable
+from maia.errors import BadInput, MaiaError
 from maia.events import Instant
 from maia.profile import UnknownTypeName
 from maia.profile.type_names import NamedTypes
@@ -66,8 +66,8 @@ from maia.types import (
     verify_definition,
 )
 
-# Which event types does this domain know?
-#
+# ------------------------------------------------------------ the event types that it speaks of
+
 # Policies speak of types by their readable names, and the register is asked
 # about them. A version is verified before it is kept, and again when it is
 # read: what is in the store is bytes, and no proof.
@@ -92,11 +92,8 @@ class TypeRegistry:
         """Verify and keep a version."""
         verified = self._verified(work.tables, signed, work.now)
         if work.tables.get(TypeRow, signed.id) is None:
-            if work.tables.count(TypeRow) >= self._limits.types:
-                raise Unavailable(
-                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                    f"this domain keeps at most {self._limits.types} versions of types",
-                )
+            count = work.tables.count(TypeRow) + 1
+            check_room(count, self._limits.types, "this domain keeps at most {} versions of types")
             name, number = verified.name, next_number(work.tables, _NUMBERS)
             row = TypeRow(
                 signed.id,
@@ -223,14 +220,10 @@ class PolicyStore:
         self, work: UnitOfWork, text: str, parents: Mapping[str, str], types: Mapping[str, VerifiedType]
     ) -> tuple[Policy, PolicyRow]:
         """Read and keep a policy; refuse it with all its errors, and keep the one before."""
-        if (
-            len(text.encode()) + sum(len(one.encode()) for one in parents.values())
-            > self._settings.limits.policy_bytes
-        ):
-            most = self._settings.limits.policy_bytes
-            raise Unavailable(
-                "UNAVAILABLE-ACCESS-CONTROL-FULL", f"a policy has at most {most} bytes, with all it imports"
-            )
+        size = len(text.encode()) + sum(len(one.encode()) for one in parents.values())
+        check_room(
+            size, self._settings.limits.policy_bytes, "a policy has at most {} bytes, with all it imports"
+        )
         policy = read_policy(text, parents, types, self._domain)
         before = newest(work.tables)
         version = 1 if before is None else before.version + 1

@@ -53,10 +53,11 @@ from maia.domain.access.results import (
     cursor_bytes,
     page_limit,
 )
+from maia.domain.access.settings import check_room
 from maia.domain.access.unit_of_work import UnitOfWork, audit_head
 from maia.domain.storage.store import Tables, Where
 from maia.domain.storage.tables import AuditRow, MembershipRow, RightRow, active_memberships, valid_rights
-from maia.errors import BadInput, BrokenCredential, Unavailable
+from maia.errors import BadInput, BrokenCredential
 from maia.events import SECOND, AttributeUid, Instant
 from maia.policy import Decision, Denial, Evidence, Facts, Permit, Request, decide, gather_evidence, shows
 from maia.roles import possible_rights
@@ -210,11 +211,8 @@ class AccessRegister(AccessCore):
         self._check_delegation(work, signed)
         by_issuer = RightRow.c.issuer == signed.certificate.issuer.key
         is_delegated = RightRow.c.kind == EntryKind.DELEGATED.value
-        if work.tables.count(RightRow, by_issuer, is_delegated) >= self._settings.limits.rights_each:
-            raise Unavailable(
-                "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                f"one principal passes on at most {self._settings.limits.rights_each} rights",
-            )
+        count, most = work.tables.count(RightRow, by_issuer, is_delegated), self._settings.limits.rights_each
+        check_room(count + 1, most, "one principal passes on at most {} rights")
         row = row_of(signed, EntryKind.DELEGATED, work)
         work.tables.put(row)
         return entry_of(row)

@@ -60,13 +60,14 @@ from maia.domain.access.results import (
     cursor_bytes,
     page_limit,
 )
+from maia.domain.access.settings import check_room
 from maia.domain.access.statements import AccessStatements
 from maia.domain.access.unit_of_work import UnitOfWork, shortened
 from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import AppointmentRow, FactRow, MembershipRow, RightRow, valid_rights
-from maia.errors import BadInput, Refusal, Unavailable
+from maia.errors import BadInput, Refusal
 from maia.events import Instant
 from maia.roles import (
     AppointmentDeclaration,
@@ -114,14 +115,8 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             new = [one for one in shown if self._register_certificate(work, one)]
             rows = work.tables.find_in(RightRow, RightRow.c.id, (one.id for one in new))
             mark_revoked(work, rows, self._tester(work.tables))
-            if (
-                work.tables.count(RightRow, RightRow.c.kind == EntryKind.HELD.value)
-                > self._settings.limits.held
-            ):
-                raise Unavailable(
-                    "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                    f"a domain holds at most {self._settings.limits.held} certificates",
-                )
+            count = work.tables.count(RightRow, RightRow.c.kind == EntryKind.HELD.value)
+            check_room(count, self._settings.limits.held, "a domain holds at most {} certificates")
             if new:
                 work.record("hold", certificates=" ".join(one.id.hex()[:16] for one in new))
             return len(new)
@@ -562,8 +557,8 @@ def _called(name: str, arguments: Sequence[Argument]) -> str:
     return f"{name}({', '.join(str(argument) for argument in arguments)})"
 
 
-# Would this act make the domain hold sub-domains and brokers at once?
-#
+# ------------------------------------------------------------ sub-domains or brokers, never both
+
 # The policy in force says what the server itself issues. What was signed by
 # hand with the domain's key, and registered here, counts as well.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maia.credentials import VerifiedConstitution
-from maia.errors import BadInput
+from maia.errors import BadInput, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +87,9 @@ class AccessSettings:
             raise BadInput("INPUT-DOMAIN-SETTINGS", "a verified quote counts for one second to one day")
         if self.right_s < 1 or self.answers_kept_s < 1:
             raise BadInput("INPUT-DOMAIN-SETTINGS", "rights and remembered answers last at least one second")
+
+
+def check_room(count: int, most: int, sentence: str) -> None:
+    """Raise that the service is full if there would be more than `most`; the sentence has that for `{}`."""
+    if count > most:
+        raise Unavailable("UNAVAILABLE-ACCESS-CONTROL-FULL", sentence.format(most))

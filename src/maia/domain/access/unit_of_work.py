@@ -17,10 +17,10 @@ from typing import Final
 from maia.credentials import Principal
 from maia.credentials.statements import AuditHead
 from maia.domain.access.audit import AUDIT_START, AuditRecord, record_of
-from maia.domain.access.settings import AccessSettings
+from maia.domain.access.settings import AccessSettings, check_room
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FOR_EVER, AnswerRow, AuditRow, MetaRow
-from maia.errors import BadInput, Unavailable
+from maia.errors import BadInput
 from maia.events import SECOND, Instant
 from maia.roles import RoleMembership
 
@@ -110,24 +110,14 @@ def answered_once(
         if known.request != request:
             raise BadInput("INPUT-IDEMPOTENCY-KEY", "the idempotency key was used for another request")
         return known.answer
-    if (
-        known is None
-        and tables.count(AnswerRow, AnswerRow.c.actor == actor.key) >= settings.limits.answers_each
-    ):
-        raise Unavailable(
-            "UNAVAILABLE-ACCESS-CONTROL-FULL",
-            f"at most {settings.limits.answers_each} answers are remembered for one principal",
-        )
+    limits = settings.limits
+    if known is None:
+        count = tables.count(AnswerRow, AnswerRow.c.actor == actor.key) + 1
+        check_room(count, limits.answers_each, "at most {} answers are remembered for one principal")
     answer = act()
-    if len(answer) > settings.limits.answer_bytes:
-        raise Unavailable(
-            "UNAVAILABLE-ACCESS-CONTROL-FULL", f"an answer has at most {settings.limits.answer_bytes} bytes"
-        )
-    if add_to(tables, _ANSWERS, int(known is None)) > settings.limits.remembered_answers:
-        raise Unavailable(
-            "UNAVAILABLE-ACCESS-CONTROL-FULL",
-            f"at most {settings.limits.remembered_answers} answers are remembered",
-        )
+    check_room(len(answer), limits.answer_bytes, "an answer has at most {} bytes")
+    count = add_to(tables, _ANSWERS, int(known is None))
+    check_room(count, limits.remembered_answers, "at most {} answers are remembered")
     until = now + settings.answers_kept_s * SECOND
     tables.put(AnswerRow(actor.key, key, request, answer, until))
     return answer

@@ -24,12 +24,11 @@ from maia.credentials.appointments import (
 )
 from maia.credentials.names import checked_label
 from maia.credentials.statements import FACTS_MAX, StatedFacts
-from maia.domain.access.settings import AccessLimits
+from maia.domain.access.settings import AccessLimits, check_room
 from maia.domain.access.unit_of_work import add_to
 from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FactArgumentRow, FactRow, MetaRow
-from maia.errors import Unavailable
 from maia.events import Instant
 from maia.roles import Policy, Support, fact_support
 
@@ -67,11 +66,7 @@ def replace_facts(
     for arguments in rows:
         row = _row(name, arguments, now)
         wanted[row.digest] = row, tuple(arguments)
-        if len(wanted) > limits.fact_rows:
-            raise Unavailable(
-                "UNAVAILABLE-ACCESS-CONTROL-FULL",
-                f"a source hands over at most {limits.fact_rows} rows at once",
-            )
+        check_room(len(wanted), limits.fact_rows, "a source hands over at most {} rows at once")
     present = {row.digest: row for row in _all_rows(tables, name)}
     gone = present.keys() - wanted.keys()
     tables.delete_in(FactRow, FactRow.c.digest, gone, FactRow.c.name == name)
@@ -150,14 +145,12 @@ def _argument_digest(argument: Argument) -> bytes:
 
 
 def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
-    if add_to(tables, _COUNT, more) > limits.facts and more > 0:
-        raise Unavailable(
-            "UNAVAILABLE-ACCESS-CONTROL-FULL", f"this domain keeps at most {limits.facts} facts"
-        )
+    count = add_to(tables, _COUNT, more)
+    check_room(count if more > 0 else 0, limits.facts, "this domain keeps at most {} facts")
 
 
-# Which facts does a domain publish, so that brokers can check its conditions?
-#
+# ------------------------------------------------------------ the facts that a domain publishes
+
 # A grant may hold only while something is true of its holder: `provided on-duty
 # == true`. Where the policy declares a fact of that name about one principal,
 # written `on_duty(who: principal)`, the domain states of whom it holds, beside

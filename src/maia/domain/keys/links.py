@@ -43,8 +43,8 @@ from maia.validity import ASSUMED_GOOD, Changed, Monitor, VouchedFor, speakers
 from maia.wire.effects import Effect, LinkId, LinkOpened, Note
 from maia.wire.messages import HistoryKeys, JoinGroups
 
-# On whose statements do the rights of members depend, and who is rechecked when one is new?
-#
+# ------------------------------------------------------------ on whose statements rights depend
+
 # The domain hands its key server what it states and what it receives. Peers
 # bring statements too, for the certificates that they show; of these the server
 # takes in only those by issuers on whose statements a chain from an owner to the

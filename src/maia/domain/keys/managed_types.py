@@ -17,10 +17,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
-from maia.credentials import Principal, SigningKey, TypeName, VerificationCache, principal_from_bytes
+from maia.credentials import Principal, SigningKey, VerificationCache, principal_from_bytes
 from maia.domain.keys.links import Links, MemberLink
 from maia.domain.keys.settings import DomainSettings
-from maia.errors import BadInput, MaiaError, Refusal, Unavailable
+from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Instant
 from maia.sealing.groups.manager import Delivery, Distrusted, GroupManager, Outcome, ShutOut
 from maia.sealing.groups.manager_store import ManagerStore
@@ -31,14 +31,13 @@ from maia.sealing.keys.epochs import epoch_to_bytes
 from maia.sealing.keys.parcels import pack, parcel_info
 from maia.sealing.keys.secrets import AtRest
 from maia.types import (
+    KnownVersions,
     Sealing,
     SealingLevel,
-    SignedDefinition,
     TypeHistory,
     VerifiedType,
-    VerifiedTypeCache,
     definition_to_bytes,
-    verify_definition,
+    reload_kept,
 )
 from maia.validity import Tester
 from maia.wire.codec import Unsendable, encode
@@ -46,8 +45,8 @@ from maia.wire.effects import Count, Effect, Note, Send
 from maia.wire.key_messages import STATEMENT_AWAITED
 from maia.wire.messages import GroupKeys, GroupsEnded, KeysHeld, Rekey, RekeyPart
 
-# Which type versions has this key server verified, and who runs their groups?
-#
+# ------------------------------------------------------------ versions of types
+
 # A member hands over the versions it speaks with its request to join, oldest
 # first. Nothing is remembered before the member was let in; what is remembered
 # survives a restart as bytes that are verified again.
@@ -57,18 +56,15 @@ KEPT_DEFINITION = "definition/"
 """How the names under which definitions are kept begin."""
 
 
-class Definitions:
-    """Verified versions by name, and what the versions of each type have agreed on."""
+class Definitions(KnownVersions):
+    """The versions whose key groups this server may run."""
+
+    __slots__ = ("_most",)
 
     def __init__(self, settings: DomainSettings, certificates: VerificationCache) -> None:
-        self._settings = settings
-        self._cache = VerifiedTypeCache(settings.limits.versions, certificates)
-        self._by_name: dict[TypeName, VerifiedType] = {}
-        self._histories: dict[bytes, TypeHistory] = {}
-
-    def __len__(self) -> int:
-        """Return how many versions are known."""
-        return len(self._by_name)
+        self._most = settings.limits.versions
+        network = settings.network if settings.require_install else None
+        super().__init__(self._most, certificates, network, settings.constitutions)
 
     def by_id(self, type_id: bytes) -> dict[bytes, VerifiedType]:
         """Return the known versions of a type by the digest of their definition."""
@@ -76,33 +72,21 @@ class Definitions:
 
     def verified(self, given: Sequence[bytes], now: Instant) -> tuple[VerifiedType, ...]:
         """Verify what was handed over; all of it must be versions of one type that agree with each other."""
-        found: list[VerifiedType] = []
-        for data in given:
-            found.append(self._verify(self._cache.read(data), found, now))
+        found = self._verified(given, now)
         if len({one.type_id for one in found}) != 1:
             raise BadInput("INPUT-JOIN-GROUPS", "a request to join hands over versions of exactly one type")
-        self._remembered(found)
-        new = {one.name for one in found} - set(self._by_name)
-        if len(self._by_name) + len(new) > self._settings.limits.versions:
-            raise Unavailable(
-                "UNAVAILABLE-KEY-SERVER-FULL", "this server remembers as many type versions as it may"
-            )
-        return tuple(found)
+        self.agreed(found)
+        self._check_room(found)
+        return found
 
     def history(self, versions: Sequence[VerifiedType]) -> TypeHistory:
         """Return what is known of a type together with these versions."""
-        return self._remembered(versions)[versions[-1].type_id]
+        return self.agreed(versions)[versions[-1].type_id]
 
-    def remember(self, versions: Iterable[VerifiedType]) -> dict[str, bytes | None]:
+    def remember(self, versions: Sequence[VerifiedType]) -> dict[str, bytes | None]:
         """Remember versions whose member was let in; return what is to be kept."""
-        versions = list(versions)
-        names = self._by_name.keys() | {one.name for one in versions}
-        if len(names) > self._settings.limits.versions:
-            raise Unavailable(
-                "UNAVAILABLE-KEY-SERVER-FULL",
-                f"this server remembers no more than {self._settings.limits.versions} versions",
-            )
-        self._histories = self._remembered(versions)
+        self._check_room(versions)
+        self._histories = self.agreed(versions)
         new = [one for one in versions if one.replaces(self._by_name.get(one.name))]
         over = [self._by_name[one.name] for one in new if one.name in self._by_name]
         self._by_name |= {one.name: one for one in new}
@@ -111,41 +95,16 @@ class Definitions:
 
     def reload(self, kept: Mapping[str, bytes], now: Instant) -> list[str]:
         """Verify again what was kept; return the names of what does not hold any more."""
-        waiting = {name: data for name, data in kept.items() if name.startswith(KEPT_DEFINITION)}
-        is_moving = True
-        while waiting and is_moving:  # a version may have to wait for the one that it was made from
-            is_moving = False
-            for name, data in list(waiting.items()):
-                try:
-                    self.remember([self._verify(self._cache.read(data), [], now)])
-                except MaiaError:
-                    continue
-                is_moving = True
-                del waiting[name]
-        return list(waiting)
-
-    def _verify(self, signed: SignedDefinition, given: Sequence[VerifiedType], now: Instant) -> VerifiedType:
-        name, before = signed.definition.name, signed.definition.previous
-        previous: VerifiedType | None = None
-        if before is not None:
-            wanted = TypeName(name.owner, name.name, before)
-            previous = next((one for one in given if one.name == wanted), None) or self._by_name.get(wanted)
-        settings = self._settings
-        return verify_definition(
-            signed,
-            at=now,
-            previous=previous,
-            network=settings.network if settings.require_install else None,
-            constitutions=settings.constitutions,
-            cache=self._cache,
+        return list(
+            reload_kept(kept, KEPT_DEFINITION, lambda data: self.remember(self._verified([data], now)))
         )
 
-    def _remembered(self, versions: Iterable[VerifiedType]) -> dict[bytes, TypeHistory]:
-        histories = dict(self._histories)
-        for version in versions:
-            history = histories.get(version.type_id) or TypeHistory(version.type_id)
-            histories[version.type_id] = history.remember(version)
-        return histories
+    def _check_room(self, versions: Iterable[VerifiedType]) -> None:
+        if len(self._by_name.keys() | {one.name for one in versions}) > self._most:
+            raise Unavailable(
+                "UNAVAILABLE-KEY-SERVER-FULL",
+                f"this server remembers no more than {self._most} type versions",
+            )
 
 
 _RECORD: Final = re.compile(r"(evicted|readmitted|revoked)/([0-9a-f]{64})")

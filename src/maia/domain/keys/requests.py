@@ -25,7 +25,7 @@ from maia.credentials import Principal, certificate_to_bytes
 from maia.domain.keys.links import Held, KeyServerValidity, Links, MemberLink, Topic
 from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.settings import DomainSettings
-from maia.errors import MaiaError, ProtocolViolation, Refusal
+from maia.errors import MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, Instant
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager import Delivery, GroupManager, Outcome
@@ -225,7 +225,7 @@ class KeyRequestHandler:
             return self._tell_past(link, message, manager, claim, now, missing)
         try:
             return self._join(link, message, manager, claim, now)
-        except NoGroupOpen as problem:
+        except (NoGroupOpen, Unavailable) as problem:
             raise missing or problem from None
 
     def _claimed(

@@ -10,11 +10,6 @@ from maia.errors import BadInput
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 
-# In which ways does a key server say no, beside those of the policy kernel and of the groups?
-#
-# A `ProtocolViolation` closes the link that it came from; every other error
-# answers one request and leaves the link alone. Sentences are for the peer.
-
 
 @dataclass(frozen=True, slots=True)
 class DomainLimits:

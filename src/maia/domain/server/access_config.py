@@ -147,8 +147,8 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     push: tuple[PushConfig, ...] = ()
 
 
-# What does a domain's access control service need, once everything that its settings name was opened?
-#
+# ------------------------------------------------------------ what the settings name, opened
+
 # Kept apart from the service itself, so that checking a configuration loads no server.
 
 

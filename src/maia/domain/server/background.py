@@ -33,8 +33,8 @@ from maia.net.following import following
 from maia.net.observer import Records
 from maia.organisation.rights import Signing, let_broker
 
-# Which policy does the operator's file hold, and is it good enough to be put in force?
-#
+# ------------------------------------------------------------ the policy's file
+
 # At the start, at SIGHUP and on request the file is read again. A file that is
 # missing, empty, half written, unreadable or wrong changes nothing: the last
 # good policy stays in force, and without one nothing is granted (A42).

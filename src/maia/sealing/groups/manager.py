@@ -20,7 +20,6 @@ from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
-from maia.credentials.statements import CertificateStale
 from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
@@ -36,6 +35,7 @@ from maia.sealing.groups.membership import (
     MembershipState,
     NoGroupOpen,
     RightHistory,
+    awaits_statement,
     standing,
     writing_certificates,
 )
@@ -44,7 +44,8 @@ from maia.sealing.keys.epochs import SignedEpoch
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.keys.parcels import PAGE_EPOCHS, GroupWelcome, PastEpoch
 from maia.types import VerifiedType
-from maia.validity import Changed, VouchedFor, one_time_tests
+from maia.validity import Changed, VouchedFor
+from maia.wire.key_messages import STATEMENT_AWAITED
 
 _NAMES_MAX: Final = 4096
 _MEMBERS_MAX: Final = 1 << 16
@@ -227,6 +228,8 @@ class GroupManager:
         claim = self._merged(claim, now)
         history = self._history(claim, now, self.held_by(claim.principal))
         if not history.now.groups:
+            if awaits_statement(claim, self.grounds, now):
+                raise Unavailable(STATEMENT_AWAITED, "a validity statement for your certificates is awaited")
             raise NoGroupOpen("none of your certificates opens a key group of this type at this moment")
         if claim.principal not in self._members and len(self._members) >= _MEMBERS_MAX:
             raise Unavailable("UNAVAILABLE-GROUP-MEMBERS", f"a type has at most {_MEMBERS_MAX} members")
@@ -413,10 +416,7 @@ class GroupManager:
     def _shut_out(self, member: GroupMember, lost: frozenset[GroupId], now: Instant) -> ShutOut:
         # What is stale may be good again in a second. The member has no key of the epoch that begins, and
         # stays here, so that the next list gives it back what it missed.
-        is_late = not member.groups and any(
-            isinstance(self.grounds.tester.check(one, now, once=one_time_tests(one)), CertificateStale)
-            for one in member.claim.pool
-        )
+        is_late = not member.groups and awaits_statement(member.claim, self.grounds, now)
         is_out = not member.groups and not is_late
         if is_out:
             self._part(member)

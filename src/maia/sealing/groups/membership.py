@@ -32,6 +32,7 @@ from maia.credentials import (
     VerifiedConstitution,
     steady_period,
 )
+from maia.credentials.statements import CertificateStale
 from maia.errors import BadInput, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant
 from maia.policy import (
@@ -238,6 +239,12 @@ def standing_now(
     without = standing_now(replace(claim, vouched=None), grounds, now)
     groups = found.groups & (held.groups | without.groups)
     return replace(found, groups=groups, may_write=found.may_write and (held.may_write or without.may_write))
+
+
+def awaits_statement(claim: Claim, grounds: Grounds, now: Instant) -> bool:
+    """Say whether a certificate of a claim lacks a validity statement that may come at any moment."""
+    check = grounds.tester.check
+    return any(isinstance(check(one, now, once=one_time_tests(one)), CertificateStale) for one in claim.pool)
 
 
 def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[SignedCertificate, ...]:

@@ -46,6 +46,7 @@ from maia.sealing.groups.membership import (
     Grounds,
     MembershipState,
     NoGroupOpen,
+    awaits_statement,
     keys_digest,
     standing,
 )
@@ -548,13 +549,15 @@ class KeyMember(ManagerLinks):
                 )
                 self._end_reading(known, known.reading)
             return []
-        known.asked, known.is_suspended, manager.failures = None, False, 0
+        known.asked, manager.failures = None, 0
         known.failures += 1
+        known.is_suspended &= message.code == STATEMENT_AWAITED
         known.due = min(self.again(known.failures, now), self._next_chance(known, now))
-        if message.code == NoGroupOpen.code and known.groups:
+        if message.code in (NoGroupOpen.code, STATEMENT_AWAITED) and known.groups:
             # It was put out, and the message that said so was lost.
             self._shut_out(known, known.groups)
-        self._notices.append(KeysRefused(known.type_id, message.code, message.message))
+        if not known.is_suspended:
+            self._notices.append(KeysRefused(known.type_id, message.code, message.message))
         fields = {"type": known.type_id.hex(), "code": message.code, "message": message.message}
         return [Note("keys-refused", fields), Count("maia_keys_refused_total", labels={"code": message.code})]
 
@@ -606,6 +609,10 @@ class KeyMember(ManagerLinks):
 
     def _rights(self, known: TypeKeys, now: Instant) -> MembershipState:
         """Return the groups of a type that are open to us, and until when that is so."""
+        return standing(*self._claim(known, now), now)
+
+    def _claim(self, known: TypeKeys, now: Instant) -> tuple[Claim, Grounds]:
+        """Return what our certificates claim of a type, and on which grounds we judge that ourselves."""
         settings, answers = self.settings, known.ring.answers
         # The manager asks for one-time answers, and has said until when they hold.
         vouched = VouchedFor.assumed(settings.credentials, now, known.vouched_until)
@@ -619,7 +626,7 @@ class KeyMember(ManagerLinks):
             self._standing,
             answers=AnsweredRestrictions(answers, uids.get),  # as far as the manager has told them
         )
-        return standing(claim, grounds, now)
+        return claim, grounds
 
     def _next_chance(self, known: TypeKeys, now: Instant) -> Instant:
         """Return when our certificates next open something else than now, or a while later."""
@@ -636,8 +643,10 @@ class KeyMember(ManagerLinks):
         self._shut_out(known, lost)
         if not known.groups:
             known.due = known.due if known.asked is not None else self._next_chance(known, now)
+            known.is_suspended = awaits_statement(*self._claim(known, now), now)
             ended = "the right to the keys of this type has ended"
-            self._notices.append(KeysRefused(known.type_id, "REFUSED-RIGHT-ENDED", ended))
+            if not known.is_suspended:
+                self._notices.append(KeysRefused(known.type_id, "REFUSED-RIGHT-ENDED", ended))
         return [Note("keys-expired", {"type": known.type_id.hex(), "groups": len(lost)})]
 
     def _shut_out(self, known: TypeKeys, groups: Iterable[GroupId]) -> None:
