@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from maia.routing.overlay.table import NodeId, Overlay, slot_of
+from support.random_cases import usually
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 BROKERS = 150
@@ -30,7 +31,8 @@ def wide(short: int) -> NodeId:
     return NodeId(int(short) << 64)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(2, laws=4)))
 def test_the_arrays_keep_and_choose_what_the_overlay_keeps_and_chooses(counting, seed):
     random = np.random.default_rng(seed)
     network = counting.OurNetwork(counting.random_ids(BROKERS, random), random)

@@ -22,7 +22,7 @@ def forget_and_restart(city: City, name: str) -> None:
     city.network.restart(name)
 
 
-@with_seeds(3)
+@with_seeds(2)
 def test_what_every_broker_forgot_is_delivered_again_and_shown_once(seed):
     city = City(seed, brokers=3)
     camera = city.camera("camera", "Soho", via=[0])

@@ -128,7 +128,7 @@ def _publish(city: City, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [RecordingCity, RecordingMesh, SealedCity, City])
-@with_seeds(3)
+@with_seeds(2)
 def test_what_was_acknowledged_reaches_an_archive_elsewhere_or_is_reported(kind, seed):
     city, told = city_with_archive(kind, seed)
     city.told = told

@@ -21,7 +21,7 @@ from support.seeds import with_seeds
 
 
 @pytest.mark.parametrize("city_of", [City, mesh_city, SealedCity], ids=["rendezvous", "mesh", "sealed"])
-@with_seeds(3)
+@with_seeds(2)
 def test_an_event_reaches_every_subscriber_that_was_accepted_before_it(city_of, seed):
     """B3: a broker accepts when the others know, so one event of a program that leaves is delivered."""
     city = city_of(seed, brokers=6)

@@ -12,7 +12,7 @@ from support.seeds import with_seeds
 
 
 @pytest.mark.parametrize("brokers", [1, 3, 9])
-@with_seeds(3)
+@with_seeds(1)
 def test_every_office_receives_what_its_certificates_and_its_filter_say(seed, brokers):
     city = City(seed, brokers=brokers)
     city.populate()
@@ -67,7 +67,7 @@ def test_an_office_that_asks_about_what_it_may_not_read_is_refused_by_its_broker
     assert len(nosy.seen) == 1
 
 
-@with_seeds(3)
+@with_seeds(1)
 def test_a_withdrawn_subscription_receives_nothing_more_and_the_others_go_on(seed):
     city = City(seed, brokers=5)
     city.populate()
@@ -82,7 +82,7 @@ def test_a_withdrawn_subscription_receives_nothing_more_and_the_others_go_on(see
     assert len(leaver.seen) == heard
 
 
-@with_seeds(3)
+@with_seeds(1)
 def test_an_office_that_comes_late_receives_from_then_on(seed):
     city = City(seed, brokers=5)
     city.populate()

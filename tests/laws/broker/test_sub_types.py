@@ -13,6 +13,7 @@ from maia.testing import Issuer, NetClient
 from maia.types import TypeDefinition, definition_to_bytes, sign_definition
 from reference.inheritance import PlainType, consented, seen_as
 from support.numberplate import NUMBERPLATE_ATTRIBUTES, NUMBERPLATE_KINDS, Net, sighting
+from support.random_cases import usually
 
 BROKERS = ("CCS broker", "PITO broker", "Met broker")
 OWNERS = ("PITO", "CCS", "Met")
@@ -119,7 +120,7 @@ class Tree:
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("seed", range(48_113, 48_125))
+@pytest.mark.parametrize("seed", range(48_113, 48_113 + usually(8, laws=24)))
 def test_every_reader_sees_what_the_reference_says(seed: int) -> None:
     tree = Tree(seed)
     for serial in range(STEPS):

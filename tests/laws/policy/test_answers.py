@@ -23,6 +23,7 @@ from maia.policy.view import Window, see
 from maia.predicates import AllOf, attributes_of
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Comparison, Operator
+from support.random_cases import usually
 from support.view_cases import ROW, STORED, random_attributes, random_event, random_predicate
 
 UIDS = sorted(STORED)
@@ -34,7 +35,8 @@ def random_restricted_view(random: Random) -> View:
     return View(tuple(Window(AllOf(tuple(some)), random_attributes(random)) for some in terms))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(20, laws=60)))
 def test_answers_change_nothing_of_what_is_shown(seed: int) -> None:
     random = Random(seed)  # noqa: S311 - cases, not secrets
     view, readable = random_restricted_view(random), frozenset(random.sample(UIDS, random.randint(0, 3)))
@@ -62,7 +64,8 @@ def test_answers_change_nothing_of_what_is_shown(seed: int) -> None:
                 assert one is None or not admits(window.admits, without)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(8, laws=20)))
 def test_part_of_the_answers_is_no_answer(seed: int) -> None:
     random = Random(seed)  # noqa: S311 - cases, not secrets
     view = View((Window(AllOf(tuple(random_predicate(random, depth=1) for _ in range(3))), frozenset()),))

@@ -27,6 +27,7 @@ from maia.routing.mesh.aggregates import (
 )
 from maia.routing.mesh.table import MeshTable
 from maia.routing.overlay.table import node_id_of_key
+from support.random_cases import usually
 
 SECOND = 1_000_000
 LIMITS = MeshLimits(lease_us=12 * SECOND, skew_us=3 * SECOND)
@@ -166,7 +167,8 @@ def cause_trouble(mesh: Mesh) -> None:
                     mesh.link(number, other)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(3, laws=8)))
 def test_whoever_flooding_reaches_is_reached_on_one_way_and_nobody_else(seed: int) -> None:
     """B5: links break, routers crash and come back; within a lease, every way leads where it should."""
     mesh = Mesh(seed, routers := 10)

@@ -80,12 +80,6 @@ class Story:
         return len(self.billing.events()) - before
 
 
-def test_a_right_stands_while_its_issuer_vouches_for_it(net: Net) -> None:
-    story = Story(net)
-    assert story.billing.was_accepted(story.ref), story.billing.heard
-    assert story.sees() == 1
-
-
 def test_a_revoked_right_ends_before_the_issuer_is_answered(net: Net) -> None:
     """A35: when the publication returns, no further event is delivered at this broker."""
     story = Story(net)
@@ -267,24 +261,6 @@ def test_certificates_in_the_handshake_are_for_the_hello(net: Net) -> None:
     assert stranger.bye == "PROTOCOL-OUT-OF-TURN"
 
 
-def test_a_right_ends_exactly_when_the_last_statement_does(net: Net) -> None:
-    right = demanding(net)
-    issuer = Issuer(net)
-    issuer.vouch(60)
-    began = net.now
-    billing = net.client(BILLING, credentials=pool_with(net, right))
-    ref = billing.subscribe()
-    camera = net.client("camera at Victoria")
-    offer = camera.advertise()
-    net.now = began + 60 * 1_000_000 - 1
-    camera.publish(offer, sighting())
-    assert len(billing.events()) == 1
-    net.now = began + 60 * 1_000_000
-    camera.publish(offer, sighting())
-    assert len(billing.events()) == 1
-    assert billing.ended_with(ref) == "POLICY-STALE"
-
-
 def test_one_list_follows_the_other_without_a_gap(net: Net) -> None:
     story = Story(net, vouched_s=15)
     for _ in range(2):
@@ -417,30 +393,6 @@ def city() -> Net:
     net.broker("Met broker", seeds=["PITO broker"])
     net.advance(5)
     return net
-
-
-def test_a_right_falls_at_every_broker() -> None:
-    net = city()
-    rights = {at: demanding(net, comment=at) for at in net.brokers}
-    issuer = Issuer(net)
-    issuer.vouch(3600)
-    offices: dict[str, tuple[NetClient, int]] = {}
-    for at, right in rights.items():
-        office = net.client(BILLING, at, credentials=pool_with(net, right))
-        office.subscribe()
-        net.advance(5)  # the broker asks what the issuer said last
-        ref = office.subscribe()
-        assert office.was_accepted(ref), (at, office.heard)
-        offices[at] = office, ref
-    camera = net.client("camera at Victoria")
-    offer = camera.advertise()
-    camera.publish(offer, sighting())
-    assert [len(office.events(ref)) for office, ref in offices.values()] == [1, 1, 1]
-    issuer.revoke(rights["Met broker"])
-    camera.publish(offer, sighting())
-    assert [len(office.events(ref)) for office, ref in offices.values()] == [2, 2, 1]
-    office, ref = offices["Met broker"]
-    assert office.ended_with(ref) == "POLICY-REVOKED"
 
 
 def test_what_a_revoked_right_wanted_is_withdrawn_together_and_reaches_nobody_until_then() -> None:

@@ -13,8 +13,6 @@ from maia.routing.table.hops import LOCAL
 from maia.wire.messages import AskState, Deliver, StateQuery, StateTold
 from support.numberplate import LOCATION, NOW, NUMBERPLATE, Net, sighting
 
-PLATES = [NUMBERPLATE]
-
 
 @pytest.fixture
 def net() -> Net:

@@ -47,13 +47,6 @@ def test_the_coordinator_needs_no_certificate() -> None:
     assert client.last(Welcome)
 
 
-def test_certificates_of_another_principal_do_not_open_the_door() -> None:
-    net = Net()
-    net.broker()
-    client = net.client("stranger", key=STRANGER, credentials=net.cast.certificates)
-    assert client.bye == "POLICY-NO-CHAIN"
-
-
 def test_another_version_of_the_protocol_is_refused() -> None:
     net = Net()
     net.broker()

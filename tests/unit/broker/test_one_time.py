@@ -43,16 +43,6 @@ def waiting(net: Net, name: str = "CCS broker") -> dict[str, int]:
 # ------------------------------------------------------------ asking
 
 
-def test_a_request_waits_until_it_is_vouched_for(net: Net) -> None:
-    story = Story(net, answers=False)
-    assert not story.billing.was_accepted(story.ref)
-    assert story.sees() == 0
-    vouch(story.billing)
-    assert story.billing.was_accepted(story.ref)
-    assert story.sees() == 1
-    assert waiting(net) == {"waiting": 0, "questions": 0}
-
-
 def test_the_question_names_the_certificate_its_tester_and_the_request(net: Net) -> None:
     story = Story(net, answers=False)
     challenge = story.billing.last(Challenge)
@@ -215,23 +205,6 @@ def test_what_stands_is_vouched_for_anew_within_each_lease(net: Net) -> None:
     assert not story.billing.all_heard(Changed)
 
 
-def test_what_nobody_vouches_for_again_ends_within_the_lease_of_the_last_answer(net: Net) -> None:
-    story = Story(net)
-    story.time_passes(LEASE_S, answers=False)
-    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
-    assert story.sees() == 0
-    assert not story.billing.closed
-
-
-def test_who_is_refused_by_its_tester_loses_what_stands_at_once(net: Net) -> None:
-    story = Story(net)
-    net.advance(LEASE_S / 2 + 1)
-    assert story.sees() == 1
-    story.billing.refuse()
-    assert story.billing.ended_with(story.ref) == "REFUSED-NOT-VOUCHED-FOR"
-    assert story.sees() == 0
-
-
 def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: Net) -> None:
     story = Story(net)
     net.advance(LEASE_S / 2 - 5)
@@ -245,14 +218,6 @@ def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: 
     story.time_passes(LEASE_S)
     assert not story.billing.all_heard(Ended)
     assert story.sees() == 1
-
-
-def test_a_renewal_of_the_lease_is_no_answer(net: Net) -> None:
-    story = Story(net)
-    for _ in range(11):
-        net.advance(5)
-        story.renew()
-    assert story.billing.ended_with(story.ref) == "UNAVAILABLE-NOT-VOUCHED-FOR"
 
 
 def test_a_revocation_falls_at_once_whatever_was_answered(net: Net) -> None:
@@ -342,15 +307,6 @@ def test_after_a_restart_everything_is_asked_anew(net: Net) -> None:
     assert not billing.was_accepted(ref)
     billing.refuse(answered)
     assert billing.code_of(ref) == "REFUSED-NOT-VOUCHED-FOR"
-
-
-def test_another_link_is_asked_anew(net: Net) -> None:
-    story = Story(net)
-    again = net.client(BILLING, credentials=story.pool)
-    ref = again.subscribe()
-    assert not again.was_accepted(ref)
-    vouch(again)
-    assert again.was_accepted(ref)
 
 
 def test_other_brokers_carry_what_the_edge_has_had_vouched_for(net: Net) -> None:

@@ -90,15 +90,6 @@ def test_a_frame_of_which_nothing_passes_is_answered_and_goes_nowhere(net: Net) 
     assert not billing.all_heard(Deliver)
 
 
-def test_attributes_without_right_are_left_out(net: Net) -> None:
-    certificates = grant_to_publish(net, "statistics office", attributes=frozenset({LOCATION}))
-    publisher = net.client("statistics office", credentials=certificates)
-    ccs = net.client("CCS")
-    ccs.subscribe()
-    publisher.publish(publisher.advertise(), sighting())
-    assert [set(event) for event in ccs.events()] == [{LOCATION}]
-
-
 def test_a_delivery_says_publisher_and_moment_and_has_labels_in_place_of_stream_and_number(net: Net) -> None:
     camera, billing = net.client("camera at Victoria"), net.client("billing office")
     billing.subscribe()

@@ -34,39 +34,6 @@ def carried(net: Net) -> int:
     return sum(isinstance(message, Carried) for *_, message in net.carried)
 
 
-def test_a_publisher_chooses_its_subscribers_by_their_statements():
-    net = two_brokers()
-    anna = member(net, "anna", HERE, WRITE, nationality="no")
-    uk = subscribed(net, "uk", nationality="uk", clearance=1)
-    cleared = subscribed(net, "cleared", nationality="us", clearance=4)
-    other, nobody = subscribed(net, "other", nationality="us", clearance=2), subscribed(net, "nobody")
-    ref = anna.advertise(requires=parse_requirement('nationality == "uk" or clearance >= 3'))
-    publish(anna, ref, "DEFAULT")
-    publish(anna, ref, "ALL", requires="true")
-    publish(anna, ref, "TWO", requires="clearance >= 2")
-    assert plates(uk) == ["DEFAULT", "ALL"]
-    assert plates(cleared) == ["DEFAULT", "ALL", "TWO"]
-    assert plates(other) == ["ALL", "TWO"]
-    assert plates(nobody) == ["ALL"]
-
-
-def test_a_subscriber_chooses_its_publishers_by_their_statements():
-    net = two_brokers()
-    writers = {
-        "norwegian": member(net, "norwegian", HERE, WRITE, nationality="no", clearance=5),
-        "british": member(net, "british", HERE, WRITE, nationality="uk"),
-        "nobody": member(net, "nobody", HERE, WRITE),
-    }
-    trusting = subscribed(net, "trusting")
-    picky = subscribed(net, "picky", "clearance >= 3")
-    foreign = subscribed(net, "foreign", 'not (nationality == "uk")')
-    for who, client in writers.items():
-        publish(client, client.advertise(), who.upper())
-    assert plates(trusting) == ["NORWEGIAN", "BRITISH", "NOBODY"]
-    assert plates(picky) == ["NORWEGIAN"]
-    assert plates(foreign) == ["NORWEGIAN"], "a missing attribute satisfies nothing, also under `not`"
-
-
 def test_a_frame_that_no_subscriber_behind_a_link_wants_by_requirement_does_not_cross_it():
     """I7: requirements travel with the interests, aggregated: the wider one stands for both."""
     net = two_brokers()

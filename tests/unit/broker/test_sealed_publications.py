@@ -17,7 +17,7 @@ from maia.types import Sealing, SealingLevel, definition_to_bytes, next_version,
 from maia.wire.codec import encode
 from maia.wire.columns import frame_label, frame_to_columns, stream_label
 from maia.wire.effects import Received
-from maia.wire.messages import Carried, Deliver, Publish, Published, Sealed, SealedWithPlaintext
+from maia.wire.messages import Deliver, Publish, Published, Sealed, SealedWithPlaintext
 from support.numberplate import (
     EVERY_KEY,
     LOCATION,
@@ -35,27 +35,6 @@ from support.numberplate import (
 from support.types import version
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_frame_crosses_a_broker_that_cannot_read_it(level):
-    net, _, middle, _ = the_three(level)
-    camera, office = camera_and_reader(net)
-    camera.publish(1, sighting("LC04 ABC"), sighting("AE05 XYZ"))
-    assert [event[NUMBERPLATE] for event in office.events()] == ["LC04 ABC", "AE05 XYZ"]
-    assert camera.last(Published) == Published(1, 0, 0)
-    heard = net.heard_by(middle)
-    assert net.frames(to=middle)
-    for secret in (b"LC04 ABC", b"AE05 XYZ", b"Victoria"):
-        assert secret not in heard
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_nothing_of_a_sealed_type_is_carried_in_clear(level):
-    net, _, _, _ = the_three(level)
-    camera, _ = camera_and_reader(net)
-    camera.publish(1, sighting())
-    assert not [message for message in net.frames() if isinstance(message, Carried)]
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -25,7 +25,7 @@ from maia.types import (
 from maia.wire.columns import frame_to_columns
 from maia.wire.messages import AskState, Carried, Deliver, Offer, Publish, Published
 from support.coalition import TRUST, show
-from support.numberplate import LOCATION, NOW, NUMBERPLATE, TIMESTAMP, Net, sighting
+from support.numberplate import LOCATION, NOW, NUMBERPLATE, TIMESTAMP, Net
 from support.sub_types import (
     CASE_KINDS,
     CHARGE_KINDS,
@@ -80,52 +80,6 @@ def tested() -> Town:
     return town
 
 
-@pytest.mark.parametrize("at", ["CCS broker", "Met broker"])
-@pytest.mark.parametrize("by", ["CCS broker", "Met broker", "PITO broker"])
-def test_a_reader_of_the_super_type_gets_events_of_the_sub_type(town, at, by):
-    billing = town.client(BILLING, at)
-    ref = billing.subscribe()
-    camera = town.camera(by)
-    offer = speak(camera, town.world.charge, "advertise")
-    assert camera.was_accepted(offer), camera.heard
-    camera.publish(offer, charge(), kinds=CHARGE_KINDS)
-    assert billing.events(ref) == [{NUMBERPLATE: "LC04 ABC", TIMESTAMP: NOW}]
-    assert camera.last(Published) == Published(offer, 0, 0)
-
-
-def test_events_of_any_depth_arrive_whether_the_sub_type_came_first_or_later(town):
-    early = town.client(BILLING, "Met broker")
-    early.subscribe()
-    camera = town.camera()
-    offer = speak(camera, town.world.case, "advertise")
-    late = town.client(BILLING, "PITO broker")
-    late.subscribe()
-    camera.publish(offer, case("AE05 XYZ"), kinds=CASE_KINDS)
-    for office in (early, late):
-        assert [event[NUMBERPLATE] for event in office.events()] == ["AE05 XYZ"]
-
-
-def test_a_reader_of_the_type_between_sees_its_part(town):
-    billing = town.client(BILLING, "Met broker")
-    ref = speak(billing, town.world.charge, "subscribe")
-    camera = town.camera()
-    camera.publish(speak(camera, town.world.case, "advertise"), case(), kinds=CASE_KINDS)
-    assert billing.events(ref) == [{**sighting(), FEE: charge()[FEE]}]
-
-
-def test_each_subscription_gets_what_it_asked_for_and_nothing_twice(town):
-    billing = town.client(BILLING, "Met broker")
-    above, below = billing.subscribe(), speak(billing, town.world.charge, "subscribe")
-    camera = town.camera()
-    offer = speak(camera, town.world.charge, "advertise")
-    for number in range(3):
-        camera.publish(offer, charge(f"LC0{number}"), kinds=CHARGE_KINDS)
-    assert [event[NUMBERPLATE] for event in billing.events(above)] == ["LC00", "LC01", "LC02"]
-    assert [event[NUMBERPLATE] for event in billing.events(below)] == ["LC00", "LC01", "LC02"]
-    assert not any(FEE in event for event in billing.events(above))
-    assert all(FEE in event for event in billing.events(below))
-
-
 def test_a_frame_that_is_published_again_elsewhere_arrives_once(town):
     billing = town.client(BILLING, "Met broker")
     billing.subscribe()
@@ -135,14 +89,6 @@ def test_a_frame_that_is_published_again_elsewhere_arrives_once(town):
             speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS, sequence=3
         )
     assert len(billing.events()) == 1
-
-
-def test_readers_of_the_sub_type_get_nothing_of_the_super_type(town):
-    billing = town.client(BILLING, "Met broker")
-    ref = speak(billing, town.world.charge, "subscribe")
-    camera = town.client(VICTORIA)
-    camera.publish(camera.advertise(), sighting())
-    assert billing.events(ref) == []
 
 
 def test_the_publishers_right_to_the_sub_type_decides_what_is_published(town):
@@ -156,15 +102,6 @@ def test_the_publishers_right_to_the_sub_type_decides_what_is_published(town):
     camera.publish(offer, charge("A", fee=5), charge("B", fee=500), kinds=CHARGE_KINDS)
     assert [event[NUMBERPLATE] for event in billing.events()] == ["A"]
     assert camera.last(Published).refused_rows == 1
-
-
-def test_the_readers_right_to_the_super_type_decides_what_is_seen(town):
-    smith = town.client(SMITH, "Met broker")
-    ref = smith.subscribe()
-    camera = town.camera()
-    offer = speak(camera, town.world.charge, "advertise")
-    camera.publish(offer, charge("LC04 ABC"), charge("AE05 XYZ"), kinds=CHARGE_KINDS)
-    assert [event[NUMBERPLATE] for event in smith.events(ref)] == ["AE05 XYZ"]
 
 
 def test_no_attribute_of_the_sub_type_travels_under_the_super_type(town):

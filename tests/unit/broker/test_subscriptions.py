@@ -26,25 +26,6 @@ def net() -> Net:
     return net
 
 
-def test_a_subscriber_sees_its_attributes_of_its_events(net: Net) -> None:
-    camera, billing = net.client("camera at Victoria"), net.client("billing office")
-    detective, statistics = net.client("Detective Smith"), net.client("statistics office")
-    for subscriber in (billing, detective, statistics):
-        subscriber.subscribe()
-    ref = camera.advertise()
-    camera.publish(ref, sighting("LC04 ABC"), sighting(SUSPECT))
-    assert [set(event) for event in billing.events()] == [{NUMBERPLATE, TIMESTAMP}] * 2
-    assert [set(event) for event in statistics.events()] == [{LOCATION, TIMESTAMP}] * 2
-    assert [event[NUMBERPLATE] for event in detective.events()] == [SUSPECT]
-
-
-def test_a_filter_narrows_what_is_delivered(net: Net) -> None:
-    camera, billing = net.client("camera at Victoria"), net.client("billing office")
-    billing.subscribe(BY_DAY)
-    camera.publish(camera.advertise(), sighting("LC04 ABC"), sighting(SUSPECT))
-    assert [event[NUMBERPLATE] for event in billing.events()] == ["LC04 ABC"]
-
-
 def test_a_filter_over_a_hidden_attribute_is_refused_with_its_code(net: Net) -> None:
     billing = net.client("billing office")
     ref = billing.subscribe(Comparison(LOCATION, Operator.EQ, "Victoria"))
@@ -59,13 +40,6 @@ def test_a_refusal_is_noted_with_code_and_principal_and_no_literal(net: Net) -> 
     assert fields["code"] == "POLICY-ACTION-NOT-GRANTED" or str(fields["code"]).startswith("POLICY-")
     assert fields["principal"] == str(detective.principal)
     assert SUSPECT not in repr(fields)
-
-
-def test_the_restriction_is_joined_without_a_word(net: Net) -> None:
-    detective = net.client("Detective Smith")
-    ref = detective.subscribe()
-    assert detective.was_accepted(ref)
-    assert SUSPECT.encode() not in b"".join(repr(message).encode() for message in detective.heard[2:])
 
 
 def test_a_broker_knows_a_type_once_it_was_handed_over(net: Net) -> None:

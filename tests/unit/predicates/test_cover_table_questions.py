@@ -17,14 +17,6 @@ def table_of(**filters: str) -> CoverTable:
     return table
 
 
-def test_maximal_filters_are_found_for_a_filter_of_another_table():
-    table = table_of(slow="speed < 30", fast="speed > 50", faster="speed > 70", any_plate="exists(plate)")
-    asked = box_of(parse_predicate('speed > 80 and plate == "X"'))
-    assert table.maximal_covering(asked) == ("fast", "any_plate")
-    assert table.maximal_covered_by(box_of(parse_predicate("exists(speed)"))) == ("slow", "fast")
-    assert table.box_of("fast").filter == parse_predicate("speed > 50")
-
-
 def test_a_freed_filter_that_displaces_a_stranger_is_reported(monkeypatch: pytest.MonkeyPatch):
     widest, wide, narrow = (f'contains(plate, "{letters}")' for letters in ("a", "ab", "abc"))
     unproved = (parse_predicate(widest), parse_predicate(narrow))
@@ -36,20 +28,6 @@ def test_a_freed_filter_that_displaces_a_stranger_is_reported(monkeypatch: pytes
     table = table_of(widest=widest, narrow=narrow, wide=wide)
     assert table.maximal() == ("widest", "narrow")
     assert table.remove("widest") == Removed(now_maximal=("wide",), now_covered=("narrow",))
-
-
-@pytest.mark.parametrize(
-    ("wide", "narrow"),
-    [
-        ("speed > 50", "speed > 40"),
-        ("speed > 50", "exists(speed)"),
-        ("speed > 50", 'plate == "X"'),
-        ("speed > 50", "speed > 50.0"),
-        ('plate == "X"', 'plate == "Y"'),
-    ],
-)
-def test_bounds_show_what_cannot_cover(wide: str, narrow: str):
-    assert bounds_rule_out(wide=box_of(parse_predicate(wide)), narrow=box_of(parse_predicate(narrow)))
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,6 @@ def test_predicates_about_1_and_true_and_one_point_zero_are_different():
     assert len({Membership(X, frozenset({literal})) for literal in (1, True, 1.0, Instant(1))}) == 4
 
 
-def test_minus_zero_is_zero_in_a_literal():
-    assert repr(Comparison(X, Operator.EQ, -0.0).literal) == "0.0"
-    assert repr(min(Membership(X, frozenset({-0.0})).literals)) == "0.0"
-
-
 @pytest.mark.parametrize("operator", [Operator.LT, Operator.LE, Operator.GT, Operator.GE])
 def test_bools_have_no_order(operator):
     with pytest.raises(BadPredicate):

@@ -21,14 +21,11 @@ from maia.roles import (
     KnownWorld,
     SupportKind,
     activate,
-    activate_all,
     certificate_support,
     ended_memberships,
-    fact_support,
     membership_certificate,
     membership_support,
     possible_rights,
-    rights,
 )
 from maia.roles.matching import bind
 from maia.roles.policy import Variable
@@ -80,18 +77,6 @@ def officer(clauses, world=WORLD, who=SMITH, at=NOON, arguments=None):
     return activate(policy(body), world, who.principal, "officer", arguments, at)
 
 
-def test_a_membership_remembers_what_it_rests_on():
-    (member,) = tracking()
-    assert (member.principal, member.role, member.arguments) == (SMITH.principal, "tracker", ("AE05 XYZ",))
-    assert [ground.support for ground in member.depends_on] == [
-        certificate_support(ORDER),
-        fact_support("detective", [SMITH.principal]),
-        fact_support("assigned", [SMITH.principal, "c1"]),
-    ]
-    assert [ground.is_watched for ground in member.depends_on] == [True, True, False]
-    assert member.depends_on[0].issuer == COURT.principal
-
-
 @pytest.mark.parametrize(
     ("facts", "certificates"),
     [
@@ -122,13 +107,6 @@ def test_the_asker_may_say_which_arguments_are_meant():
     assert {member.arguments for member in tracking(world)} == {("AE05 XYZ",), ("B4 NDIT",)}
     assert [member.arguments for member in tracking(world, arguments=["B4 NDIT"])] == [("B4 NDIT",)]
     assert tracking(world, arguments=["other"]) == ()
-
-
-def test_every_way_into_a_role_is_a_membership_of_its_own():
-    twice = KnownWorld(SMITHS, [ORDER, appointment(COURT, SMITH, "order", "c1", "AE05 XYZ", serial=b"2")])
-    one, other = tracking(twice)
-    assert one.arguments == other.arguments
-    assert one.id != other.id
 
 
 def test_arguments_are_checked():
@@ -174,12 +152,6 @@ def until(clauses, **options):
     return member.until
 
 
-def test_a_membership_ends_with_the_first_watched_thing_that_ends():
-    assert until("while order(_, _)") == later(days=10)
-    assert until("while order(_, _)\nfor 8 hours") == later(hours=8)
-    assert until("while order(_, _)\nfor 2 weeks") == later(days=10)
-
-
 def test_what_is_only_given_does_not_end_it_unless_the_rule_says_so():
     assert until("given order(_, _)\nfor 20 days") == later(days=20)
     assert until("given order(_, _)\nfor 20 days\nuntil the order ends") == later(days=10)
@@ -211,52 +183,7 @@ def test_it_ends_on_a_whole_second_and_never_later_than_said():
     assert until("for 10 seconds", at=at) == Instant(NOON + 11_000_000)
 
 
-def test_it_ends_with_the_role_that_it_rests_on():
-    body = DECLARED + "rule officer\n    for 8 hours\nrule senior\n    while officer\n    for 10 hours\n"
-    found = activate_all(policy(body), WORLD, SMITH.principal, NOON)
-    assert [(member.role, member.until) for member in found] == [
-        ("officer", later(hours=8)),
-        ("senior", later(hours=8)),
-    ]
-
-
 # --------------------------------------------------------------------------------------------- what falls
-
-
-def test_what_is_watched_takes_the_role_with_it_and_what_is_given_does_not():
-    members = tracking()
-    gone = fact_support("assigned", [SMITH.principal, "c1"])
-    assert ended_memberships(members, lost={gone}) == ()
-    (found,) = ended_memberships(members, lost={fact_support("detective", [SMITH.principal])})
-    assert found.reason is EndReason.SUPPORT_LOST
-    assert found.lost == fact_support("detective", [SMITH.principal])
-    (found,) = ended_memberships(members, lost={certificate_support(ORDER)})
-    assert found.lost.shown == "order(c1, AE05 XYZ)"
-
-
-CHAIN = """
-rule officer
-    while detective(holder)
-    until revoked
-rule senior
-    while officer
-    given officer held by _
-rule tracker("x")
-    while senior
-"""
-
-
-def test_roles_fall_in_cascade_the_lower_one_first():
-    world = KnownWorld({"detective": [(SMITH.principal,), (JONES.principal,)]})
-    checked = policy(DECLARED + CHAIN)
-    smiths = activate_all(checked, world, SMITH.principal, NOON)
-    joness = activate_all(checked, world, JONES.principal, NOON)
-    down = ended_memberships(
-        (*reversed(smiths), *joness), lost={fact_support("detective", [SMITH.principal])}
-    )
-    assert [found.membership.role for found in down] == ["officer", "senior", "tracker"]
-    assert {found.membership.principal for found in down} == {SMITH.principal}
-    assert down[2].lost == membership_support(down[1].membership)
 
 
 def test_a_long_chain_of_memberships_is_no_trouble():
@@ -353,22 +280,6 @@ grant tracker(plate)
     may subscribe Numberplate(location, numberplate)
     where numberplate == $plate
 """
-
-
-def test_a_right_never_outlasts_its_membership():
-    checked = policy(DECLARED + TRACKING + GRANT + "    for 20 days\n")
-    (member,) = tracking()
-    (right,) = rights(checked, member, WORLD, later(hours=1))
-    assert right.validity == Validity(later(hours=1), later(days=10))
-    assert rights(checked, member, WORLD, later(days=11)) == ()
-    assert rights(checked, member, WORLD, Instant(NOON - 1)) == ()
-
-
-def test_a_right_needs_the_premises_of_its_grant():
-    checked = policy(DECLARED + TRACKING + GRANT)
-    (member,) = tracking()
-    assert rights(checked, member, KnownWorld({"level": [(SMITH.principal, 2)]}), NOON) == ()
-    assert rights(checked, member, KnownWorld({}), NOON) == ()
 
 
 def test_a_role_tells_what_it_would_be_able_to_do():

@@ -16,24 +16,11 @@ def small(**limits: int) -> DuplicateMemory:
     return DuplicateMemory(MemoryLimits(**limits))
 
 
-def test_a_publication_is_new_once():
-    memory = DuplicateMemory()
-    assert memory.remember(KEY, STREAM, 0)
-    assert not memory.remember(KEY, STREAM, 0)
-    assert memory.remember(KEY, STREAM, 1)
-
-
 def test_publishers_and_streams_do_not_share_numbers():
     memory = DuplicateMemory()
     assert memory.remember(KEY, STREAM, 0)
     assert memory.remember(b"k" * 32, STREAM, 0)
     assert memory.remember(KEY, b"s" * 16, 0)
-
-
-def test_order_does_not_matter_within_the_window():
-    memory = DuplicateMemory()
-    assert all(memory.remember(KEY, STREAM, number) for number in (5, 3, 4, 0, 2, 1))
-    assert not any(memory.remember(KEY, STREAM, number) for number in range(6))
 
 
 def test_rows_that_come_by_different_ways_are_each_new_once():
@@ -56,13 +43,6 @@ def test_of_too_many_runs_the_one_that_has_not_grown_for_longest_is_forgotten():
         assert memory.remember(KEY, STREAM, number)
     assert not any(memory.remember(KEY, STREAM, number) for number in (10, 11, 30, 40, 50))
     assert memory.remember(KEY, STREAM, 20)
-
-
-def test_what_was_missing_comes_later_however_much_came_before_it():
-    memory = small(numbers_per_stream_max=4)
-    for number in (*range(10, 1_000, 2), 2**62):
-        assert memory.remember(KEY, STREAM, number)
-    assert all(memory.remember(KEY, STREAM, number) for number in range(10))
 
 
 def test_a_signer_that_was_not_judged_uses_up_numbers_of_its_own():
@@ -100,21 +80,6 @@ def test_the_largest_frame_fits_and_is_counted():
     for number in range(100):
         assert memory.new_rows(KEY, STREAM, number, every_other) == every_other
     assert memory._bytes <= 100_000
-
-
-def test_a_restart_forgets_nothing():
-    memory = DuplicateMemory()
-    for number in (0, 1, 5):
-        memory.remember(KEY, STREAM, number)
-    memory.new_rows(KEY, STREAM, 7, row_set([1]))
-    again = DuplicateMemory.imported(memory.exported())
-    assert [number for number in range(8) if again.new_rows(KEY, STREAM, number, row_set([1]))] == [
-        2,
-        3,
-        4,
-        6,
-    ]
-    assert again.new_rows(KEY, STREAM, 7, row_set([0, 1])) == row_set([0])
 
 
 def test_a_restart_with_smaller_limits_keeps_what_grew_last():

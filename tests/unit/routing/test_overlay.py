@@ -20,40 +20,6 @@ def overlay_with(*offsets: int, leaf_size: int = 4) -> Overlay:
     return overlay
 
 
-def test_a_node_alone_is_closest_to_everything():
-    alone = Overlay(OWN)
-    assert alone.next_hop(NodeId(0)) is None
-    assert alone.closest(NodeId(0), 5) == (OWN,)
-    assert alone.leaf_set == frozenset()
-
-
-def test_the_leaf_set_holds_the_nearest_on_both_sides():
-    overlay = overlay_with(-30, -20, -10, 10, 20, 30)
-    assert overlay.successors() == (at(10), at(20))
-    assert overlay.predecessors() == (at(-10), at(-20))
-    assert overlay.leaf_set == {at(-20), at(-10), at(10), at(20)}
-
-
-def test_the_leaf_set_of_a_small_network_is_every_broker():
-    assert overlay_with(1, 2, 3).leaf_set == {at(1), at(2), at(3)}
-
-
-def test_the_next_hop_is_the_closest_kept_node():
-    overlay = overlay_with(-1000, -10, 10, 1000)
-    assert overlay.next_hop(at(900)) == at(1000)
-    assert overlay.next_hop(at(7)) == at(10)
-    assert overlay.next_hop(at(4)) is None
-    assert overlay.next_hop(OWN) is None
-
-
-def test_routes_go_round_the_end_of_the_ring():
-    overlay = Overlay(NodeId(5))
-    overlay.learn(NodeId(RING - 3))
-    assert overlay.next_hop(NodeId(RING - 1)) == RING - 3
-    assert overlay.next_hop(NodeId(2)) is None
-    assert overlay.next_hop(NodeId(RING // 2 + 5)) == RING - 3
-
-
 def test_a_broker_that_holds_a_place_of_the_table_keeps_it():
     far, later = at(5 << 100), at((5 << 100) + 1)
     overlay = overlay_with(-2, -1, 1, 2)
@@ -95,23 +61,12 @@ def test_a_leaf_takes_the_place_of_a_lost_holder():
     assert at(0x22) in overlay.table.values()
 
 
-def test_the_holders_of_both_sides_of_a_digit_boundary_are_neighbours():
-    """One step to either side crosses or keeps the first digit; both are the same kind of neighbour."""
-    assert slot_of(at(1), own=OWN)[0] == slot_of(at(-1), own=OWN)[0] == 0
-
-
 def test_a_node_never_learns_itself():
     overlay = Overlay(OWN)
     assert not overlay.learn(OWN)
     assert not overlay.would_keep(OWN)
     assert not overlay.forget(OWN)
     assert len(overlay) == 0
-
-
-def test_the_closest_nodes_are_those_that_would_follow():
-    overlay = overlay_with(-5, -1, 3, 9)
-    assert overlay.closest(OWN, 3) == (OWN, at(-1), at(3))
-    assert overlay.closest(OWN, 0) == ()
 
 
 @pytest.mark.parametrize("leaf_size", [-2, 0, 1, 3])

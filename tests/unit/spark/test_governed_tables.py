@@ -10,7 +10,7 @@ import pytest
 
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.log.disk.event_log import EventLog
-from maia.policy import Facts, see
+from maia.policy import Facts
 from maia.policy.facts import during
 from maia.predicates import parse_predicate
 from maia.spark.governed.arrow_table import ArrowTable
@@ -25,7 +25,6 @@ from support.governed import (
     NOON,
     PLACE,
     PLATE,
-    SEEN,
     SPEED,
     STREAM,
     Recorded,
@@ -41,41 +40,11 @@ from support.governed import (
     typed,
 )
 
-LEVELS = [None, *SealingLevel]
 CAR_PARK = AttributeUid("car-park")
 
 
 def named(event):
     return {one.name: event.get(one.uid) for one in ATTRIBUTES}
-
-
-def expected(events, who, event_type, interest="true"):
-    """Return what the kernel shows of events published at noon."""
-    (one,) = slices_of(asked(who, event_type, interest), who)
-    return sorted((named(seen) for event in events if (seen := see(one.view, event)) is not None), key=repr)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_governed_table_shows_what_the_kernel_shows(spark, tmp_path, desk, level):
-    log, events = Recorded(tmp_path, level), sightings(700)
-    log.publish(events[:600])
-    log.publish(events[600:])
-    log.write()
-    everything = reader()
-    windows = reader(
-        grant(attributes=[PLATE, SEEN], restriction="speed < 60"),
-        grant(attributes=[SPEED], restriction='location == "Victoria" and not (speed == 12)'),
-    )
-    for who, interest in ((everything, "true"), (windows, "exists(numberplate) or speed > 10")):
-        table = governed(
-            spark,
-            log=str(tmp_path),
-            event_type=log.event_type,
-            reader=who,
-            keys=log.keys(desk),
-            filter=interest,
-        )
-        assert rows_of(table) == expected(events, who, log.event_type, interest)
 
 
 def test_a_reader_without_a_key_gets_null_and_nothing_where_the_policy_asks(spark, tmp_path, desk):
@@ -254,39 +223,6 @@ def test_only_what_is_needed_is_read_from_the_log(tmp_path, desk, monkeypatch):
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
     assert ArrowTable(read, log=str(tmp_path)).read().num_rows == 3
     assert seen == {"position", "published_at", "header", PLATE}
-
-
-def test_a_stream_of_segments_shows_the_same(spark, tmp_path, desk):
-    log, events = Recorded(tmp_path / "log", SealingLevel.ATTRIBUTE), sightings(30)
-    log.publish(events[:10])
-    log.write()
-    who = reader(grant(attributes=[PLATE, SEEN], restriction="speed < 20"))
-    table = governed(
-        spark,
-        log=str(log.folder),
-        event_type=log.event_type,
-        reader=who,
-        keys=log.keys(desk),
-        is_stream=True,
-    )
-    for part in (events[10:20], events[20:]):
-        run(table, tmp_path, spark)
-        log.publish(part)
-        log.write()
-    run(table, tmp_path, spark)
-    found = rows_of(spark.read.schema(table.schema).parquet(str(tmp_path / "out")))
-    assert found == expected(events, who, log.event_type)
-
-
-def run(table, folder, spark):
-    query = (
-        table.writeStream.format("parquet")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "out"))
-    )
-    assert query.awaitTermination(300)
-    assert query.exception() is None
 
 
 def test_forty_narrow_certificates_show_forty_cars(spark, tmp_path, desk):

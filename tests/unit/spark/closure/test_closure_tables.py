@@ -43,6 +43,7 @@ from support.chains import (
     types_of,
     uids,
 )
+from support.random_cases import usually
 
 
 def typed(name: str):
@@ -172,7 +173,8 @@ def test_of_the_past_a_revoked_certificate_counts_until_it_was_revoked():
     assert found == {(one, *rest) for one in (ALICE, BOB) for rest in ((everything, before), (only, None))}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(2, laws=6)))
 def test_updates_one_after_the_other_end_where_computing_anew_does(empty, tmp_path, seed):
     """Certificates come and go in any order, names and thresholds among them in half of the runs."""
     chance = random.Random(seed)  # noqa: S311 - repeatable
