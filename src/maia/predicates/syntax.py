@@ -330,7 +330,7 @@ Constraint: TypeAlias = Atom | Not
 Constraints: TypeAlias = Mapping[AttributeUid, tuple[Constraint, ...]]
 """The constraints of one filter by attribute; no entry is empty."""
 
-_OPPOSITE: Final = {
+OPPOSITE: Final = {
     Operator.EQ: Operator.NE,
     Operator.NE: Operator.EQ,
     Operator.LT: Operator.GE,
@@ -365,7 +365,7 @@ def is_true_formula(predicate: Predicate, *, negate: bool = False) -> Predicate:
 def negated(atom: Atom) -> Constraint:
     """Return the negation of an atom, as a comparison without `not` where there is one."""
     if isinstance(atom, Comparison):
-        return Comparison(atom.uid, _OPPOSITE[atom.operator], atom.literal)
+        return Comparison(atom.uid, OPPOSITE[atom.operator], atom.literal)
     return Not(atom)
 
 

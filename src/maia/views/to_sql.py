@@ -47,14 +47,7 @@ TableName: TypeAlias = str | tuple[str, ...]
 # PostgreSQL cuts longer names short, silently, so that two of them become one.
 _IDENTIFIER_BYTES_MAX: Final = 63
 
-_SIGNS: Final = {
-    Operator.EQ: "=",
-    Operator.NE: "<>",
-    Operator.LT: "<",
-    Operator.LE: "<=",
-    Operator.GT: ">",
-    Operator.GE: ">=",
-}
+_SIGNS: Final = {one: one.value for one in Operator} | {Operator.EQ: "=", Operator.NE: "<>"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from maia.events import AttributeUid, Event, Kind
-from maia.predicates.covering.ordered_sets import FULL, successor
+from maia.predicates.covering.ordered_sets import FULL, edges_between
 from maia.predicates.covering.string_automata import TextClaim
-from maia.predicates.covering.value_sets import ANYTHING, ValueSet
+from maia.predicates.covering.value_sets import ANYTHING, ValueSet, ends_of
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -224,36 +224,14 @@ def _plain_ranges(predicate: Predicate) -> dict[AttributeUid, ValueSet] | None:
         kind, first, after = ranges.get(part.uid) or (part.kind, FULL[part.kind][0], None)
         if kind is not part.kind:
             return None
-        low, high = _ends(part)
+        low, high = ends_of(part.operator, part.literal)
         if low is not None and low > first:
             first = low
         if high is not None and (after is None or high < after):
             after = high
         ranges[part.uid] = kind, first, after
-    return {uid: _range(kind, first, after) for uid, (kind, first, after) in ranges.items()}
-
-
-def _ends(part: Comparison) -> tuple[Any, Any]:
-    # Any: values of the comparison's kind. None where it leaves that side open.
-    match part.operator:
-        case Operator.GE:
-            return part.literal, None
-        case Operator.LT:
-            return None, part.literal
-        case Operator.LE:
-            return None, successor(part.literal)
-        case Operator.EQ:
-            return part.literal, successor(part.literal)
-        case _:
-            following = successor(part.literal)
-            return (part.literal, part.literal) if following is None else (following, None)
-
-
-def _range(kind: Kind, first: Any, after: Any) -> ValueSet:
-    # Any: see `_ends`.
-    if after is None:
-        return ValueSet(False, {kind: (first,)})
-    return ValueSet(False, {kind: (first, after)} if first < after else {})
+    edges = {uid: (kind, edges_between(kind, first, after)) for uid, (kind, first, after) in ranges.items()}
+    return {uid: ValueSet(False, {kind: some} if some else {}) for uid, (kind, some) in edges.items()}
 
 
 def _demanded_at_the_top(formula: Predicate) -> dict[AttributeUid, ValueSet]:
