@@ -182,7 +182,7 @@ def _mac(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, sha256)
 
 
-# What does a list of rules make of an event?
+# Rules.
 
 
 def after_rules(
@@ -306,7 +306,7 @@ def _stepped(function: Function, value: PresentValue, step: PresentValue) -> Val
     return _in_range(number - number % step)
 
 
-# What do the keyed functions come to?
+# Keyed functions.
 
 
 def keyed_result(call: Call, value: PresentValue, keys: KeyView) -> Value:

@@ -71,7 +71,7 @@ def predicate_from_expression(
 
     `uid_of` reads uids; brokers also route by those that `routed_uid` reads.
     """
-    return _Reader(uid_of).read(expression, depth=1)
+    return _PredicateReader(uid_of).read(expression, depth=1)
 
 
 def _written(predicate: Predicate) -> SExpression:
@@ -120,7 +120,7 @@ def literal_to_bytes(literal: PresentValue) -> bytes:
             assert_never(literal)
 
 
-class _Reader:
+class _PredicateReader:
     """One reading; counts parts so that a small frame cannot become a large predicate."""
 
     __slots__ = ("_nodes", "_uid_of")

@@ -107,7 +107,7 @@ def _kleene(parts: Iterable[bool | None], *, decisive: bool) -> bool | None:
     return None if None in answers else not decisive
 
 
-# Which rows of a frame does a filter admit?
+# The same answers for the rows of a frame.
 
 
 QUICK_ATOMS_MAX: Final = 16

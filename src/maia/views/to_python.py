@@ -35,7 +35,7 @@ from maia.predicates.syntax import (
 from maia.views.plan import checked_view, transforms
 from maia.views.transformers import transforming
 
-# How does a predicate look as a Python expression?
+# Predicates as Python expressions.
 
 
 CLASSES: Final[dict[Kind, type]] = {
@@ -187,13 +187,13 @@ def _function(body: list[str], constants: Constants) -> str:
 
 def see_source(view: View) -> tuple[str, list[object]]:
     """Return the text of the function for a View, and the constants it names, in order."""
-    writer = _Writer(checked_view(view))
+    writer = _SeeWriter(checked_view(view))
     body = writer.body()
     return _function(body, writer.constants), writer.constants.values
 
 
 @dataclass(slots=True)
-class _Writer:
+class _SeeWriter:
     """Writes the body of one function; remembers which attributes are already in a variable."""
 
     view: View

@@ -51,7 +51,7 @@ from maia.views.plan import (
 if TYPE_CHECKING:
     from maia.views.plan import KeyName
 
-# How does Spark calculate pseudonyms and noise without the secret in its plan?
+# Pseudonyms and noise, without the secret in a plan.
 #
 # A function over Arrow batches is pickled into the plan together with a
 # `TransformationKeySource`: a description of where a worker finds the secret, such as the path of a
@@ -426,7 +426,7 @@ def _literal(value: PresentValue, kind: Kind) -> Column:
     return F.lit(value)
 
 
-# How does Spark show a View that summarises?
+# A View that summarises.
 #
 # As a group-by between the View's two ordinary parts. Sums are of whole numbers, in decimals that hold
 # them exactly, so the answer does not depend on partitions. It is that of `summarised` in

@@ -298,7 +298,7 @@ def _spelled(*pieces: str | Query) -> Query:
     return _listed((Query(piece) if isinstance(piece, str) else piece for piece in pieces), "")
 
 
-# What do many rows come to in a period?
+# A View that summarises.
 
 
 def to_sql_summary(

@@ -47,7 +47,7 @@ Clause: TypeAlias = Mapping[AttributeUid, ValueSet]
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class AtomValues:
     """An atom or its negation, and the values for which it is true."""
 
     atom: Atom
@@ -55,13 +55,13 @@ class Literal:
     values: ValueSet
 
 
-def literal_of(predicate: Predicate) -> Literal | None:
+def literal_of(predicate: Predicate) -> AtomValues | None:
     """Return an atom or a negated atom as a literal; None for anything larger."""
     match predicate:
         case Not(Comparison() | Membership() | TextMatch() | Exists() as atom):
-            return Literal(atom, True, ValueSet.from_atom(atom, negated=True))
+            return AtomValues(atom, True, ValueSet.from_atom(atom, negated=True))
         case Comparison() | Membership() | TextMatch() | Exists():
-            return Literal(predicate, False, ValueSet.from_atom(predicate))
+            return AtomValues(predicate, False, ValueSet.from_atom(predicate))
         case _:
             return None
 
@@ -83,9 +83,9 @@ def clauses_of(formula: Predicate, steps: Steps) -> list[Clause]:
             return [{literal.atom.uid: literal.values}]
 
 
-def literals_of(formula: Predicate) -> list[Literal] | None:
+def literals_of(formula: Predicate) -> list[AtomValues] | None:
     """Return a conjunction of literals as those literals; None for anything that holds an alternative."""
-    literals: list[Literal] = []
+    literals: list[AtomValues] = []
     for part in formula.parts if isinstance(formula, AllOf) else (formula,):
         literal = literal_of(part)
         if literal is None:
@@ -94,7 +94,7 @@ def literals_of(formula: Predicate) -> list[Literal] | None:
     return literals
 
 
-def clause_of(literals: Iterable[Literal], steps: Steps) -> dict[AttributeUid, ValueSet]:
+def clause_of(literals: Iterable[AtomValues], steps: Steps) -> dict[AttributeUid, ValueSet]:
     """Return the one clause of a conjunction of literals."""
     by_uid: dict[AttributeUid, list[ValueSet]] = {}
     for literal in literals:
@@ -175,7 +175,7 @@ def values_in(clause: Clause, uid: AttributeUid) -> ValueSet:
     return clause.get(uid, ANYTHING)
 
 
-# Which values must an event have, attribute by attribute, for a filter to admit it?
+# Alternatives: the values that an event needs, attribute by attribute.
 
 
 ALTERNATIVES_MAX: Final = 16
@@ -263,10 +263,10 @@ def _is_possible(clause: Clause) -> bool:
     return all(values.absent or values.edges for values in clause.values())
 
 
-# Which parts of a conjunction have anything to do with each other?
+# Groups: the parts of a conjunction that share attributes.
 
 
-class Group:
+class ConjunctGroup:
     """Conjuncts that share attributes among themselves and with no other group."""
 
     __slots__ = ("_clauses", "attributes", "parts")
@@ -283,7 +283,7 @@ class Group:
         return self._clauses
 
 
-def groups_of(formula: Predicate) -> list[Group]:
+def groups_of(formula: Predicate) -> list[ConjunctGroup]:
     """Return a conjunction as groups that share no attributes."""
     group_by_uid: dict[AttributeUid, int] = {}
     members: dict[int, list[Predicate]] = {}
@@ -299,10 +299,10 @@ def groups_of(formula: Predicate) -> list[Group]:
     uids: dict[int, set[AttributeUid]] = {}
     for uid, number in group_by_uid.items():
         uids.setdefault(number, set()).add(uid)
-    return [Group(frozenset(uids.get(number, ())), tuple(parts)) for number, parts in members.items()]
+    return [ConjunctGroup(frozenset(uids.get(number, ())), tuple(parts)) for number, parts in members.items()]
 
 
-def product(groups: Iterable[Group], steps: Steps) -> list[Clause]:
+def product(groups: Iterable[ConjunctGroup], steps: Steps) -> list[Clause]:
     """Return the clauses of several groups together."""
     clauses: list[Clause] = [{}]
     for group in groups:
