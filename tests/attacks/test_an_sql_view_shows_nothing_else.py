@@ -242,9 +242,9 @@ def test_a_schema_of_another_role_is_not_used(database: Hospital):
         administrator.execute(f"CREATE SCHEMA taken AUTHORIZATION {database.roles[0]}")
         administrator.execute(f"CREATE SCHEMA given AUTHORIZATION {database.name}")
     with raises("POSTGRES-SCHEMA-TAKEN"):
-        InstalledViews("taken").install(database.owner)
-    InstalledViews("given").install(database.owner)
-    assert InstalledViews("given").entries(database.owner) == []
+        InstalledViews(database.owner, "taken").install()
+    InstalledViews(database.owner, "given").install()
+    assert InstalledViews(database.owner, "given").entries() == []
 
 
 @pytest.mark.parametrize("how", ["itself", "one column", "by membership"])
@@ -289,7 +289,7 @@ def test_a_revoked_right_ends_inside_an_open_transaction(database: Hospital):
             session.execute(f"SELECT * FROM {database.view()}")
     (outcome,) = database.renew((CARER, [tested]), standing=standing)
     assert outcome.what == "removed"
-    assert database.views.entries(database.owner) == []
+    assert database.views.entries() == []
 
 
 def test_a_view_ends_by_the_clock_inside_an_open_transaction(database: Hospital):

@@ -13,7 +13,7 @@ from maia.cli import main
 from maia.clock import system_now
 from maia.credentials import certificate_to_text
 from maia.demo.homecare import STORY
-from maia.demo.world import World
+from maia.demo.world import StoryWorld
 from maia.events import Instant
 from maia.keystore.key_files import load_signing_key
 from maia.keystore.lookup_tables import create_transformation_keys
@@ -34,7 +34,7 @@ def hospital(tmp_path, monkeypatch):
     """A recorded log of authorisations, and the auditor's key, certificate, types and secrets."""
     now = system_now()
     monkeypatch.chdir(tmp_path)
-    World(STORY, tmp_path).type_all(STORY.setup)
+    StoryWorld(STORY, tmp_path).type_all(STORY.setup)
     ours = Organisation("hospital")
     types = {
         one.definition.name.name: ours.event_type(one.definition.name.name) for one in ours.definitions()

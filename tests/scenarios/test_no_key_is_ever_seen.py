@@ -27,7 +27,7 @@ from maia.demo.numberplate import STORY
 from maia.demo.processes import Child
 from maia.demo.report import Showing
 from maia.demo.stage import Stage, play
-from maia.demo.world import World, world_at_work
+from maia.demo.world import StoryWorld, world_at_work
 from maia.net.process import STOP_WITH_INPUT
 from maia.net.status_endpoint import fetch_status, read_door
 from maia.testing import wait_until
@@ -67,7 +67,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, set[bytes]
         os.close(reading)
         return Child(name, process.pid, says, holds, log)
 
-    def prepare(world: World) -> None:
+    def prepare(world: StoryWorld) -> None:
         STORY.prepare(world)
         for one in world.organisations():
             for file in ("broker.toml", "domain.toml"):
@@ -115,7 +115,7 @@ def pages_of(name: str) -> list[tuple[str, bytes]]:
     return pages
 
 
-def look_inside(world: World, watched: Path) -> None:
+def look_inside(world: StoryWorld, watched: Path) -> None:
     """Let every process write its objects down, and break in the middle of a key."""
     for child in world.children.values():
         child.tell(signal.SIGUSR1)
@@ -129,7 +129,7 @@ def look_inside(world: World, watched: Path) -> None:
             wait_until(lambda at=watched / name: (at / "traceback.txt").exists())
 
 
-def crash(world: World) -> None:
+def crash(world: StoryWorld) -> None:
     # The key server ends by itself, with a last line in its log, and may take a while on a busy machine.
     assert world.children[KEY_SERVER].wait(180)
     for child in world.children.values():

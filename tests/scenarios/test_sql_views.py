@@ -75,7 +75,7 @@ def test_views_follow_rights_and_readers(database: Hospital):
     assert [one.what for one in database.renew(*both)] == ["renewed", "renewed"]
     assert [one.what for one in database.renew((CARER, [pharmacist]), both[1])] == ["removed", "renewed"]
     assert [one.what for one in database.renew(both[0])] == ["made", "removed"]
-    assert [one.principal for one in database.views.entries(database.owner)] == [str(CARER.principal)]
+    assert [one.principal for one in database.views.entries()] == [str(CARER.principal)]
     allowed = "SELECT has_schema_privilege(%s, 'shown', 'USAGE')"
     found = [database.owner.execute(allowed, (role,)).fetchone() for role in database.roles[:2]]
     assert found == [(True,), (False,)]
@@ -124,7 +124,7 @@ def test_a_lease_ends_a_view_that_is_not_renewed(postgres_server: str):
         assert database.shown() == []
         database.renew((CARER, right))
         assert len(database.shown()) == len(ROWS)
-        assert [one.what for one in database.views.remove(database.owner, system_now())] == ["removed"]
+        assert [one.what for one in database.views.remove(system_now())] == ["removed"]
         gone = database.owner.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'shown'").fetchone()
         assert gone == (0,)
 
@@ -169,7 +169,7 @@ def test_a_view_is_on_record_before_it_is_there(postgres_server: str, tmp_path: 
         (outcome,) = database.renew((CARER, [right]), table=table, ledger=ledger)
         assert outcome.problem is not None
         assert (outcome.what, outcome.problem.code) == ("failed", "UNAVAILABLE-LEDGER")
-        assert database.views.entries(database.owner) == [], "no view without its record"
+        assert database.views.entries() == [], "no view without its record"
 
 
 def standing_in(folder: Path) -> list[StandingDisclosure]:

@@ -12,7 +12,8 @@ from maia.api import responses as answers
 from maia.clock import system_now
 from maia.errors import MaiaError
 from maia.keystore.wallet_folder import WalletFolder
-from maia.postgres.views import Outcome, ViewWatch
+from maia.postgres.view_watch import ViewWatch
+from maia.postgres.views import ViewOutcome
 from maia.types import definition_to_text
 from maia.views import POSTGRES_TYPES
 from maia.views.to_sql import quoted
@@ -68,7 +69,7 @@ def test_what_is_wrong_with_one_reader_or_the_database_stops_nothing_else(
         problems.append(problem.code)
         file.write_text(text)
 
-    def on_outcomes(found: list[Outcome]) -> None:
+    def on_outcomes(found: list[ViewOutcome]) -> None:
         outcomes.extend(one.problem.code for one in found if one.problem)
         over.set()
 

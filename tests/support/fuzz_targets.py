@@ -38,8 +38,8 @@ from maia.errors import MaiaError
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.expressions.language import parse_expression, parse_rule
 from maia.gateway.accounts import account_from_bytes, secret_of_token
-from maia.gateway.mqtt.effects import Attached, MqttLimits, Received
-from maia.gateway.mqtt.packets import V3, V5, Connect
+from maia.gateway.mqtt.effects import Attached, MqttLimits, ReceivedBytes
+from maia.gateway.mqtt.packets import V3, V5, ConnectPacket
 from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.http.streams import positions_from_id
 from maia.gateway.topic_table import PayloadForm, TopicTable, check_filter, row_of
@@ -148,9 +148,9 @@ def _mqtt(data: bytes) -> None:
     version = V5 if data[:1] < b"\x80" else V3
     for parts in ([data[1:]], [bytes([byte]) for byte in data[1:200]]):
         session = MqttSession("one", TopicTable(ROWS), MqttLimits(packet_bytes=4096))
-        session.handle(Attached(Connect(version, "one", True, 0, None, None, None)), NOW)
+        session.handle(Attached(ConnectPacket(version, "one", True, 0, None, None, None)), NOW)
         for part in parts:
-            session.handle(Received(part), NOW)
+            session.handle(ReceivedBytes(part), NOW)
 
 
 ROWS = [

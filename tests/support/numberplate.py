@@ -228,8 +228,16 @@ RECORDING: Final = RecordingSettings()
 class Net(AnyNet):
     """The network of the numberplate story; `Net()` has no brokers yet."""
 
+    first = "CCS broker"
+
     def __init__(self, *, now: Instant = NOW, **settings: Any) -> None:
         super().__init__(add_brokers(tell_numberplate_story(SEED, now=now), SEED), now=now, **settings)
+
+    def three(self, point_of: bytes | None = None) -> tuple[NetBroker, NetBroker, NetBroker]:
+        """Start the cameras' broker, one of a third domain that is the rendezvous, and the detectives'."""
+        first, last = "CCS broker", "Met broker"
+        third = self.name_near(self.type_id if point_of is None else point_of, first, last)
+        return self.broker(first), self.broker(third, seeds=[first]), self.broker(last, seeds=[first, third])
 
 
 class SealedNet(Net):

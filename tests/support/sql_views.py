@@ -15,7 +15,7 @@ from maia.credentials import SignedCertificate, SigningKey
 from maia.events import Instant, Value
 from maia.postgres.view_definitions import DeclaredTable, ViewLedger
 from maia.postgres.view_settings import PreparedViews, ViewReader, ViewsConfig
-from maia.postgres.views import InstalledViews, Outcome
+from maia.postgres.views import InstalledViews, ViewOutcome
 from maia.spark.governed.reader import Reader
 from maia.types import verify_definition
 from maia.validity import Monitor
@@ -65,11 +65,11 @@ class Hospital:
         now: Instant | None = None,
         ledger: ViewLedger | None = None,
         **how: Any,
-    ) -> list[Outcome]:
+    ) -> list[ViewOutcome]:
         """Decide these readers' rights, and no others."""
         at = system_now() if now is None else now
         prepared = self.prepared(*readers, **how)
-        return self.views.renew(self.owner, prepared, standing or Monitor(), at, ledger)
+        return self.views.renew(prepared, standing or Monitor(), at, ledger)
 
     def shown(self, number: int = 0, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
         """Return what a role sees, in a session of its own."""
@@ -108,8 +108,8 @@ def hospital(server: str, *, rows: Sequence[dict[str, Value]] = ROWS, lease_s: i
                 columns={one.uid: one.name for one in version.attributes},
                 shown_as=(verify_definition(AUTHORISED, at=system_now()),),
             )
-            views = InstalledViews("shown", lease_s=lease_s)
-            views.install(owner)
+            views = InstalledViews(owner, "shown", lease_s=lease_s)
+            views.install()
             yield Hospital(address, owner, table, views, roles, name)
     finally:
         with psycopg.connect(server, autocommit=True) as administrator:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from maia.postgres.config import PreparedConnector
     from maia.postgres.process import Running
     from maia.postgres.values import Connection
-    from maia.postgres.views import InstalledView, Outcome
+    from maia.postgres.views import InstalledView, ViewOutcome
 
 
 app = command_group(
@@ -264,7 +264,7 @@ def install_views(config: Path = VIEWS_FILE) -> Answer:
         maia postgres views install -c views.toml
         maia postgres views install -c views.toml --json
     """
-    from maia.postgres.views import ViewWatch
+    from maia.postgres.view_watch import ViewWatch
 
     outcomes = ViewWatch(config, system_now).install()
     return _shown(outcomes, no=not all(one.shows for one in outcomes))
@@ -282,7 +282,7 @@ def renew_views(
     """
     from threading import Event
 
-    from maia.postgres.views import ViewWatch
+    from maia.postgres.view_watch import ViewWatch
 
     views = ViewWatch(config, system_now)
     if not watch:
@@ -292,7 +292,7 @@ def renew_views(
         signal.signal(number, lambda *_: over.set())
     before: list[tuple[str, str]] = []
 
-    def on_outcomes(outcomes: list[Outcome]) -> None:
+    def on_outcomes(outcomes: list[ViewOutcome]) -> None:
         now = [(one.name, one.what if one.what != "renewed" else "made") for one in outcomes]
         if now != before:
             show(_shown(outcomes))
@@ -314,11 +314,12 @@ def remove_views(config: Path = VIEWS_FILE) -> Answer:
         maia postgres views remove -c views.toml --json
     """
     from maia.postgres.view_settings import read_views_config
-    from maia.postgres.views import InstalledViews, connected, view_ledger
+    from maia.postgres.view_watch import view_ledger
+    from maia.postgres.views import InstalledViews, connected
 
     settings = read_views_config(config)
     with connected(settings.database) as connection, view_ledger(settings) as ledger:
-        outcomes = InstalledViews(settings.schema).remove(connection, system_now(), ledger)
+        outcomes = InstalledViews(connection, settings.schema).remove(system_now(), ledger)
     return _shown(outcomes, no=not all(one.what == "removed" for one in outcomes))
 
 
@@ -335,16 +336,16 @@ def list_views(config: Path = VIEWS_FILE) -> Answer:
 
     settings = read_views_config(config)
     with connected(settings.database) as connection:
-        found = InstalledViews(settings.schema).entries(connection)
+        found = InstalledViews(connection, settings.schema).entries()
     entries = (_entry(settings.schema, one) for one in found)
     return several("views", entries, none="there are no views")
 
 
-def _shown(outcomes: Sequence[Outcome], *, no: bool = False) -> Answer:
+def _shown(outcomes: Sequence[ViewOutcome], *, no: bool = False) -> Answer:
     return Answer(several("views", map(_outcome, outcomes)), no=no)
 
 
-def _outcome(one: Outcome) -> Answer:
+def _outcome(one: ViewOutcome) -> Answer:
     text, fields = f"{one.name:<32} {one.what:<8}", {"view": one.name, "role": one.role, "what": one.what}
     fields |= {} if one.principal is None else {"principal": str(one.principal)}
     if one.definition is not None:

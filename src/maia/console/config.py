@@ -32,7 +32,7 @@ from maia.profile.files import ORGANISATION_FILE
 _LISTEN: Final = "127.0.0.1:7700"
 
 
-class _Settings(msgspec.Struct, frozen=True, kw_only=True):
+class _ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings as they are written."""
 
     profiles: Paths
@@ -50,11 +50,11 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Path | None = None
 
 
-_KNOWN: Final = settings_of(_Settings)
+_KNOWN: Final = settings_of(_ConsoleSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldProfile:
     """A profile that the console holds, with its key."""
 
     profile: Profile
@@ -76,7 +76,7 @@ class ConsoleConfig:
     """Where a console listens, and for whom."""
 
     listen: str
-    held: Mapping[Principal, Held]
+    held: Mapping[Principal, HeldProfile]
     tls: tuple[Path, Path] | None = None
     public: str | None = None
     log_format: str = "auto"
@@ -97,7 +97,7 @@ class ConsoleConfig:
 
 def config_of_file(path: Path, *, listen: str | None = None) -> ConsoleConfig:
     """Read a console's TOML file."""
-    found = build(_Settings, _KNOWN, from_file(path, _KNOWN))
+    found = build(_ConsoleSettings, _KNOWN, from_file(path, _KNOWN))
     if (found.tls_certificate is None) != (found.tls_key is None):
         raise BadConfig(f"`{path}`: `tls_certificate` and `tls_key` go together")
     tls = (
@@ -106,7 +106,9 @@ def config_of_file(path: Path, *, listen: str | None = None) -> ConsoleConfig:
         else (found.tls_certificate, found.tls_key)
     )
     profiles = [read_profile(one) for one in found.profiles]
-    held = [Held(one, signing_key(one), found.brokers, found.issued, found.ledgers) for one in profiles]
+    held = [
+        HeldProfile(one, signing_key(one), found.brokers, found.issued, found.ledgers) for one in profiles
+    ]
     return ConsoleConfig(listen or found.listen, _by_key(held), tls, found.public)
 
 
@@ -125,15 +127,15 @@ def config_of_organisation(ours: Organisation, *, listen: str | None = None) -> 
     return ConsoleConfig(listen or _LISTEN, _by_key(held))
 
 
-def held_by(profile: Profile) -> Held:
+def held_by(profile: Profile) -> HeldProfile:
     """Open the key of a profile."""
-    return Held(profile, signing_key(profile))
+    return HeldProfile(profile, signing_key(profile))
 
 
-def _held_in(ours: Organisation, profile: Profile) -> Held:
+def _held_in(ours: Organisation, profile: Profile) -> HeldProfile:
     folder = ours.folder
     ledger = folder / "ledger"
-    return Held(
+    return HeldProfile(
         profile,
         signing_key(profile),
         (folder / "broker-data",),
@@ -142,7 +144,7 @@ def _held_in(ours: Organisation, profile: Profile) -> Held:
     )
 
 
-def _by_key(held: list[Held]) -> dict[Principal, Held]:
+def _by_key(held: list[HeldProfile]) -> dict[Principal, HeldProfile]:
     """Return profiles by their keys, each with the places of names that all of them have."""
     paths = [one.profile.path.resolve() for one in held]
     around = [one if (one / ORGANISATION_FILE).is_file() else one.parent for one in paths]

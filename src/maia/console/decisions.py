@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from maia.console.principal import Entry
+from maia.console.principal import RegisterEntry
 from maia.console.rights import issued_below, people_in
 from maia.credentials import (
     Action,
@@ -36,10 +36,10 @@ DECISIONS_MAX: Final = 2000
 """How many questions one preview asks the kernel; it says how many it left out."""
 
 
-class _Register:
+class _RegisterView:
     """Knows what the register says: revoked, and from when on."""
 
-    def __init__(self, entries: Sequence[Entry], without: Collection[bytes] = ()) -> None:
+    def __init__(self, entries: Sequence[RegisterEntry], without: Collection[bytes] = ()) -> None:
         self._revoked = {one.signed.id: one.revoked_at for one in entries if one.revoked_at is not None}
         listed = (one.signed.id for one in entries if one.problem == "revoked" and one.revoked_at is None)
         self._without = {*without, *listed}  # since when is not known here
@@ -57,7 +57,7 @@ class _Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ConsoleAnswer:
     """What the kernel decided, for one audience."""
 
     is_permitted: bool
@@ -72,34 +72,34 @@ class Answer:
 
 def ask(
     request: Request,
-    entries: Sequence[Entry],
+    entries: Sequence[RegisterEntry],
     at: Instant,
     audience: Audience,
     *,
     cache: VerificationCache | None = None,
-) -> Answer:
+) -> ConsoleAnswer:
     """Decide a request at a moment, and explain it."""
-    decision = _decided(request, entries, at, _Register(entries), cache)
+    decision = _decided(request, entries, at, _RegisterView(entries), cache)
     names = {} if request.event_type is None else {one.uid: one.name for one in request.event_type.attributes}
     reasons = tuple(
         (one.line(names), None if one.certificate is None else one.certificate.hex())
         for one in decision.explanation.reasons(audience)
     )
     if isinstance(decision, Denial):
-        return Answer(False, decision.code, None, reasons, dict.fromkeys(names.values(), False), ())
+        return ConsoleAnswer(False, decision.code, None, reasons, dict.fromkeys(names.values(), False), ())
     windows: tuple[str, ...] = ()
     if audience is Audience.OWNER:
         windows = tuple(format_predicate(one.admits, names) for one in decision.view.windows)
     shown = {name: uid in _shown(decision, (uid,)) for uid, name in names.items()}
     until = None if decision.until is None else str(decision.until)
-    return Answer(True, None, until, reasons, shown, windows)
+    return ConsoleAnswer(True, None, until, reasons, shown, windows)
 
 
 def _decided(
     request: Request,
-    entries: Sequence[Entry],
+    entries: Sequence[RegisterEntry],
     at: Instant,
-    register: _Register,
+    register: _RegisterView,
     cache: VerificationCache | None,
 ) -> Permit | Denial:
     pool = [one.signed for one in entries]
@@ -129,7 +129,7 @@ class Sees:
     """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
 
 
-def may_see(event_type: VerifiedType, entries: Sequence[Entry]) -> list[Principal]:
+def may_see(event_type: VerifiedType, entries: Sequence[RegisterEntry]) -> list[Principal]:
     """Return whom a certificate lets subscribe to a type, if its chain holds."""
     return people_in([
         entry
@@ -141,7 +141,7 @@ def may_see(event_type: VerifiedType, entries: Sequence[Entry]) -> list[Principa
 
 def who_sees(
     event_type: VerifiedType,
-    entries: Sequence[Entry],
+    entries: Sequence[RegisterEntry],
     people: Sequence[Principal],
     now: Instant,
     *,
@@ -150,7 +150,7 @@ def who_sees(
 ) -> tuple[list[Sees], int]:
     """Ask the kernel about each of these; return those who see something, and how many were too many."""
     names = {one.uid: one.name for one in event_type.attributes}
-    register, found = _Register(entries), []
+    register, found = _RegisterView(entries), []
     to_keys: dict[Principal, list[SignedCertificate]] = defaultdict(list)
     to_names: list[SignedCertificate] = []
     for signed in (one.signed for one in entries):
@@ -205,7 +205,7 @@ def _seen(windows: Sequence[Window], uid: AttributeUid) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostRight:
     """What one principal would lose."""
 
     principal: Principal
@@ -220,14 +220,14 @@ class Loss:
 class Preview:
     """Who would lose what if a certificate were revoked, and which certificates would be worth nothing."""
 
-    losses: tuple[Loss, ...]
+    losses: tuple[LostRight, ...]
     falls: tuple[bytes, ...]
     left_out: int
 
 
 def preview(
-    entry: Entry,
-    entries: Sequence[Entry],
+    entry: RegisterEntry,
+    entries: Sequence[RegisterEntry],
     types: Sequence[VerifiedType],
     networks: Sequence[NetworkName],
     now: Instant,
@@ -244,7 +244,7 @@ def preview(
         for action in actions
         for resource in _covered(said, action, types, networks)
     ]
-    losses: list[Loss] = []
+    losses: list[LostRight] = []
     lost: set[tuple[Principal, Action, str]] = set()
     for principal, action, resource in questions[:DECISIONS_MAX]:
         if isinstance(resource, NetworkName):
@@ -252,7 +252,7 @@ def preview(
         else:
             request = Request(principal, action, resource.name, resource)
         then, later = (
-            _decided(request, entries, now, _Register(entries, without), cache)
+            _decided(request, entries, now, _RegisterView(entries, without), cache)
             for without in ((), {entry.signed.id})
         )
         found = _loss(request, _called(resource), then, later)
@@ -293,7 +293,7 @@ def _called(resource: VerifiedType | NetworkName) -> str:
     return resource.name if isinstance(resource, NetworkName) else resource.name.name
 
 
-def _loss(request: Request, called: str, then: Permit | Denial, later: Permit | Denial) -> Loss | None:
+def _loss(request: Request, called: str, then: Permit | Denial, later: Permit | Denial) -> LostRight | None:
     if isinstance(then, Denial):
         return None
     names = {} if request.event_type is None else {one.uid: one.name for one in request.event_type.attributes}
@@ -303,4 +303,4 @@ def _loss(request: Request, called: str, then: Permit | Denial, later: Permit | 
     narrower = not isinstance(later, Denial) and len(later.view.windows) < len(then.view.windows)
     if not (is_whole or gone or narrower):
         return None
-    return Loss(request.principal, request.action.value, called, is_whole, gone)
+    return LostRight(request.principal, request.action.value, called, is_whole, gone)

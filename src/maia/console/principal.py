@@ -35,7 +35,7 @@ from maia.types import SignedDefinition, VerifiedType, definition_from_bytes
 from maia.validity import Monitor, one_time_tests, speakers
 
 if TYPE_CHECKING:
-    from maia.console.config import Held
+    from maia.console.config import HeldProfile
 
 
 READ_REGISTER: Final = "subscribe /admin/register"
@@ -55,7 +55,7 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisterEntry:
     """A certificate, and what the register says about it."""
 
     signed: SignedCertificate
@@ -69,10 +69,10 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Acting:
+class SignedIn:
     """One principal, by the profile that the console holds for it."""
 
-    held: Held
+    held: HeldProfile
     verified: VerificationCache = field(
         default_factory=lambda: VerificationCache(certificates_max=ENTRIES_MAX)
     )
@@ -80,7 +80,7 @@ class Acting:
     _client: DomainClient | None = None
     _shown: list[SignedCertificate] = field(default_factory=list)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _entries: tuple[Instant, bool, list[Entry]] | None = None
+    _entries: tuple[Instant, bool, list[RegisterEntry]] | None = None
     _types: tuple[Instant, bool, dict[bytes, VerifiedType]] | None = None
     _book: tuple[Instant, AddressBook] | None = None
     _heard: tuple[Instant, Monitor] | None = None
@@ -105,15 +105,15 @@ class Acting:
         answer = await self.ask(endpoints.ACTS, ActsQuestion(_TOPICS))
         return frozenset(answer.acts)
 
-    async def entries(self, acts: frozenset[str]) -> list[Entry]:
+    async def entries(self, acts: frozenset[str]) -> list[RegisterEntry]:
         """Return the register, if the principal may read it; else what the principal holds itself."""
         is_reader, now = READ_REGISTER in acts, system_now()
         if self._entries is None or self._entries[0] < now - _FRESH or self._entries[1] != is_reader:
             self._entries = (now, is_reader, await self._read_entries(is_reader))
         return self._entries[2]
 
-    async def _read_entries(self, is_reader: bool) -> list[Entry]:
-        found: dict[bytes, Entry] = {}
+    async def _read_entries(self, is_reader: bool) -> list[RegisterEntry]:
+        found: dict[bytes, RegisterEntry] = {}
         if self.held.profile.settings.server is not None:
 
             def read(client: DomainClient) -> None:
@@ -121,7 +121,7 @@ class Acting:
                 for one in client.every(endpoints.REGISTER, _WHOLE_PAGES) if is_reader else own:
                     signed = certificate_from_bytes(one.certificate)
                     revoked = None if one.revoked_at is None else Instant.parse(one.revoked_at)
-                    found[signed.id] = Entry(signed, revoked, one.reason, one.rule)
+                    found[signed.id] = RegisterEntry(signed, revoked, one.reason, one.rule)
                     if len(found) > ENTRIES_MAX:
                         raise Unavailable(
                             "CONSOLE-TOO-MANY", f"the register has more than {ENTRIES_MAX} certificates"
@@ -131,7 +131,7 @@ class Acting:
         places = (*self.held.profile.settings.credentials, *(self.held.issued if is_reader else ()))
         files = await asyncio.to_thread(_FILES.read, places)
         for signed in files:
-            found.setdefault(signed.id, Entry(signed))
+            found.setdefault(signed.id, RegisterEntry(signed))
         heard, now = await self._validity(files), system_now()
         return [judged(one, heard, now) for one in found.values()]
 
@@ -209,7 +209,7 @@ class Acting:
             self._client = None
 
 
-def judged(entry: Entry, monitor: Monitor, now: Instant) -> Entry:
+def judged(entry: RegisterEntry, monitor: Monitor, now: Instant) -> RegisterEntry:
     """Return a certificate with what is stated of it, and since when."""
     problem = monitor.check(entry.signed, now, once=one_time_tests(entry.signed))
     states = [one.statement for by in speakers(entry.signed) for one in monitor.statements(by, now)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from maia.console.principal import Entry
+from maia.console.principal import RegisterEntry
 from maia.credentials import (
     ALL_ACTIONS,
     AllAttributes,
@@ -44,7 +44,7 @@ _CHAIN_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ShownNames:
     """By which names the console shows keys and attributes; the beginning of a key is beside its name."""
 
     book: AddressBook
@@ -111,7 +111,7 @@ class Asked:
     state: str = ""
 
 
-def state_of(entry: Entry, now: Instant) -> str:
+def state_of(entry: RegisterEntry, now: Instant) -> str:
     """Say whether a certificate counts at a moment."""
     validity = entry.signed.certificate.validity
     if entry.problem == "revoked" or (entry.revoked_at is not None and entry.revoked_at <= now):
@@ -133,7 +133,7 @@ def subject_text(subject: Subject) -> str:
     return str(subject)
 
 
-def resource_text(resources: ResourcePattern, names: Names) -> str:
+def resource_text(resources: ResourcePattern, names: ShownNames) -> str:
     """Return what a grant is about."""
     match resources:
         case NetworkPattern(owner, name):
@@ -147,7 +147,7 @@ def resource_text(resources: ResourcePattern, names: Names) -> str:
     return f"{what} of {'any owner' if owner is None else names.key(str(owner))}"
 
 
-def record_of(entry: Entry, names: Names, now: Instant) -> dict[str, object]:
+def record_of(entry: RegisterEntry, names: ShownNames, now: Instant) -> dict[str, object]:
     """Return a certificate as named fields."""
     said = entry.signed.certificate
     issuer, subject = str(said.issuer), subject_text(said.subject)
@@ -187,7 +187,9 @@ def record_of(entry: Entry, names: Names, now: Instant) -> dict[str, object]:
     }
 
 
-def filtered(entries: Iterable[Entry], asked: Asked, names: Names, now: Instant) -> list[Entry]:
+def filtered(
+    entries: Iterable[RegisterEntry], asked: Asked, names: ShownNames, now: Instant
+) -> list[RegisterEntry]:
     """Return the certificates that fit, the newest state first: valid ones before those that are over."""
     types = [one for label, one in names.by_label.items() if asked.type and asked.type in label]
     who = names.principal(asked.person)
@@ -226,7 +228,7 @@ class Graph:
     """Principals for which the drawing had no room."""
 
 
-def graph_of(entries: Iterable[Entry], *, nodes_max: int = NODES_MAX) -> Graph:
+def graph_of(entries: Iterable[RegisterEntry], *, nodes_max: int = NODES_MAX) -> Graph:
     """Lay certificates out: each principal one layer behind the nearest that has granted it something."""
     edges: dict[tuple[str, str], int] = defaultdict(int)
     for entry in entries:
@@ -257,7 +259,7 @@ def graph_of(entries: Iterable[Entry], *, nodes_max: int = NODES_MAX) -> Graph:
     return Graph(tuple(map(tuple, layers)), shown, len(nodes) - len(kept))
 
 
-def chain_above(entry: Entry, entries: Sequence[Entry], now: Instant) -> list[Entry]:
+def chain_above(entry: RegisterEntry, entries: Sequence[RegisterEntry], now: Instant) -> list[RegisterEntry]:
     """Return the certificates from the owner down to this one: the first way that is found, valid ones first.
 
     Empty where the issuer owns what it grants, or where the register does not have the way.
@@ -265,7 +267,7 @@ def chain_above(entry: Entry, entries: Sequence[Entry], now: Instant) -> list[En
     said = entry.signed.certificate
     if not isinstance(said, AuthorisationCertificate):
         return []
-    to: dict[str, list[Entry]] = defaultdict(list)
+    to: dict[str, list[RegisterEntry]] = defaultdict(list)
     for one in sorted(entries, key=lambda other: state_of(other, now) != "valid"):
         other = one.signed.certificate
         if (
@@ -275,7 +277,7 @@ def chain_above(entry: Entry, entries: Sequence[Entry], now: Instant) -> list[En
         ):
             to[subject_text(other.subject)].append(one)
     owner = said.authority.resources.owner
-    queue: deque[tuple[str, tuple[Entry, ...]]] = deque([(str(said.issuer), ())])
+    queue: deque[tuple[str, tuple[RegisterEntry, ...]]] = deque([(str(said.issuer), ())])
     seen = {str(said.issuer)}
     while queue:
         holder, way = queue.popleft()
@@ -289,7 +291,7 @@ def chain_above(entry: Entry, entries: Sequence[Entry], now: Instant) -> list[En
     return []
 
 
-def issued_below(entry: Entry, entries: Sequence[Entry]) -> list[Principal]:
+def issued_below(entry: RegisterEntry, entries: Sequence[RegisterEntry]) -> list[Principal]:
     """Return the subject of a certificate and all that it has passed anything on to, directly or not."""
     after: dict[str, list[Subject]] = defaultdict(list)
     for one in entries:
@@ -304,7 +306,7 @@ def issued_below(entry: Entry, entries: Sequence[Entry]) -> list[Principal]:
     return list(found)
 
 
-def people_in(entries: Sequence[Entry]) -> list[Principal]:
+def people_in(entries: Sequence[RegisterEntry]) -> list[Principal]:
     """Return the principals that grant something, or that something was granted to."""
     found: dict[Principal, None] = {}
     for entry in entries:

@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from maia.api.http_calls import RequestUnsigned, incident_of, read_body, signed_request_in
 from maia.clock import system_now
-from maia.console.config import ConsoleConfig, Held
+from maia.console.config import ConsoleConfig, HeldProfile
 from maia.console.network import Network
 from maia.console.pages import PAGES
 from maia.console.pages.page import (
@@ -45,8 +45,8 @@ from maia.console.pages.page import (
 from maia.console.pages.revoke import revoke
 from maia.console.pages.streams import events_of
 from maia.console.pages.what_if import replay
-from maia.console.principal import Acting
-from maia.console.sessions import NotSignedIn, Session, Sessions
+from maia.console.principal import SignedIn
+from maia.console.sessions import BrowserSession, NotSignedIn, Sessions
 from maia.console.works import NoSuchThing, Works
 from maia.credentials import Principal
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
@@ -107,7 +107,7 @@ class Console:
         self.instance = os.urandom(INSTANCE_BYTES)
         self.hosts: frozenset[str] = frozenset()
         self._memory = ReplayMemory(per_principal_max=64)
-        self._acting: dict[Principal, Acting] = {}
+        self._acting: dict[Principal, SignedIn] = {}
         self._networks: dict[tuple[Path, ...], Network] = {}
         self._open: dict[bytes, int] = {}
         self.works = Works()
@@ -209,14 +209,14 @@ class Console:
                 )
         return await handler(request)
 
-    def _visited(self, request: Request) -> tuple[Session, Acting]:
+    def _visited(self, request: Request) -> tuple[BrowserSession, SignedIn]:
         session = self.sessions.session(request.cookies.get(COOKIE), system_now())
         let_in(request.scope)
         return session, self._acting_as(session.principal)
 
-    def _acting_as(self, principal: Principal) -> Acting:
+    def _acting_as(self, principal: Principal) -> SignedIn:
         if principal not in self._acting:
-            self._acting[principal] = Acting(self.config.held[principal])
+            self._acting[principal] = SignedIn(self.config.held[principal])
         return self._acting[principal]
 
     async def _visit(self, request: Request, page: Page | None = None) -> Visit:
@@ -364,7 +364,7 @@ class Console:
 
         return self._streaming(visit.session, events_of(visit, is_signed_in))
 
-    def _streaming(self, session: Session, lines: AsyncIterator[str]) -> Response:
+    def _streaming(self, session: BrowserSession, lines: AsyncIterator[str]) -> Response:
         if self._open.get(session.id, 0) >= STREAMS_PER_SESSION or sum(self._open.values()) >= STREAMS_MAX:
             raise Unavailable(
                 "CONSOLE-STREAMS", "too many pages are open that change by themselves; close one"
@@ -518,7 +518,7 @@ async def serve(
         await until_told_to_stop(ready=lambda: ready(ConsoleListening(url, names)))
 
 
-def link_for(held: Held) -> str:
+def link_for(held: HeldProfile) -> str:
     """Ask the console that holds this profile for a link; the call is signed by the profile's key.
 
     The console is the one that has written its present run into the folder of the profile, which only the

@@ -37,7 +37,7 @@ class NotSignedIn(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     """One browser in which one key is signed in."""
 
     principal: Principal
@@ -61,7 +61,7 @@ class Sessions:
         """Draw secrets from `random`."""
         self._random = random
         self._links: BoundedMap[bytes, _Link] = BoundedMap(LINKS_MAX)
-        self._sessions: BoundedMap[bytes, Session] = BoundedMap(SESSIONS_MAX)
+        self._sessions: BoundedMap[bytes, BrowserSession] = BoundedMap(SESSIONS_MAX)
 
     def new_link(self, principal: Principal, now: Instant) -> str:
         """Return the secret part of a link for a key that has signed for it."""
@@ -82,7 +82,7 @@ class Sessions:
             )
         return link.principal, browser
 
-    def sign_in(self, secret: str, browser: str | None, now: Instant) -> tuple[Session, str]:
+    def sign_in(self, secret: str, browser: str | None, now: Instant) -> tuple[BrowserSession, str]:
         """Use a link up, in the browser that has opened it; return the session and its cookie."""
         link = self._valid(secret, now)
         if link.browser is None or browser is None or not same_secret(_digest(browser), link.browser):
@@ -94,18 +94,18 @@ class Sessions:
         cookie = self._random(_SECRET_BYTES).hex()
         token = hmac.new(bytes.fromhex(cookie), b"form", sha256).hexdigest()
         ends_at = Instant(now + SESSION_S * SECOND)
-        session = Session(link.principal, ends_at, _digest(cookie), token)
+        session = BrowserSession(link.principal, ends_at, _digest(cookie), token)
         self._sessions.put(session.id, session)
         return session, cookie
 
-    def session(self, cookie: str | None, now: Instant) -> Session:
+    def session(self, cookie: str | None, now: Instant) -> BrowserSession:
         """Return the session of a cookie."""
         found = None if cookie is None else self._sessions.use(_digest(cookie))
         if found is None or found.ends_at <= now:
             raise NotSignedIn("nobody is signed in here: `maia console open` prints a link that signs you in")
         return found
 
-    def check_form(self, session: Session, token: str) -> None:
+    def check_form(self, session: BrowserSession, token: str) -> None:
         """Raise unless a form came from a page of this session."""
         if not same_secret(token.encode(), session.token.encode()):
             raise Refusal(
@@ -113,7 +113,7 @@ class Sessions:
                 "this change did not come from a page of your session; open the page again",
             )
 
-    def sign_out(self, session: Session) -> None:
+    def sign_out(self, session: BrowserSession) -> None:
         """End a session."""
         self._sessions.pop(session.id)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from maia.console.principal import Entry
-from maia.console.rights import Names, people_in, record_of, state_of
+from maia.console.principal import RegisterEntry
+from maia.console.rights import ShownNames, people_in, record_of, state_of
 from maia.events import SECOND, Instant, Kind
 
 SHOWN_MAX: Final = 200
@@ -23,7 +23,9 @@ Suggestions = Mapping[str, Sequence[tuple[str, str]]]
 """By the kind of field, texts and what each is."""
 
 
-def suggestions(entries: Sequence[Entry], names: Names, now: Instant) -> dict[str, list[tuple[str, str]]]:
+def suggestions(
+    entries: Sequence[RegisterEntry], names: ShownNames, now: Instant
+) -> dict[str, list[tuple[str, str]]]:
     """Return what fields offer, from the certificates and types that a reader sees."""
     people = people_in(entries)
     types = names.by_label

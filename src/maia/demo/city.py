@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff, staff_roles
+from maia.demo.world import Database, Happening, Made, Story, StoryReader, on_staff, staff_roles
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -201,12 +201,13 @@ operates them; the council owns the data and writes one policy. By that policy
     policies={"council": _POLICY},
     logins=on_staff("council", _STAFF),
     readers=(
-        Reader("operator", "operator", "Reading", "everything", application="environment"),
-        Reader("planning office", "planner", "Reading", "by district and hour", application="environment"),
-        Reader("researcher", "researcher", "Reading", "sensors by pseudonym"),
-        Reader("Mrs Okafor", "okafor", "Reading", "her own sensor"),
-        Reader("Dr Patel", "patel", "Alarm", "alarms while on call"),
-        Reader("citizen app", "app", "Reading", "squares, hours, round figures"),
+        StoryReader("operator", "operator", "Reading", "everything", application="environment"),
+        StoryReader("planning office", "planner", "Reading", "by district and hour",
+                    application="environment"),
+        StoryReader("researcher", "researcher", "Reading", "sensors by pseudonym"),
+        StoryReader("Mrs Okafor", "okafor", "Reading", "her own sensor"),
+        StoryReader("Dr Patel", "patel", "Alarm", "alarms while on call"),
+        StoryReader("citizen app", "app", "Reading", "squares, hours, round figures"),
     ),
     probes=lambda number: [("gateway", "Reading", {**_SHOWN[2], "time": Instant(number * _DAY)})],
     acts=(_sensors_report, _some_ask_for_more, _nothing_exact_leaked),

@@ -25,7 +25,7 @@ from maia.credentials.requirements import (
     is_met,
     parse_requirement,
 )
-from maia.demo.world import ANY, Happening, Reader, Sending, Story, World
+from maia.demo.world import ANY, Happening, Sending, Story, StoryReader, StoryWorld
 from maia.errors import MaiaError
 from maia.organisation import Organisation
 
@@ -105,7 +105,7 @@ def statement_of(who: str) -> Path:
     )
 
 
-def _ask(world: World, who: str, more: str = "") -> None:
+def _ask(world: StoryWorld, who: str, more: str = "") -> None:
     """Let a person, or a router, ask its provider for a statement."""
     key = f"--as {who} -k {who}/broker.key" if who in TRUSTS else f"--as {who}"
     world.maia(f"domain identity {key} -o {statement_of(who)} --force {more}")
@@ -117,7 +117,7 @@ def _server(nation: str) -> str:
     return f"--server {Organisation(nation).addresses['server']} --domain {nation}/{nation}.pub"
 
 
-def _start(world: World) -> None:
+def _start(world: StoryWorld) -> None:
     """Start the providers, register people and routers, let routers prove their boot, and start them."""
     from maia.testing.software_tpm import Maker, SoftwareTpm, registers
 
@@ -175,7 +175,7 @@ def _key(nation: str) -> str:
     return Path(nation, "broker.pub").read_text(encoding="utf-8").strip()
 
 
-def _boot(world: World, nation: str, events: tuple[tuple[int, bytes], ...]) -> str | None:
+def _boot(world: StoryWorld, nation: str, events: tuple[tuple[int, bytes], ...]) -> str | None:
     """Boot a router's machine, quote, and renew the router's statement; return the code of a refusal."""
     from maia.api.client import DomainClient
     from maia.keystore.key_files import load_signing_key
@@ -215,7 +215,7 @@ def linked() -> dict[str, frozenset[str]]:
     }
 
 
-def obstacle(_stage: Stage, reader: Reader, by: str, requires: str) -> str | None:
+def obstacle(_stage: Stage, reader: StoryReader, by: str, requires: str) -> str | None:
     """Say why a reader must not see what one publishes with a requirement; None if it has to."""
     shown, (author_of, _, author_at), at = attributes(reader.profile), PEOPLE[by], PEOPLE[reader.profile][2]
     if shown is None:
@@ -297,7 +297,7 @@ def _round(stage: Stage, title: str) -> None:
     rounds.append({"title": title, "contacts": contacts, "neighbours": near})
 
 
-def _check_author(stage: Stage, reader: Reader, by: str, seen: list[ReceivedEvent]) -> None:
+def _check_author(stage: Stage, reader: StoryReader, by: str, seen: list[ReceivedEvent]) -> None:
     """A reader knows of an author what a provider states that its router trusts, and nothing else."""
     known = f"{by}@{PEOPLE[by][0]}" if PEOPLE[by][0] in TRUSTS[PEOPLE[reader.profile][2]] else None
     for event in seen:
@@ -384,11 +384,11 @@ readers say whose contacts they want, routers say which routers they work with.
     start=_start,
     obstacle=obstacle,
     readers=(
-        Reader("Bo", "bo", "Contact", "clearance 3, until he leaves", joins_later=True),
-        Reader("Brown", "brown", "Contact", "clearance 2, then 3", joins_later=True),
-        Reader("Vries", "vries", "Contact", "a guest in Oslo, who wants Norwegians",
+        StoryReader("Bo", "bo", "Contact", "clearance 3, until he leaves", joins_later=True),
+        StoryReader("Brown", "brown", "Contact", "clearance 2, then 3", joins_later=True),
+        StoryReader("Vries", "vries", "Contact", "a guest in Oslo, who wants Norwegians",
                requires='nationality == "no"', joins_later=True),
-        Reader("Smit", "smit", "Contact", "vessels and places, in Den Haag", joins_later=True),
+        StoryReader("Smit", "smit", "Contact", "vessels and places, in Den Haag", joins_later=True),
     ),
     probes=_probes,
     is_probe=lambda event: str(event["vessel"]).startswith("probe"),

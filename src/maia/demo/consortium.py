@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.world import Happening, Reader, Story
+from maia.demo.world import Happening, Story, StoryReader
 
 if TYPE_CHECKING:
     from maia.demo.stage import Stage
@@ -119,10 +119,10 @@ Two ports and a customs agency share what they know of ships, over servers of th
     setup=_SETUP,
     policies={"customs": _POLICY},
     readers=(
-        Reader("pilot", "pilot", _MOVEMENT, "draughts rounded"),
-        Reader("desk, manifests", "desk", _MANIFEST, "which ship has one"),
-        Reader("desk, berths", "desk", _BERTH, "all of Rotterdam's", durable="berths"),
-        Reader("inspector", "inspector", _MANIFEST, "the cargo, on duty", joins_later=True),
+        StoryReader("pilot", "pilot", _MOVEMENT, "draughts rounded"),
+        StoryReader("desk, manifests", "desk", _MANIFEST, "which ship has one"),
+        StoryReader("desk, berths", "desk", _BERTH, "all of Rotterdam's", durable="berths"),
+        StoryReader("inspector", "inspector", _MANIFEST, "the cargo, on duty", joins_later=True),
     ),
     probes=lambda number: [(by, of, events[0]) for by, of, events in _events(f"probe {number}", 1)],
     is_probe=lambda event: str(event["ship"]).startswith("probe"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff, staff_roles
+from maia.demo.world import Database, Happening, Made, Story, StoryReader, on_staff, staff_roles
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -232,11 +232,11 @@ releases what follows with the same commit. By the hospital's policy
     policies={"hospital": _POLICY},
     logins=_FACTS + on_staff("hospital", _STAFF),
     readers=(
-        Reader("pharmacy", "pharmacy", "Prescription", "what it has to hand out"),
-        Reader("auditor", "auditor", "Authorisation", "controlled drugs, by pseudonym",
+        StoryReader("pharmacy", "pharmacy", "Prescription", "what it has to hand out"),
+        StoryReader("auditor", "auditor", "Authorisation", "controlled drugs, by pseudonym",
                shown_as="ControlledDrugAuth", application="prescription-audit"),
-        Reader("carer", "carer", "Prescribe", "places, blurred"),
-        Reader(_TABLET, "tablet", "Prescribe", "patients she treats"),
+        StoryReader("carer", "carer", "Prescribe", "places, blurred"),
+        StoryReader(_TABLET, "tablet", "Prescribe", "patients she treats"),
     ),
     probes=lambda number: [
         ("grey", "Prescribe", {**_BY_GREY[0], "time": Instant(number * _DAY)})

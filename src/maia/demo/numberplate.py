@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from maia.demo.spark import TABLES
-from maia.demo.world import HEARD, Happening, Reader, Story, World
+from maia.demo.world import HEARD, Happening, Story, StoryReader, StoryWorld
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def city_traffic(rows: int = _ROWS) -> list[Happening]:
     ]
 
 
-def _add_carrier(world: World) -> None:
+def _add_carrier(world: StoryWorld) -> None:
     """Invite the Highways, and choose its broker's key so that it is the rendezvous of the type."""
     from maia.keystore.key_files import create_key_file, new_signing_key, public_half
     from maia.organisation import Organisation
@@ -146,7 +146,7 @@ def _add_carrier(world: World) -> None:
     profile.write_text(text.replace("../log", "../../ccs/log"), encoding="utf-8")
 
 
-def _start(world: World) -> None:
+def _start(world: StoryWorld) -> None:
     """Start all servers but one: the Highways issue nothing to members, and lend the network a broker."""
     world.up(*(name for name in world.servers() if name != f"server of {CARRIER}"))
 
@@ -319,9 +319,11 @@ A camera's certificate says where it is, whatever the camera writes.
     policies={"met": _POLICY},
     start=_start,
     readers=(
-        Reader("billing office", "billing", KIND, "plates, never a place", application="billing"),
-        Reader("statistics office", "statistics", KIND, "places, never a plate", application="statistics"),
-        Reader(DETECTIVE, "smith", KIND, "one car", joins_later=True),
+        StoryReader("billing office", "billing", KIND, "plates, never a place", application="billing"),
+        StoryReader(
+            "statistics office", "statistics", KIND, "places, never a plate", application="statistics"
+        ),
+        StoryReader(DETECTIVE, "smith", KIND, "one car", joins_later=True),
     ),
     probes=lambda number: [("camera", KIND, {**_AT_VICTORIA[0], "timestamp": Instant(number)})],
     acts=(_detective_logs_in, _cars_pass, _some_try_for_more, _a_broker_dies, _order_is_revoked),

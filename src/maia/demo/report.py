@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from maia.demo.spark import LogTable
-    from maia.demo.stage import Published, Stage
-    from maia.demo.world import Happening, Story, World
+    from maia.demo.stage import PublishedEvent, Stage
+    from maia.demo.world import Happening, Story, StoryWorld
 
 _SHORT: Final = 14
 _NEVER: Final = 30
@@ -132,7 +132,7 @@ def _playable(story: Story, showing: Showing) -> Story:
     return story
 
 
-def _show_processes(world: World, showing: Showing) -> None:
+def _show_processes(world: StoryWorld, showing: Showing) -> None:
     names = ", ".join(world.organisations())
     more = ", PostgreSQL and its connector" if world.story.database else ""
     showing.say(f"brokers and servers of {names}{more}, each a process")
@@ -167,7 +167,7 @@ def _show_deliveries(stage: Stage, showing: Showing) -> None:
     )
 
 
-def _show_event(stage: Stage, one: Published, showing: Showing) -> None:
+def _show_event(stage: Stage, one: PublishedEvent, showing: Showing) -> None:
     """Show what each reader of its type received of one event; those that see another type come after."""
     readers = [each for each in stage.joined() if each.of == one.of]
     if one.by in stage.members:
@@ -204,7 +204,7 @@ def _show_tables(tables: Sequence[LogTable], showing: Showing) -> None:
     showing.table(rows)
 
 
-def _received(stage: Stage, one: Published, who: str) -> Happening | None:
+def _received(stage: Stage, one: PublishedEvent, who: str) -> Happening | None:
     wanted = one.expected.get(who)
     return next(
         (event for event in stage.inboxes[who].events if wanted is not None and dict(event) == wanted), None

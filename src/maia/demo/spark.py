@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from maia.demo.stage import Stage
-    from maia.demo.world import Happening, Reader
+    from maia.demo.world import Happening, StoryReader
     from maia.types import VerifiedType
 
 
@@ -142,7 +142,7 @@ def spark_in_background(folder: Path) -> Iterator[SparkRun]:
 
 
 # Any: what was written as JSON by our own process is read as it was written.
-def _compared(stage: Stage, reader: Reader, folder: Path, answer: Mapping[str, Any]) -> LogTable:
+def _compared(stage: Stage, reader: StoryReader, folder: Path, answer: Mapping[str, Any]) -> LogTable:
     names = [one.name for one in _shown(stage, reader).attributes]
 
     def rows(events: list[Happening]) -> Counter[tuple[Value, ...]]:
@@ -165,12 +165,12 @@ def _compared(stage: Stage, reader: Reader, folder: Path, answer: Mapping[str, A
     )
 
 
-def _shown(stage: Stage, reader: Reader) -> VerifiedType:
+def _shown(stage: Stage, reader: StoryReader) -> VerifiedType:
     return stage.members[reader.profile].type(reader.shown_as or reader.of)
 
 
 # Any: pyarrow is not typed.
-def _arrow(stage: Stage, reader: Reader) -> Any:
+def _arrow(stage: Stage, reader: StoryReader) -> Any:
     import pyarrow as pa
 
     from maia.views import ARROW_TYPES

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from maia.client.api.connection import Connection
 from maia.clock import system_now
 from maia.credentials import Action, SignedCertificate, principal_from_text
-from maia.demo.world import ANY, SECRETS, CommandFailed, Happening, Reader, World
+from maia.demo.world import ANY, SECRETS, CommandFailed, Happening, StoryReader, StoryWorld
 from maia.errors import MaiaError, Unavailable
 from maia.events import Value
 from maia.expressions import NO_KEYS, TransformationKeys
@@ -57,7 +57,7 @@ class Screen(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedEvent:
     """An event as it was published, and who has to see what of it, as the kernel says."""
 
     by: str
@@ -73,10 +73,10 @@ class Published:
 
 
 @dataclass(slots=True)
-class Inbox:
+class ReaderInbox:
     """What a reader received, and how its subscription has ended, if it has."""
 
-    reader: Reader
+    reader: StoryReader
     subscription: BlockingSubscription
     events: list[ReceivedEvent] = field(default_factory=list)
     probes: set[str] = field(default_factory=set)
@@ -127,13 +127,13 @@ class Member:
 class Stage:
     """What an act works with, and what the acts before it have left."""
 
-    def __init__(self, world: World, screen: Screen, stack: ExitStack) -> None:
+    def __init__(self, world: StoryWorld, screen: Screen, stack: ExitStack) -> None:
         """No member is connected yet."""
         self.world, self.story, self._stack = world, world.story, stack
         self.say, self.show = screen.say, screen.table
         self.clients: dict[str, BlockingClient] = {}
-        self.inboxes: dict[str, Inbox] = {}
-        self.published: list[Published] = []
+        self.inboxes: dict[str, ReaderInbox] = {}
+        self.published: list[PublishedEvent] = []
         self.refused: dict[str, str | None] = {}
         self.broken: list[str] = []
         """Claims that do not hold, beside those about deliveries."""
@@ -181,7 +181,7 @@ class Stage:
             self.clients[who] = self._stack.enter_context(connection)
         return self.clients[who]
 
-    def join(self, reader: Reader) -> Inbox:
+    def join(self, reader: StoryReader) -> ReaderInbox:
         """Subscribe a reader, and collect what it receives."""
         asked = self.client(reader.profile).subscribe(
             reader.of,
@@ -190,11 +190,11 @@ class Stage:
             durable=reader.durable,
             timeout_s=_SETTLE_S,
         )
-        inbox = self.inboxes[reader.name] = Inbox(reader, asked)
+        inbox = self.inboxes[reader.name] = ReaderInbox(reader, asked)
         threading.Thread(target=self._collect, args=(inbox,), daemon=True).start()
         return inbox
 
-    def _collect(self, inbox: Inbox) -> None:
+    def _collect(self, inbox: ReaderInbox) -> None:
         try:
             for event in inbox.subscription:
                 with self._arrived:
@@ -239,7 +239,7 @@ class Stage:
             self._standing, self._asked_at = Monitor.of(fetched.statements, now), time.monotonic()
         return self._standing
 
-    def seen(self, reader: Reader, type_id: bytes, event: Happening) -> Happening | None:
+    def seen(self, reader: StoryReader, type_id: bytes, event: Happening) -> Happening | None:
         """Return what a reader has to see of an event of a type, by the names it knows; None for nothing."""
         member = self.members[reader.profile]
         known = member.type(reader.of)
@@ -249,7 +249,7 @@ class Stage:
 
     def expected(
         self, by: str, of: str, events: Sequence[Happening], requires: str = ANY, **marks: bool
-    ) -> Iterator[Published]:
+    ) -> Iterator[PublishedEvent]:
         """Yield events as they will be published, what the database will make of them, and who sees what."""
         view, event_type = self.view(by, of, Action.PUBLISH), self.members[by].type(of)
         assert view is not None, f"{by} may not publish {of}"  # noqa: S101 - a mistake in a story
@@ -257,11 +257,11 @@ class Stage:
 
         def published(
             who: str, word: str, kind: VerifiedType, wrote: Happening, sent: Happening
-        ) -> Published:
+        ) -> PublishedEvent:
             free = (one for one in self.joined() if self.story.obstacle(self, one, by, requires) is None)
             shown = {one.name: self.seen(one, kind.type_id, sent) for one in free}
             expected = {one: seen for one, seen in shown.items() if seen is not None}
-            return Published(who, word, wrote, sent, expected, requires, **marks)
+            return PublishedEvent(who, word, wrote, sent, expected, requires, **marks)
 
         for event in events:
             written = from_transit(shape(view, to_transit(event, event_type)), event_type)
@@ -271,7 +271,7 @@ class Stage:
                 plain = from_transit(to_transit(made, derived), derived)
                 yield published(database.name if database else "", name, derived, plain, plain)
 
-    def joined(self) -> list[Reader]:
+    def joined(self) -> list[StoryReader]:
         """Return the readers that have subscribed."""
         return [inbox.reader for inbox in self.inboxes.values()]
 
@@ -294,7 +294,7 @@ class Stage:
 
     def send(
         self, by: str, of: str, events: Sequence[Happening], requires: str = ANY, **marks: bool
-    ) -> list[Published]:
+    ) -> list[PublishedEvent]:
         """Publish, until the publisher's broker has accepted everything; return what has to arrive."""
         found = list(self.expected(by, of, events, requires, **marks))
         self.published += found
@@ -377,7 +377,7 @@ class Stage:
         """Return what the kernel says that a reader has to see."""
         return [one.expected[reader] for one in self.published if not one.is_probe and reader in one.expected]
 
-    def on_record(self, reader: Reader) -> list[Happening]:
+    def on_record(self, reader: StoryReader) -> list[Happening]:
         """Return what the kernel says that a reader sees of the log with the rights that it has now."""
         known = self.members[reader.profile].type(reader.of)
         real = (one.event for one in self.published if one.of == reader.of and not one.is_probe)
@@ -416,7 +416,7 @@ class Stage:
                 yield f"{who} saw attributes that no ledger names: {', '.join(sorted(seen - shown))}"
 
 
-def play(world: World, screen: Screen, *, keep: bool = False) -> Stage:
+def play(world: StoryWorld, screen: Screen, *, keep: bool = False) -> Stage:
     """Play all acts of a story on a world that is at work, and compare what arrived with kernel and ledgers.
 
     Brokers are stopped for that, unless they are to be kept.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.world import Database, Happening, Made, Reader, Story, on_staff
+from maia.demo.world import Database, Happening, Made, Story, StoryReader, on_staff
 from maia.events import SECOND, Instant
 from maia.organisation import Organisation
 
@@ -224,11 +224,11 @@ buyer. It sells flows to brokerages, and brokerages sell them on to customers.
     policies={"exchange": _EXCHANGE, "ashdown": _ASHDOWN, "brook": _BROOK},
     logins=_LOGINS,
     readers=(
-        Reader("Alice", "alice", "StockTicker", "two flows, exact", application="ticker"),
-        Reader("Bob", "bob", "StockTicker", "shares, coarse"),
-        Reader("dealing desk", "dealers", "StockTicker", "trades of the firm"),
-        Reader("investigator", "investigator", "Surveillance", "trades of one watched stock"),
-        Reader("Carol", "carol", "StockTicker", "shares, exact", application="ticker"),
+        StoryReader("Alice", "alice", "StockTicker", "two flows, exact", application="ticker"),
+        StoryReader("Bob", "bob", "StockTicker", "shares, coarse"),
+        StoryReader("dealing desk", "dealers", "StockTicker", "trades of the firm"),
+        StoryReader("investigator", "investigator", "Surveillance", "trades of one watched stock"),
+        StoryReader("Carol", "carol", "StockTicker", "shares, exact", application="ticker"),
     ),
     probes=lambda number: [
         ("floor", "StockTicker", {**_SHOWN[0], "time": Instant(number * _DAY)})

@@ -58,7 +58,7 @@ class CommandFailed(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class StoryReader:
     """A member that subscribes: what it is called, its profile, the type, and what it sees in a few words."""
 
     name: str
@@ -109,7 +109,7 @@ class Story:
     """What a newcomer reads first."""
     setup: str
     """Commands before the servers run: organisations, types, grants, members."""
-    readers: tuple[Reader, ...]
+    readers: tuple[StoryReader, ...]
     probes: Callable[[int], list[Sending]]
     """By whom, of what, and an event of this number: each reader sees one; they show that readers
     are reached, and that nothing is under way any more."""
@@ -125,11 +125,11 @@ class Story:
     database: Database | None = None
     listened_to: tuple[str, ...] = ()
     """The brokers that write down all that they receive."""
-    obstacle: Callable[[Any, Reader, str, str], str | None] = lambda *_: None
+    obstacle: Callable[[Any, StoryReader, str, str], str | None] = lambda *_: None
     """Says why a reader must not see what one publishes with a requirement, whatever its certificates say."""
-    prepare: Callable[[World], None] = lambda _world: None
+    prepare: Callable[[StoryWorld], None] = lambda _world: None
     """Whatever else is done before the servers run."""
-    start: Callable[[World], None] = lambda world: world.up(*world.servers())
+    start: Callable[[StoryWorld], None] = lambda world: world.up(*world.servers())
     """How the servers start."""
     finish: Act = lambda _stage: None
     """Whatever else is found when all has been played, and the brokers have stopped."""
@@ -148,7 +148,7 @@ class Story:
 
 
 @dataclass(slots=True)
-class World:
+class StoryWorld:
     """The folder in which everything is, and all that runs."""
 
     story: Story
@@ -272,9 +272,9 @@ class World:
 
 
 @contextmanager
-def world_at_work(story: Story, folder: Path) -> Iterator[World]:
+def world_at_work(story: Story, folder: Path) -> Iterator[StoryWorld]:
     """Set the organisations of a story up, and run their servers while the body runs, in their folder."""
-    world = World(story, folder)
+    world = StoryWorld(story, folder)
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
         stack.callback(world.stop)

@@ -122,7 +122,7 @@ def _written_head(major: int, number: int) -> bytes:
     raise BadInput("INPUT-CBOR", "a number has more than 64 bits")
 
 
-# How are many JSON payloads of one row read and written at the least cost for each?
+# Many JSON payloads of one row are read and written at the least cost for each.
 #
 # The meaning of a payload is in `topic_table.py`, value by value. What is read here has nothing odd in it and
 # means the same; every doubt is left to that.

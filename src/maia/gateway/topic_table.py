@@ -132,7 +132,7 @@ def _shown(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
+class TopicInterest:
     """What one filter wants of one row: the filter of the Maia subscription. `row` is its number."""
 
     row: int
@@ -140,7 +140,7 @@ class Interest:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TopicRow:
     """One line of the table: topics, the type that they mean, and how payloads are read."""
 
     mqtt: str
@@ -278,7 +278,7 @@ class Row:
 
     # -------------------------------------------------------- a filter becomes a predicate
 
-    def interest(self, number: int, wanted: Sequence[str]) -> Interest | None:
+    def interest(self, number: int, wanted: Sequence[str]) -> TopicInterest | None:
         """Return what a filter wants of this row; None if it admits none of its topics."""
         if wanted[0] in ("+", "#") and isinstance(self.levels[0], str) and self.levels[0].startswith("$"):
             return None
@@ -288,7 +288,7 @@ class Row:
                 return None
             text = wanted[at]
             if text == "#":
-                return Interest(number, _all_of(parts))
+                return TopicInterest(number, _all_of(parts))
             if text in ("+", level):
                 continue
             if isinstance(level, str):
@@ -303,11 +303,13 @@ class Row:
                 parts.append(Comparison(level.uid, Operator.EQ, value))
         rest = wanted[len(self.levels) :]
         if self.root is None:
-            return Interest(number, _all_of(parts)) if not rest or rest == ["#"] else None
+            return TopicInterest(number, _all_of(parts)) if not rest or rest == ["#"] else None
         pattern = _pattern(self.root, rest)
         if pattern is None:
             return None
-        return Interest(number, _all_of([*parts, on_topics([pattern])]) if rest != ["#"] else _all_of(parts))
+        return TopicInterest(
+            number, _all_of([*parts, on_topics([pattern])]) if rest != ["#"] else _all_of(parts)
+        )
 
 
 def row_of(
@@ -318,7 +320,7 @@ def row_of(
     attribute: str | None,
     is_durable: bool,
     is_retained: bool,
-) -> Row:
+) -> TopicRow:
     """Check a declared row against its type."""
     root = tree_root(event_type.name.name)
     texts = _levels(mqtt)
@@ -361,7 +363,7 @@ def row_of(
             )
     elif attribute is not None:
         raise BadInput("INPUT-MQTT-TABLE", "`attribute` is for plain payloads")
-    return Row(mqtt, tuple(levels), root, event_type, form, holder, carried, is_durable, is_retained)
+    return TopicRow(mqtt, tuple(levels), root, event_type, form, holder, carried, is_durable, is_retained)
 
 
 # ------------------------------------------------------------ the table
@@ -370,7 +372,7 @@ def row_of(
 class TopicTable:
     """All rows that the operator declared."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[TopicRow]) -> None:
         """Take the rows in their order; the first that fits a topic counts."""
         self.rows = tuple(rows)
         self._topics: BoundedMap[str, tuple[int, dict[str, Value]]] = BoundedMap(_TOPICS_REMEMBERED)
@@ -394,7 +396,7 @@ class TopicTable:
                 return number, held
         raise NotDeclared(f"no type is declared for messages on `{_shown(topic)}`")
 
-    def interests(self, wanted: Sequence[str]) -> tuple[Interest, ...]:
+    def interests(self, wanted: Sequence[str]) -> tuple[TopicInterest, ...]:
         """Return what a filter wants, row by row."""
         found = (row.interest(number, wanted) for number, row in enumerate(self.rows))
         return tuple(one for one in found if one is not None)

@@ -21,9 +21,10 @@ from maia.postgres.schema import (
     installed_releases,
     outbox_columns,
     store_columns,
+    table_sql,
     trigger_name,
 )
-from maia.postgres.values import COLUMN_TYPES, Connection
+from maia.postgres.values import COLUMN_TYPES, Connection, rows_of
 
 
 @dataclass(slots=True)
@@ -68,13 +69,10 @@ async def _check_releases(
     connection: Connection, prepared: PreparedConnector, positions: Positions, findings: Findings
 ) -> None:
     schema = prepared.config.schema
-    found = await connection.execute(
-        sql.SQL("SELECT name, next_frame, refused FROM {}.releases ORDER BY name").format(
-            sql.Identifier(schema)
-        )
-    )
+    asked = "SELECT name, next_frame, refused FROM {s}.releases ORDER BY name"
+    found = await rows_of(connection, asked, s=sql.Identifier(schema))
     installed = await installed_releases(connection, schema)
-    known = {name: state for name, *state in await found.fetchall() if name in installed}
+    known = {name: state for name, *state in found if name in installed}
     for name in sorted(installed - {one.name for one in prepared.releases}):
         findings.differences.append(f"release `{name}` is installed, and the file does not declare it")
     for release in prepared.releases:
@@ -93,11 +91,8 @@ async def _check_releases(
                 f"release `{release.name}`: its outbox is of another version of the type; install again"
             )
         if columns:
-            counted = await connection.execute(
-                sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(outbox.schema, outbox.table))
-            )
-            row = await counted.fetchone()
-            findings.waiting[release.name] = 0 if row is None else row[0]
+            counted = await rows_of(connection, "SELECT count(*) FROM {out}", out=table_sql(outbox))
+            findings.waiting[release.name] = counted[0][0]
         differing = [one async for one in _trigger_differences(connection, schema, release)]
         findings.differences += differing
         if not differing:
@@ -110,13 +105,14 @@ async def _check_releases(
 
 
 async def _trigger_differences(connection: Connection, schema: str, release: Release) -> AsyncIterator[str]:
-    found = await connection.execute(
+    found = await rows_of(
+        connection,
         "SELECT t.tgname, n.nspname, c.relname, t.tgenabled <> 'D', p.prosrc, p.prosecdef FROM pg_trigger t"
         " JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgname = ANY (%s)",
-        [[trigger_name(schema, release.name, event) for event in ("insert", "update")]],
+        [trigger_name(schema, release.name, event) for event in ("insert", "update")],
     )
-    triggers = {row[0]: row[1:] for row in await found.fetchall()}
+    triggers = {row[0]: row[1:] for row in found}
     wanted = () if release.table is None else release.on
     for event in ("insert", "update"):
         there = triggers.get(trigger_name(schema, release.name, event))
@@ -147,12 +143,9 @@ async def _trigger_differences(connection: Connection, schema: str, release: Rel
 async def _check_stores(
     connection: Connection, prepared: PreparedConnector, positions: Positions, findings: Findings
 ) -> None:
-    found = await connection.execute(
-        sql.SQL("SELECT name, position, stored, missed FROM {}.stores ORDER BY name").format(
-            sql.Identifier(prepared.config.schema)
-        )
-    )
-    known = {row[0]: row[1:] for row in await found.fetchall()}
+    asked = "SELECT name, position, stored, missed FROM {s}.stores ORDER BY name"
+    found = await rows_of(connection, asked, s=sql.Identifier(prepared.config.schema))
+    known = {row[0]: row[1:] for row in found}
     for name in known.keys() - {one.name for one in prepared.stores}:
         findings.differences.append(f"store `{name}` is installed, and the file does not declare it")
     for store in prepared.stores:

@@ -216,7 +216,7 @@ def _table_named(word: str) -> TableName:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class TableStore:
     """A subscription whose events land in a table."""
 
     name: str
@@ -259,7 +259,7 @@ class PreparedConnector:
     network: NetworkName
     credentials: tuple[SignedCertificate, ...] = field(repr=False)
     constitutions: tuple[VerifiedConstitution, ...] = field(repr=False)
-    stores: tuple[Store, ...]
+    stores: tuple[TableStore, ...]
     releases: tuple[Release, ...]
 
 
@@ -292,7 +292,7 @@ def prepare(
         except BadDurableName as problem:
             raise config.wrong("store", problem.message) from problem
         stores.append(
-            Store(
+            TableStore(
                 one.name,
                 history,
                 arrives_as,

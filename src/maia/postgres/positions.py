@@ -24,7 +24,7 @@ from psycopg import sql
 from maia.errors import BadInput, Refusal, Unavailable
 from maia.net.stores import FolderStore
 from maia.postgres.schema import FORMAT, installed_releases
-from maia.postgres.values import Connection
+from maia.postgres.values import Connection, ask, rows_of
 from maia.private_files import make_private_folder, sync_folder
 
 _INCARNATION: Final = "incarnation"
@@ -43,7 +43,7 @@ class NotInstalled(BadInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DatabaseIdentity:
     """What a database says about itself."""
 
     incarnation: str
@@ -57,26 +57,24 @@ class Identity:
     """Whether nothing was stored or released yet."""
 
 
-async def identity_of(connection: Connection, schema: str) -> Identity:
+async def identity_of(connection: Connection, schema: str) -> DatabaseIdentity:
     """Return what the database says about itself; raise if nothing of a connector is installed."""
-    there = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{schema}.connection"])
-    row = await there.fetchone()
-    if row is None or not row[0]:
+    if not (await rows_of(connection, "SELECT to_regclass(%s) IS NOT NULL", f"{schema}.connection"))[0][0]:
         raise NotInstalled(f"nothing is installed in schema `{schema}`: run `maia postgres install`")
-    found = await connection.execute(
-        sql.SQL(
-            "SELECT format, incarnation::text, broker,"
-            " (own.system_identifier, own.database) IS DISTINCT FROM (control.system_identifier, here.oid),"
-            " NOT EXISTS (SELECT FROM {s}.releases WHERE next_frame > 0)"
-            " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0), may_rebind"
-            " FROM {s}.connection own, pg_control_system() control, pg_database here"
-            " WHERE here.datname = current_database()"
-        ).format(s=sql.Identifier(schema))
+    found = await rows_of(
+        connection,
+        "SELECT format, incarnation::text, broker,"
+        " (own.system_identifier, own.database) IS DISTINCT FROM (control.system_identifier, here.oid),"
+        " NOT EXISTS (SELECT FROM {s}.releases WHERE next_frame > 0)"
+        " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0), may_rebind"
+        " FROM {s}.connection own, pg_control_system() control, pg_database here"
+        " WHERE here.datname = current_database()",
+        s=sql.Identifier(schema),
     )
-    row = await found.fetchone()
-    if row is None or row[0] != FORMAT:
+    if not found or found[0][0] != FORMAT:
         raise NotInstalled(f"schema `{schema}` is of another version: run `maia postgres install`")
-    return Identity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
+    row = found[0]
+    return DatabaseIdentity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
 
 
 async def bind(connection: Connection, schema_name: str, broker: str) -> None:
@@ -86,23 +84,17 @@ async def bind(connection: Connection, schema_name: str, broker: str) -> None:
     """
     schema = sql.Identifier(schema_name)
     async with connection.transaction():
-        found = await connection.execute(
-            sql.SQL(
-                "SELECT name FROM {s}.stores, {s}.connection"
-                " WHERE position > 0 AND broker IS DISTINCT FROM %s ORDER BY name"
-            ).format(s=schema),
-            [broker],
+        others = (
+            "SELECT name FROM {s}.stores, {s}.connection"
+            " WHERE position > 0 AND broker IS DISTINCT FROM %s ORDER BY name"
         )
-        row = await found.fetchone()
-        if row is not None:
+        for row in await rows_of(connection, others, broker, s=schema):
             raise Refusal(
                 "REFUSED-POSTGRES-BROKER",
                 f"store `{row[0]}` has events of another broker's log; to store events of this one, "
                 "declare it anew, with another name and table",
             )
-        await connection.execute(
-            sql.SQL("UPDATE {}.connection SET broker = %s, may_rebind = false").format(schema), [broker]
-        )
+        await ask(connection, "UPDATE {s}.connection SET broker = %s, may_rebind = false", broker, s=schema)
 
 
 class Positions:
@@ -116,7 +108,7 @@ class Positions:
         self._incarnation = None if found is None else found.decode()
         self._counters: dict[str, _Counter] = {}
 
-    def check(self, identity: Identity, *, adopt: bool = True) -> None:
+    def check(self, identity: DatabaseIdentity, *, adopt: bool = True) -> None:
         """Take a fresh database on; refuse one that this folder does not belong to."""
         if identity.is_copy:
             raise RestoredDatabase(
@@ -261,30 +253,23 @@ async def accept(
         for name in await installed_releases(connection, schema_name):
             out = sql.Identifier(schema_name, f"out_{name}")
             if publish:
-                counted = await connection.execute(sql.SQL("SELECT count(*) FROM {}").format(out))
-                row = await counted.fetchone()
-                kept[name] = 0 if row is None else row[0]
-                continue
-            gone = await connection.execute(sql.SQL("DELETE FROM {}").format(out))
-            discarded[name] = gone.rowcount
+                kept[name] = (await rows_of(connection, "SELECT count(*) FROM {out}", out=out))[0][0]
+            else:
+                discarded[name] = (await ask(connection, "DELETE FROM {out}", out=out)).rowcount
         if not publish:
-            await connection.execute(sql.SQL("DELETE FROM {}.commits").format(schema))
-        await connection.execute(sql.SQL("DELETE FROM {}.frames").format(schema))
-        await connection.execute(
-            sql.SQL("UPDATE {}.releases SET next_frame = 0, planned_position = 0, planned_row = 0").format(
-                schema
-            )
+            await ask(connection, "DELETE FROM {s}.commits", s=schema)
+        await ask(connection, "DELETE FROM {s}.frames", s=schema)
+        begun = "UPDATE {s}.releases SET next_frame = 0, planned_position = 0, planned_row = 0"
+        await ask(connection, begun, s=schema)
+        own = (
+            "UPDATE {s}.connection SET incarnation = %s, may_rebind = true,"
+            " (system_identifier, database) = (SELECT system_identifier, oid FROM pg_control_system(),"
+            " pg_database WHERE datname = current_database())"
         )
-        await connection.execute(
-            sql.SQL(
-                "UPDATE {}.connection SET incarnation = %s, may_rebind = true,"
-                " (system_identifier, database) = (SELECT system_identifier, oid FROM pg_control_system(),"
-                " pg_database WHERE datname = current_database())"
-            ).format(schema),
-            [incarnation],
+        await ask(connection, own, incarnation, s=schema)
+        stored: dict[str, int] = dict(
+            await rows_of(connection, "SELECT name, position FROM {s}.stores", s=schema)
         )
-        found = await connection.execute(sql.SQL("SELECT name, position FROM {}.stores").format(schema))
-        stored: dict[str, int] = dict(await found.fetchall())
     lost = {
         name: (position + 1, upto)
         for name, position in stored.items()

@@ -28,11 +28,19 @@ from maia.net.observer import Records
 from maia.net.process import own_folder, until_told_to_stop
 from maia.net.status_endpoint import StatusSource, answering
 from maia.postgres.config import PreparedConnector
-from maia.postgres.outbox import ConnectorInUse, ReleaseTask
-from maia.postgres.positions import Identity, NotInstalled, Positions, RestoredDatabase, bind, identity_of
+from maia.postgres.outbox import ConnectorInUse
+from maia.postgres.positions import (
+    DatabaseIdentity,
+    NotInstalled,
+    Positions,
+    RestoredDatabase,
+    bind,
+    identity_of,
+)
+from maia.postgres.release import ReleaseTask
 from maia.postgres.schema import channel, installed_releases
 from maia.postgres.store import StoreTask
-from maia.postgres.values import Connection, connected, database_problem
+from maia.postgres.values import Connection, connected, database_problem, rows_of
 
 _AGAIN_S: Final = 0.2
 _AGAIN_MOST_S: Final = 30.0
@@ -52,7 +60,7 @@ class Running:
     releases: tuple[str, ...]
 
 
-class _Task(Protocol):
+class _ConnectorTask(Protocol):
     """A store or a release."""
 
     name: str
@@ -98,7 +106,7 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
             ReleaseTask(one, client=lambda: client, positions=positions, records=records)
             for one in prepared.releases
         ]
-        tasks: Sequence[_Task] = [*stores, *releases]
+        tasks: Sequence[_ConnectorTask] = [*stores, *releases]
         try:
             answers = _answering(prepared, client, stores, releases, records)
             async with answers, asyncio.TaskGroup() as group:
@@ -123,7 +131,7 @@ async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[
 # ------------------------------------------------------------ the database
 
 
-async def _identity(prepared: PreparedConnector, positions: Positions) -> Identity:
+async def _identity(prepared: PreparedConnector, positions: Positions) -> DatabaseIdentity:
     async with connected(prepared.config.database) as connection:
         identity = await identity_of(connection, prepared.config.schema)
         positions.check(identity)
@@ -133,8 +141,8 @@ async def _identity(prepared: PreparedConnector, positions: Positions) -> Identi
 
 async def _check_installed(connection: Connection, prepared: PreparedConnector) -> None:
     schema = prepared.config.schema
-    found = await connection.execute(sql.SQL("SELECT name FROM {}.stores").format(sql.Identifier(schema)))
-    stores = {name for (name,) in await found.fetchall()}
+    found = await rows_of(connection, "SELECT name FROM {s}.stores", s=sql.Identifier(schema))
+    stores = {name for (name,) in found}
     releases = await installed_releases(connection, schema)
     for declared, known in ((prepared.stores, stores), (prepared.releases, releases)):
         missing = [one.name for one in declared if one.name not in known]
@@ -149,7 +157,9 @@ async def _bind(prepared: PreparedConnector, broker: str) -> None:
         await bind(connection, prepared.config.schema, broker)
 
 
-async def _run(task: _Task, prepared: PreparedConnector, identity: Identity, records: Records) -> None:
+async def _run(
+    task: _ConnectorTask, prepared: PreparedConnector, identity: DatabaseIdentity, records: Records
+) -> None:
     """Let one store or release work, again and again."""
     failures = 0
     config, loop = prepared.config, asyncio.get_running_loop()
@@ -266,12 +276,12 @@ async def _answering(
 ) -> AsyncIterator[None]:
     """Answer /health, /ready, /metrics and /status, while the body runs."""
     config = prepared.config
-    tasks: Sequence[_Task] = [*stores, *releases]
+    tasks: Sequence[_ConnectorTask] = [*stores, *releases]
 
     def is_ready() -> bool:
         return client.broker is not None and all(one.is_serving.is_set() for one in tasks)
 
-    def state(task: _Task, done: int) -> dict[str, object]:
+    def state(task: _ConnectorTask, done: int) -> dict[str, object]:
         problem = None if task.problem is None else task.problem.as_record()
         return {"serving": task.is_serving.is_set(), "events": done, "problem": problem}
 

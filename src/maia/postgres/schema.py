@@ -20,7 +20,7 @@ published again after a crash is the same frame under the same number, and the b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, LiteralString
 from uuid import uuid4
 
 import psycopg
@@ -28,8 +28,8 @@ from psycopg import sql
 
 from maia.errors import BadInput
 from maia.events import Attribute, Kind
-from maia.postgres.config import PreparedConnector, Release, Store, TableName
-from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection
+from maia.postgres.config import PreparedConnector, Release, TableName, TableStore
+from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection, ask, rows_of
 from maia.views.plan import POSTGRES_TYPES
 
 FORMAT: Final = 2
@@ -211,31 +211,26 @@ async def _install_release(connection: Connection, schema: sql.Identifier, relea
                 f"rows of release `{release.name}` wait to be published in the form of another version; "
                 "let the connector publish them, then install",
             )
-        await connection.execute(sql.SQL("DROP TABLE {}").format(table_sql(own)))
+        await ask(connection, "DROP TABLE {own}", own=table_sql(own))
         found = {}
     if not found:
         for statement in _outbox(schema, release):
             await connection.execute(statement)
-    await connection.execute(
-        sql.SQL("INSERT INTO {}.releases (name) VALUES (%s) ON CONFLICT DO NOTHING").format(schema),
-        [release.name],
-    )
+    known = "INSERT INTO {s}.releases (name) VALUES (%s) ON CONFLICT DO NOTHING"
+    await ask(connection, known, release.name, s=schema)
     await _drop_triggers(connection, own.schema, release.name)
     if release.table is None:
         return
     await _check_released(connection, release)
     function = sql.Identifier(f"release_{release.name}")
-    await connection.execute(
-        sql.SQL(
-            "CREATE OR REPLACE FUNCTION {s}.{function}() RETURNS trigger LANGUAGE plpgsql"
-            " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {body}"
-        ).format(
-            s=schema,
-            function=function,
-            body=sql.Literal(function_body(schema, release).as_string(connection)),
-        )
-    )
-    await connection.execute(sql.SQL("REVOKE ALL ON FUNCTION {}.{}() FROM PUBLIC").format(schema, function))
+    body = sql.Literal(function_body(schema, release).as_string(connection))
+    await ask(
+        connection,
+        "CREATE OR REPLACE FUNCTION {s}.{function}() RETURNS trigger LANGUAGE plpgsql"
+        " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {body}",
+        s=schema, function=function, body=body,
+    )  # fmt: skip
+    await ask(connection, "REVOKE ALL ON FUNCTION {s}.{function}() FROM PUBLIC", s=schema, function=function)
     for event in release.on:
         await connection.execute(_trigger(schema, release, event))
 
@@ -264,34 +259,33 @@ async def _check_released(connection: Connection, release: Release) -> None:
 
 
 async def _has_rows(connection: Connection, table: sql.Composable) -> bool:
-    found = await connection.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table))
-    row = await found.fetchone()
-    return row is not None and bool(row[0])
+    found = await rows_of(connection, "SELECT EXISTS (SELECT FROM {table})", table=table)
+    return bool(found[0][0])
 
 
 async def _drop_triggers(connection: Connection, schema: str, release: str) -> None:
     """Drop the triggers of a release, on whichever table they are."""
     names = [trigger_name(schema, release, event) for event in ("insert", "update")]
-    found = await connection.execute(
+    found = await rows_of(
+        connection,
         "SELECT n.nspname, c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
         " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = ANY (%s) AND t.tgparentid = 0",
-        [names],
+        names,
     )
-    for namespace, table, trigger in await found.fetchall():
-        await connection.execute(
-            sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(trigger), sql.Identifier(namespace, table))
-        )
+    for namespace, table, trigger in found:
+        where = sql.Identifier(namespace, table)
+        await ask(connection, "DROP TRIGGER {name} ON {where}", name=sql.Identifier(trigger), where=where)
 
 
 # ------------------------------------------------------------ stores
 
 
-def store_columns(store: Store) -> dict[str, str]:
+def store_columns(store: TableStore) -> dict[str, str]:
     """Return the columns that a table needs so that events can be stored in it."""
     return {**_STORE_OWN, **{one.name: _format_type(one.kind) for one in store.attributes}}
 
 
-async def _install_store(connection: Connection, schema: sql.Identifier, store: Store) -> None:
+async def _install_store(connection: Connection, schema: sql.Identifier, store: TableStore) -> None:
     found = await columns_of_table(connection, store.table)
     if not found:
         columns = [
@@ -305,9 +299,8 @@ async def _install_store(connection: Connection, schema: sql.Identifier, store: 
             ),
             sql.SQL("PRIMARY KEY (maia_position, maia_row)"),
         ]
-        await connection.execute(
-            sql.SQL("CREATE TABLE {} ({})").format(table_sql(store.table), sql.SQL(", ").join(columns))
-        )
+        table, all_columns = table_sql(store.table), sql.SQL(", ").join(columns)
+        await ask(connection, "CREATE TABLE {table} ({columns})", table=table, columns=all_columns)
     for name, wanted in store_columns(store).items():
         if found and found.get(name) != wanted:
             raise BadInput(
@@ -315,10 +308,8 @@ async def _install_store(connection: Connection, schema: sql.Identifier, store: 
                 f"store `{store.name}`: `{store.table}` needs the column `{name}` of type {wanted}, "
                 f"and has {found.get(name) or 'none'}",
             )
-    await connection.execute(
-        sql.SQL("INSERT INTO {}.stores (name) VALUES (%s) ON CONFLICT DO NOTHING").format(schema),
-        [store.name],
-    )
+    known = "INSERT INTO {s}.stores (name) VALUES (%s) ON CONFLICT DO NOTHING"
+    await ask(connection, known, store.name, s=schema)
 
 
 # ------------------------------------------------------------ all of it
@@ -326,26 +317,25 @@ async def _install_store(connection: Connection, schema: sql.Identifier, store: 
 
 async def columns_of_table(connection: Connection, table: TableName) -> dict[str, str]:
     """Return the columns of a table with their types; nothing if there is no such table."""
-    found = await connection.execute(
+    found = await rows_of(
+        connection,
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
         " JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')"
         " AND a.attnum > 0 AND NOT a.attisdropped",
-        [table.schema, table.table],
+        table.schema,
+        table.table,
     )
-    return dict(await found.fetchall())
+    return dict(found)
 
 
 async def installed_releases(connection: Connection, schema: str) -> set[str]:
     """Return the releases that have an outbox."""
-    found = await connection.execute(
-        sql.SQL(
-            "SELECT name FROM {}.releases WHERE to_regclass(format('%%I.%%I', %s::text, 'out_' || name))"
-            " IS NOT NULL"
-        ).format(sql.Identifier(schema)),
-        [schema],
+    there = (
+        "SELECT name FROM {s}.releases WHERE to_regclass(format('%%I.%%I', %s::text, 'out_' || name))"
+        " IS NOT NULL"
     )
-    return {name for (name,) in await found.fetchall()}
+    return {name for (name,) in await rows_of(connection, there, schema, s=sql.Identifier(schema))}
 
 
 async def install(connection: Connection, prepared: PreparedConnector, *, role: str) -> None:
@@ -354,15 +344,13 @@ async def install(connection: Connection, prepared: PreparedConnector, *, role: 
     async with connection.transaction():
         for statement in _common(schema, channel(prepared.config.schema)):
             await connection.execute(statement)
-        await connection.execute(
-            sql.SQL(
-                "INSERT INTO {}.connection (format, incarnation, system_identifier, database)"
-                " SELECT %s, %s, system_identifier, oid FROM pg_control_system(), pg_database"
-                " WHERE datname = current_database()"
-                " ON CONFLICT (is_only) DO UPDATE SET format = EXCLUDED.format"
-            ).format(schema),
-            [FORMAT, uuid4()],
+        known = (
+            "INSERT INTO {s}.connection (format, incarnation, system_identifier, database)"
+            " SELECT %s, %s, system_identifier, oid FROM pg_control_system(), pg_database"
+            " WHERE datname = current_database()"
+            " ON CONFLICT (is_only) DO UPDATE SET format = EXCLUDED.format"
         )
+        await ask(connection, known, FORMAT, uuid4(), s=schema)
         await _remove_undeclared(connection, prepared)
         for release in prepared.releases:
             await _install_release(connection, schema, release)
@@ -385,38 +373,33 @@ async def _remove_undeclared(connection: Connection, prepared: PreparedConnector
                 f"rows of release `{name}` wait to be published, and the file does not declare it any more; "
                 "let the connector publish them with the old file, then install",
             )
-        await connection.execute(sql.SQL("DROP TABLE {}").format(out))
+        await ask(connection, "DROP TABLE {out}", out=out)
         # Its numbers are kept: if it is declared again one day, none of them is used a second time.
-        for table in ("commits", "frames"):
-            statement = sql.SQL("DELETE FROM {}.{} WHERE release = %s")
-            await connection.execute(statement.format(schema, sql.Identifier(table)), [name])
+        await ask(connection, "DELETE FROM {s}.commits WHERE release = %s", name, s=schema)
+        await ask(connection, "DELETE FROM {s}.frames WHERE release = %s", name, s=schema)
 
 
 async def _grant(
     connection: Connection, schema: sql.Identifier, prepared: PreparedConnector, role: str
 ) -> None:
     """Let the role that runs the connector do what it has to, and nothing else."""
-    grants = [
+    grants: tuple[LiteralString, ...] = (
         "USAGE ON SCHEMA {s}",
         "SELECT, UPDATE ON {s}.connection, {s}.releases, {s}.stores",
         "SELECT, INSERT, DELETE ON {s}.frames",
         "SELECT, UPDATE (position), DELETE ON {s}.commits",
-    ]
-    statements = [sql.SQL("GRANT " + one + " TO {role}") for one in grants]
-    names = {"s": schema, "role": sql.Identifier(role)}
-    for statement in statements:
-        await connection.execute(statement.format(**names))
+    )
+    to = sql.Identifier(role)
+    for one in grants:
+        await ask(connection, "GRANT " + one + " TO {role}", s=schema, role=to)
     for release in prepared.releases:
         out = sql.Identifier(f"out_{release.name}")
-        await connection.execute(
-            sql.SQL("GRANT SELECT, INSERT, DELETE ON {s}.{out} TO {role}").format(**names, out=out)
+        await ask(
+            connection, "GRANT SELECT, INSERT, DELETE ON {s}.{out} TO {role}", s=schema, out=out, role=to
         )
     for store in prepared.stores:
-        await connection.execute(
-            sql.SQL("GRANT SELECT, INSERT ON {table} TO {role}").format(
-                role=names["role"], table=table_sql(store.table)
-            )
-        )
+        table = table_sql(store.table)
+        await ask(connection, "GRANT SELECT, INSERT ON {table} TO {role}", table=table, role=to)
 
 
 async def remove(connection: Connection, schema_name: str, *, force: bool) -> list[str]:
@@ -436,5 +419,5 @@ async def remove(connection: Connection, schema_name: str, *, force: bool) -> li
                     f"rows of release `{name}` wait to be published; say `--force` to lose them",
                 )
             await _drop_triggers(connection, schema_name, name)
-        await connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(schema))
+        await ask(connection, "DROP SCHEMA {s} CASCADE", s=schema)
     return releases

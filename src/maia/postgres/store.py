@@ -23,11 +23,11 @@ from maia.client.api.subscription import Subscription
 from maia.errors import MaiaError
 from maia.events import Value
 from maia.net.observer import Records
-from maia.postgres.config import Store
+from maia.postgres.config import TableStore
 from maia.postgres.outbox import ConnectorInUse
 from maia.postgres.positions import Positions
 from maia.postgres.schema import store_columns, table_sql
-from maia.postgres.values import Connection
+from maia.postgres.values import Connection, rows_of
 
 _FRAMES_AT_ONCE: Final = 64
 _WITHDRAW_S: Final = 5.0
@@ -37,7 +37,7 @@ class StoreTask:
     """One store: its subscription lives longer than a connection to the database."""
 
     def __init__(
-        self, store: Store, *, client: Callable[[], Client], positions: Positions, records: Records
+        self, store: TableStore, *, client: Callable[[], Client], positions: Positions, records: Records
     ) -> None:
         """Subscribe through whichever client is connected."""
         self.name = f"store {store.name}"
@@ -57,13 +57,10 @@ class StoreTask:
         """Store what arrives, until the connection or the right ends."""
         del incarnation
         names = {"s": sql.Identifier(schema), "table": table_sql(self._store.table)}
-        found = await connection.execute(
-            sql.SQL("SELECT position, after FROM {s}.stores WHERE name = %s").format(**names),
-            [self._store.name],
-        )
-        row = await found.fetchone()
-        upto: int = 0 if row is None else row[0]
-        after: bytes | None = None if row is None else row[1]
+        asked = "SELECT position, after FROM {s}.stores WHERE name = %s"
+        found = await rows_of(connection, asked, self._store.name, s=names["s"])
+        upto: int = found[0][0] if found else 0
+        after: bytes | None = found[0][1] if found else None
         self._positions.check_store(self._store.name, upto)
         subscription = await self._subscribed(after)
         # The last commit may have succeeded although its connection was lost.

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -53,6 +53,20 @@ CHECKS: Final[Mapping[Kind, str]] = {
     Kind.BYTES: "octet_length({0}) <= 1048576",
 }
 """What PostgreSQL can hold and no event can: a transaction that releases it fails, and is told the column."""
+
+
+async def ask(
+    connection: Connection, text: LiteralString, *values: object, **names: sql.Composable
+) -> psycopg.AsyncCursor[tuple[Any, ...]]:
+    """Run a statement with these names in it, quoted, and these values beside it."""
+    return await connection.execute(sql.SQL(text).format(**names), values or None)
+
+
+async def rows_of(
+    connection: Connection, text: LiteralString, *values: object, **names: sql.Composable
+) -> list[tuple[Any, ...]]:
+    """Run a statement as `ask` does, and return the rows that it finds."""
+    return await (await ask(connection, text, *values, **names)).fetchall()
 
 
 def database_problem(problem: psycopg.Error) -> MaiaError:

@@ -182,7 +182,7 @@ def _within(column: str, spans: tuple[tuple[Instant, Instant], ...]) -> Query:
     return Query(f" WHERE ({' OR '.join(f'({test})' for test in tests)})", tuple(operands))
 
 
-# What goes on record when a principal is let read a table by itself?
+# ------------------------------------------------------------ what goes on record
 #
 # A broker records each delivery. What a database role reads through a view, and when, PostgreSQL shows to its
 # superuser alone: a record that the reader's own transaction writes is gone when that is rolled back. So the

@@ -1,8 +1,8 @@
 """How does a principal's View become an SQL view of a database role, and how does it end with its right?
 
-    views = InstalledViews("maia_views")
-    views.install(connection)
-    outcomes = views.renew(connection, prepared, monitor, now)
+    views = InstalledViews(connection, "maia_views")
+    views.install()
+    outcomes = views.renew(prepared, monitor, now)
 
 Each reader and table has one view with `security_barrier`, and its role may select from that and from
 nothing else. By default the view is over a function that runs the query. What the View asks of rows is then
@@ -15,25 +15,19 @@ right that is gone is taken from the role first, which waits for no lock, and th
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.api.testers import ask_testers
-from maia.back_off import doubled
-from maia.config.input_files import read_principal
 from maia.credentials import Principal, principal_from_text
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
-from maia.ledger.files import LedgerFiles, LedgerUnavailable
+from maia.ledger.files import LedgerUnavailable
 from maia.postgres.view_definitions import (
     DeclaredTable,
     ViewDefinition,
@@ -44,11 +38,7 @@ from maia.postgres.view_definitions import (
 from maia.postgres.view_settings import (
     PreparedViews,
     ViewReader,
-    ViewsConfig,
-    prepare_views,
-    read_views_config,
 )
-from maia.spark.governed.right_watch import read_statements
 from maia.validity import Monitor
 from maia.views import POSTGRES_TYPES, Query
 from maia.views.to_sql import Operand, quoted
@@ -114,7 +104,7 @@ class InstalledView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedView:
     """One view that is to be as its reader's right is now."""
 
     name: str
@@ -124,13 +114,15 @@ class _Asked:
     now: Instant
     ledger: ViewLedger | None
 
-    def failed(self, problem: MaiaError) -> Outcome:
+    def failed(self, problem: MaiaError) -> ViewOutcome:
         """Return what became of it where the database or the ledger failed."""
-        return Outcome(self.name, self.reader.role, self.reader.reader.principal, "failed", problem=problem)
+        return ViewOutcome(
+            self.name, self.reader.role, self.reader.reader.principal, "failed", problem=problem
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ViewOutcome:
     """What became of one view: what it is now, or why it is not there."""
 
     name: str
@@ -149,11 +141,11 @@ class Outcome:
 
 
 class InstalledViews:
-    """The views in one schema of a database, over connections that are handed in."""
+    """The views in one schema of a database."""
 
-    def __init__(self, schema: str, *, lease_s: int = 0) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], schema: str, *, lease_s: int = 0) -> None:
         """Work in `schema`; a view shows rows for `lease_s` after a renewal, or while its right holds."""
-        self.schema, self._lease_s = schema, lease_s
+        self._connection, self.schema, self._lease_s = connection, schema, lease_s
         if _SCHEMA.fullmatch(schema) is None:
             raise BadInput(
                 "INPUT-SQL-IDENTIFIER", f"`{schema[:64]}` is no name of lower case letters, digits and `_`"
@@ -161,77 +153,71 @@ class InstalledViews:
         self._schema = _identifier(schema)
         self._entries = f"{self._schema}.{_ENTRIES}"
 
-    def install(self, connection: psycopg.Connection[Any]) -> None:
+    def install(self) -> None:
         """Make the schema and the table of entries, unless they are there."""
-        if connection.info.server_version < _SERVER_MIN:
+        if self._connection.info.server_version < _SERVER_MIN:
             raise BadInput("POSTGRES-NOT-INSTALLED", "views need PostgreSQL 15 or later")
-        with self._work(connection):
-            owner = connection.execute(
+        with self._work():
+            owner = self._connection.execute(
                 "SELECT pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = %s",
                 (self.schema,),
             ).fetchone()
             if owner is None:  # an administrator may have made it, so that its owner need make no other
-                self._execute(connection, f"CREATE SCHEMA {self._schema}")
+                self._execute(f"CREATE SCHEMA {self._schema}")
             elif not owner[0]:
                 raise Refusal("POSTGRES-SCHEMA-TAKEN", f"the schema `{self.schema}` belongs to another role")
-            self._execute(connection, f"REVOKE ALL ON SCHEMA {self._schema} FROM PUBLIC")
+            self._execute(f"REVOKE ALL ON SCHEMA {self._schema} FROM PUBLIC")
             self._execute(
-                connection,
                 f"CREATE TABLE IF NOT EXISTS {self._entries} (name text PRIMARY KEY, role text NOT NULL, "
                 "principal text NOT NULL, type text NOT NULL, source text NOT NULL, "
                 "until timestamptz NOT NULL, certificates text[] NOT NULL, digest text NOT NULL, "
                 "query text NOT NULL)",
             )
-            self._execute(connection, f"REVOKE ALL ON TABLE {self._entries} FROM PUBLIC")
+            self._execute(f"REVOKE ALL ON TABLE {self._entries} FROM PUBLIC")
 
     def renew(
         self,
-        connection: psycopg.Connection[Any],
         prepared: PreparedViews,
         monitor: Monitor,
         now: Instant,
         ledger: ViewLedger | None = None,
-    ) -> list[Outcome]:
+    ) -> list[ViewOutcome]:
         """Decide every reader's right again; make, renew and remove views accordingly.
 
         What fails for one view leaves the others as they should be.
         """
-        before = {one.name: (one, digest) for one, digest in self._read(connection)}
-        outcomes: list[Outcome] = []
+        before = {one.name: (one, digest) for one, digest in self._read()}
+        outcomes: list[ViewOutcome] = []
         wanted: set[str] = set()
         for reader in prepared.readers:
             for table in reader.tables:
-                asked = _Asked(f"{reader.role}_{table.name}", reader, table, monitor, now, ledger)
+                asked = _AskedView(f"{reader.role}_{table.name}", reader, table, monitor, now, ledger)
                 wanted.add(asked.name)
                 try:
-                    outcome = self._renewed(connection, asked, *before.get(asked.name, (None, "")))
+                    outcome = self._renewed(asked, *before.get(asked.name, (None, "")))
                 except (DatabaseUnavailable, LedgerUnavailable) as problem:
-                    if connection.closed:
+                    if self._connection.closed:
                         raise
                     outcome = asked.failed(problem)
                 outcomes.append(outcome)
         for name in sorted(before.keys() - wanted):
-            outcomes.append(self._removed(connection, before[name][0], now, ledger))
+            outcomes.append(self._removed(before[name][0], now, ledger))
         return outcomes
 
-    def entries(self, connection: psycopg.Connection[Any]) -> list[InstalledView]:
+    def entries(self) -> list[InstalledView]:
         """Return the views that are there."""
-        return [one for one, _ in self._read(connection)]
+        return [one for one, _ in self._read()]
 
-    def remove(
-        self, connection: psycopg.Connection[Any], now: Instant, ledger: ViewLedger | None = None
-    ) -> list[Outcome]:
+    def remove(self, now: Instant, ledger: ViewLedger | None = None) -> list[ViewOutcome]:
         """Remove every view, and the schema with the last."""
-        outcomes = [self._removed(connection, one, now, ledger) for one, _ in self._read(connection)]
+        outcomes = [self._removed(one, now, ledger) for one, _ in self._read()]
         if all(one.what == "removed" for one in outcomes):
-            with self._work(connection):
-                self._execute(connection, f"DROP TABLE {self._entries}")
-                self._execute(connection, f"DROP SCHEMA {self._schema}")
+            with self._work():
+                self._execute(f"DROP TABLE {self._entries}")
+                self._execute(f"DROP SCHEMA {self._schema}")
         return outcomes
 
-    def _renewed(
-        self, connection: psycopg.Connection[Any], asked: _Asked, entry: InstalledView | None, digest: str
-    ) -> Outcome:
+    def _renewed(self, asked: _AskedView, entry: InstalledView | None, digest: str) -> ViewOutcome:
         reader, table, now, ledger = asked.reader, asked.table, asked.now, asked.ledger
         name, role, who = asked.name, asked.reader.role, asked.reader.reader.principal
         try:
@@ -239,18 +225,18 @@ class InstalledViews:
             check_ledger(table, ledger)
             if reader.problem is not None:
                 raise reader.problem
-            with self._work(connection):
-                self._check_role(connection, role, table)
-                _check_columns(connection, table)
+            with self._work():
+                self._check_role(role, table)
+                _check_columns(self._connection, table)
             definition = view_definition(table, reader.reader, asked.monitor, now)
-            text = written(definition.query, connection)
+            text = written(definition.query, self._connection)
         except DatabaseUnavailable:
             raise
         except MaiaError as problem:
             if entry is None:
-                return Outcome(name, role, who, "none", problem=problem)
-            gone = self._removed(connection, entry, now, ledger)
-            return Outcome(name, role, who, gone.what, problem=problem)
+                return ViewOutcome(name, role, who, "none", problem=problem)
+            gone = self._removed(entry, now, ledger)
+            return ViewOutcome(name, role, who, gone.what, problem=problem)
         until = definition.until
         if self._lease_s:
             lease = Instant(now + self._lease_s * SECOND)
@@ -260,16 +246,15 @@ class InstalledViews:
         if entry is not None and newer == digest and not entry.is_ended:
             if ledger is not None and entry.certificates != tuple(certificates):
                 ledger.opened(who, entry.source, table, definition, definition.until, now)
-            with self._work(connection):
+            with self._work():
                 self._execute(
-                    connection,
                     f"UPDATE {self._entries} SET until = %s, certificates = %s WHERE name = %s",
                     (_moment(until), certificates, name),
                 )
-            return Outcome(name, role, who, "renewed", definition, until)
-        if entry is not None and self._removed(connection, entry, now, ledger).what != "removed":
+            return ViewOutcome(name, role, who, "renewed", definition, until)
+        if entry is not None and self._removed(entry, now, ledger).what != "removed":
             busy = DatabaseUnavailable("the former view is being read; until it is replaced it shows nothing")
-            return Outcome(name, role, who, "ended", problem=busy)
+            return ViewOutcome(name, role, who, "ended", problem=busy)
         path = ".".join((table.table,) if isinstance(table.table, str) else table.table)
         made = InstalledView(
             name, role, str(who), table.versions[-1].name.name, path, until, tuple(certificates)
@@ -278,16 +263,13 @@ class InstalledViews:
             # On record before it is there: a crash between the two records a view that nobody reads.
             ledger.opened(who, made.source, table, definition, definition.until, now)
         values = (name, role, made.principal, made.type_name, path, _moment(until), certificates, newer, text)
-        with self._work(connection):
-            self._execute(
-                connection, f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", values
-            )
-            self._make(connection, name, text, definition, role, hidden=table.hides_plans)
-        return Outcome(name, role, who, "made", definition, until)
+        with self._work():
+            self._execute(f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", values)
+            self._make(name, text, definition, role, hidden=table.hides_plans)
+        return ViewOutcome(name, role, who, "made", definition, until)
 
     def _make(
         self,
-        connection: psycopg.Connection[Any],
         name: str,
         text: str,
         definition: ViewDefinition,
@@ -296,67 +278,63 @@ class InstalledViews:
         hidden: bool,
     ) -> None:
         view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
-        key, to = written(Query("%s", (name,)), connection), _identifier(role)
+        key, to = written(Query("%s", (name,)), self._connection), _identifier(role)
         source = f"({text})"
         if hidden:
             source = f"{rows}()"
-            self._execute(connection, _function(rows, key, self._entries, definition))
-            self._execute(connection, f"REVOKE ALL ON FUNCTION {rows}() FROM PUBLIC")
-            self._execute(connection, f"GRANT EXECUTE ON FUNCTION {rows}() TO {to}")
+            self._execute(_function(rows, key, self._entries, definition))
+            self._execute(f"REVOKE ALL ON FUNCTION {rows}() FROM PUBLIC")
+            self._execute(f"GRANT EXECUTE ON FUNCTION {rows}() TO {to}")
         self._execute(
-            connection,
             f"CREATE VIEW {view} WITH (security_barrier = true) AS SELECT * FROM {source} AS shown "
             f"WHERE clock_timestamp() <= (SELECT i.until FROM {self._entries} AS i WHERE i.name = {key})",
         )
-        self._execute(connection, f"GRANT USAGE ON SCHEMA {self._schema} TO {to}")
-        self._execute(connection, f"GRANT SELECT ON {view} TO {to}")
+        self._execute(f"GRANT USAGE ON SCHEMA {self._schema} TO {to}")
+        self._execute(f"GRANT SELECT ON {view} TO {to}")
 
     def _removed(
         self,
-        connection: psycopg.Connection[Any],
         entry: InstalledView,
         now: Instant,
         ledger: ViewLedger | None,
-    ) -> Outcome:
+    ) -> ViewOutcome:
         """End a view at once, and drop it if no transaction reads it."""
         name, role = entry.name, entry.role
         view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
-        with self._work(connection):
-            self._execute(
-                connection, f"UPDATE {self._entries} SET until = '-infinity' WHERE name = %s", (name,)
-            )
+        with self._work():
+            self._execute(f"UPDATE {self._entries} SET until = '-infinity' WHERE name = %s", (name,))
             # A transaction with an old snapshot does not see the update. It does see that it may not select.
             for what, there in (
                 (f"TABLE {view}", f"to_regclass({_literal(view)})"),
                 (f"FUNCTION {rows}()", f"to_regprocedure({_literal(rows + '()')})"),
             ):
-                found = connection.execute(f"SELECT {there} IS NOT NULL".encode()).fetchone()
+                found = self._connection.execute(f"SELECT {there} IS NOT NULL".encode()).fetchone()
                 if found is not None and found[0]:
-                    self._execute(connection, f"REVOKE ALL ON {what} FROM {_identifier(role)}")
+                    self._execute(f"REVOKE ALL ON {what} FROM {_identifier(role)}")
         if ledger is not None and not entry.is_ended:
             ledger.closed(principal_from_text(entry.principal), entry.source, now)
         try:
-            with self._work(connection):
-                self._execute(connection, f"DROP VIEW IF EXISTS {view}")
-                self._execute(connection, f"DROP FUNCTION IF EXISTS {rows}()")
-                self._execute(connection, f"DELETE FROM {self._entries} WHERE name = %s", (name,))
-                left = connection.execute(
+            with self._work():
+                self._execute(f"DROP VIEW IF EXISTS {view}")
+                self._execute(f"DROP FUNCTION IF EXISTS {rows}()")
+                self._execute(f"DELETE FROM {self._entries} WHERE name = %s", (name,))
+                left = self._connection.execute(
                     f"SELECT 1 FROM {self._entries} WHERE role = %s".encode(), (role,)
                 ).fetchone()
                 if left is None:  # nothing that belongs to the role is left behind
-                    self._execute(connection, f"REVOKE ALL ON SCHEMA {self._schema} FROM {_identifier(role)}")
+                    self._execute(f"REVOKE ALL ON SCHEMA {self._schema} FROM {_identifier(role)}")
         except ViewBusy:
-            return Outcome(name, role, None, "ended")
-        return Outcome(name, role, None, "removed")
+            return ViewOutcome(name, role, None, "ended")
+        return ViewOutcome(name, role, None, "removed")
 
-    def _check_role(self, connection: psycopg.Connection[Any], role: str, table: DeclaredTable) -> None:
+    def _check_role(self, role: str, table: DeclaredTable) -> None:
         """Refuse a role that could read the table, or the entries, without the view."""
-        there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+        there = self._connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
         if there is None:
             raise BadInput("POSTGRES-NOT-INSTALLED", f"there is no database role `{role[:64]}`")
         for path in (table.table, (self.schema, _ENTRIES)):
             named = _path(path)
-            found = connection.execute(
+            found = self._connection.execute(
                 # A role may also become each role that it is a member of.
                 "SELECT rolname FROM pg_roles WHERE pg_has_role(%s, oid, 'MEMBER') AND (rolsuper OR "
                 "has_any_column_privilege(oid, to_regclass(%s), 'SELECT')) LIMIT 1",
@@ -367,15 +345,15 @@ class InstalledViews:
                     "POSTGRES-ROLE-READS-TABLE", f"the role `{role}` reads {named} by itself, as `{found[0]}`"
                 )
 
-    def _read(self, connection: psycopg.Connection[Any]) -> list[tuple[InstalledView, str]]:
-        with self._work(connection):
-            there = connection.execute("SELECT to_regclass(%s)", (self._entries,)).fetchone()
+    def _read(self) -> list[tuple[InstalledView, str]]:
+        with self._work():
+            there = self._connection.execute("SELECT to_regclass(%s)", (self._entries,)).fetchone()
             if there is None or there[0] is None:
                 raise BadInput(
                     "POSTGRES-NOT-INSTALLED",
                     f"there are no views in the schema `{self.schema}`; `install` makes them",
                 )
-            rows = connection.execute(
+            rows = self._connection.execute(
                 "SELECT name, role, principal, type, source, CASE WHEN isfinite(until) THEN until END, "
                 f"until = '-infinity', certificates, digest FROM {self._entries} ORDER BY name".encode()
             ).fetchall()
@@ -389,18 +367,18 @@ class InstalledViews:
         return found
 
     @contextmanager
-    def _work(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    def _work(self) -> Iterator[None]:
         """Work in one transaction, alone in this schema, with no schema in the way of the catalogue."""
         import psycopg
 
         try:
-            with connection.transaction():
-                connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
+            with self._connection.transaction():
+                self._connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+                self._connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
                 # No advisory lock: every role can hold one, and a reader would keep its own right alive.
                 own = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
-                if connection.execute(own, (self.schema, _ENTRIES)).fetchone() is not None:
-                    self._execute(connection, f"LOCK TABLE {self._entries} IN SHARE ROW EXCLUSIVE MODE")
+                if self._connection.execute(own, (self.schema, _ENTRIES)).fetchone() is not None:
+                    self._execute(f"LOCK TABLE {self._entries} IN SHARE ROW EXCLUSIVE MODE")
                 yield
         except psycopg.errors.LockNotAvailable:
             raise ViewBusy("another transaction uses the table or the view") from None
@@ -408,10 +386,8 @@ class InstalledViews:
             # The sentence of the server can hold a row, or the text of a View.
             raise DatabaseUnavailable(f"PostgreSQL refused: {type(problem).__name__}") from None
 
-    def _execute(
-        self, connection: psycopg.Connection[Any], text: str, operands: Sequence[object] | None = None
-    ) -> None:
-        connection.execute(text.encode(), operands)
+    def _execute(self, text: str, operands: Sequence[object] | None = None) -> None:
+        self._connection.execute(text.encode(), operands)
 
 
 def _function(rows: str, key: str, entries: str, definition: ViewDefinition) -> str:
@@ -506,84 +482,3 @@ def _path(table: str | tuple[str, ...]) -> str:
 
 def _moment(until: Instant | None) -> str:
     return "infinity" if until is None else until.to_datetime().isoformat()
-
-
-# How do SQL views follow the rights that they show?
-#
-# Certificates, definitions and statements are read again each time, testers are asked where certificates
-# say, and every right is decided again. What was once received of an issuer's statements is kept for as long
-# as the watch runs, so that no older list undoes a newer one.
-
-
-TESTERS_S: Final = 10.0
-"""How long testers are waited for, each time."""
-_AGAIN_MAX_S: Final = 60.0
-
-
-@contextmanager
-def view_ledger(config: ViewsConfig) -> Iterator[ViewLedger | None]:
-    """Open the ledger, if the settings name one."""
-    if config.ledger is None or config.owner is None:
-        yield None
-        return
-    with LedgerFiles(config.ledger) as files:
-        yield ViewLedger(files, read_principal(config.owner))
-
-
-class ViewWatch:
-    """The views of one configuration file, decided whenever `renew` is called."""
-
-    def __init__(self, file: Path, clock: Callable[[], Instant]) -> None:
-        """Begin without statements."""
-        self._file, self._clock = file, clock
-        self._monitor = Monitor()
-
-    def install(self) -> list[Outcome]:
-        """Make the schema, and the views that readers have a right to."""
-        return self._with_views(install=True)
-
-    def renew(self) -> list[Outcome]:
-        """Decide every right again, and make, renew and remove views accordingly."""
-        return self._with_views(install=False)
-
-    def run(
-        self,
-        over: Event,
-        on_outcomes: Callable[[list[Outcome]], None],
-        on_problem: Callable[[MaiaError], None],
-    ) -> None:
-        """Renew again and again until `over` is set; try again after a failure.
-
-        Views that are not renewed meanwhile end with their lease, or with their right.
-        """
-        failures = 0
-        while not over.is_set():
-            try:
-                on_outcomes(self.renew())
-                failures = 0
-                over.wait(read_views_config(self._file).every_s)
-            except MaiaError as problem:
-                on_problem(problem)
-                failures += 1
-                over.wait(doubled(1.0, failures, most=_AGAIN_MAX_S))
-
-    def _with_views(self, *, install: bool) -> list[Outcome]:
-        config = read_views_config(self._file)
-        prepared = prepare_views(config, now=self._clock())
-        self._hear(prepared)
-        views = InstalledViews(config.schema, lease_s=config.lease_s)
-        with connected(config.database) as connection, view_ledger(config) as ledger:
-            if install:
-                views.install(connection)
-            # Decided as of a moment after everything was read: what is revoked then is gone from the views.
-            return views.renew(connection, prepared, self._monitor, self._clock(), ledger)
-
-    def _hear(self, prepared: PreparedViews) -> None:
-        """Take in the statements in files, and what testers say; those that do not answer say nothing."""
-        now = self._clock()
-        folders = [path for one in prepared.config.readers for path in one.credentials if path.is_dir()]
-        received = read_statements((*folders, *prepared.config.statements))
-        asked = asyncio.run(ask_testers(prepared.certificates, now=now, within_s=TESTERS_S))
-        for signed in (*received, *asked.statements):
-            self._monitor.receive(signed, now)
-        self._monitor.advance(now)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maia.credentials import SigningKey, TypeName
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind, Value
-from maia.gateway.topic_table import PayloadForm, Row, row_of
+from maia.gateway.topic_table import PayloadForm, TopicRow, row_of
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.mqtt_city import whole_second
 
@@ -36,7 +36,7 @@ VALUES = st.one_of(
 )
 
 
-def read(row: Row, payload: bytes) -> dict[str, Value] | str:
+def read(row: TopicRow, payload: bytes) -> dict[str, Value] | str:
     """Return the values that are there, or the sentence of the refusal."""
     try:
         found = row.columns_of({}, [payload], None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maia.credentials import SigningKey, TypeName
 from maia.errors import BadInput
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value
-from maia.gateway.mqtt.codec import Splitter, decode
+from maia.gateway.mqtt.codec import PacketSplitter, decode
 from maia.gateway.mqtt.effects import (
     Attached,
     BrokerAnswered,
@@ -20,12 +20,12 @@ from maia.gateway.mqtt.effects import (
     Messages,
     MqttLimits,
     OpenSubscription,
-    Received,
+    ReceivedBytes,
     SubscriptionAnswered,
     ToBroker,
     Write,
 )
-from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation
+from maia.gateway.mqtt.packets import V3, V5, ConnectPacket, MqttViolation
 from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.payloads import decode_map, encode_map
 from maia.gateway.topic_table import PayloadForm, TopicTable, check_filter, matches, row_of
@@ -103,13 +103,13 @@ def test_a_session_survives_every_client_and_answers_within_its_limits(
 ) -> None:
     """A74, A101: malformed packets and used-up identifiers end a connection, and nothing else."""
     session = MqttSession("one", TopicTable(ROWS.values()), LIMITS)
-    connect = Connect(version, "one", True, 0, None, None, None)
+    connect = ConnectPacket(version, "one", True, 0, None, None, None)
     effects = session.handle(Attached(connect), NOW)
     waiting: list[int] = []
     subscriptions: set[int] = set()
     under_way = 0
     for data in sent:
-        effects = session.handle(Received(data), NOW)
+        effects = session.handle(ReceivedBytes(data), NOW)
         waiting += [one.handle for one in effects if isinstance(one, ToBroker)]
         for one in effects:
             if isinstance(one, OpenSubscription):
@@ -124,7 +124,7 @@ def test_a_session_survives_every_client_and_answers_within_its_limits(
         assert len(session.subscriptions) <= LIMITS.subscriptions
         if any(isinstance(one, CloseConnection) for one in effects):
             assert not session.is_connected
-            assert session.handle(Received(data), NOW) == []
+            assert session.handle(ReceivedBytes(data), NOW) == []
             break
     assert under_way <= LIMITS.in_flight
     if version == V5:
@@ -153,8 +153,8 @@ def test_messages_that_arrive_together_mean_what_they_mean_one_by_one(
 ) -> None:
     def outcome(reads: Iterable[bytes]) -> tuple[list[tuple[int, dict[str, Value]]], bytes, bool]:
         session = MqttSession("one", TopicTable(ROWS.values()), LIMITS)
-        session.handle(Attached(Connect(version, "one", True, 0, None, None, None)), NOW)
-        effects = [one for data in reads for one in session.handle(Received(data), NOW)]
+        session.handle(Attached(ConnectPacket(version, "one", True, 0, None, None, None)), NOW)
+        effects = [one for data in reads for one in session.handle(ReceivedBytes(data), NOW)]
         given = [one for one in effects if isinstance(one, ToBroker)]
         events = [
             (one.row, {name: c[at] for name, c in sorted(one.columns.items()) if c[at] is not None})
@@ -173,7 +173,7 @@ def test_packets_are_the_same_however_the_bytes_are_cut(data: bytes, cuts: list[
     """A74: a length that lies is found out, whatever arrives with it."""
 
     def packets(pieces: Iterable[bytes]) -> tuple[list[object], str]:
-        splitter, found = Splitter(256), []
+        splitter, found = PacketSplitter(256), []
         try:
             for piece in pieces:
                 for first, body in splitter.feed(piece):

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from maia.console.decisions import ask, preview, who_sees
-from maia.console.principal import Entry, judged
-from maia.console.rights import Asked, Names, chain_above, filtered, graph_of, state_of
+from maia.console.principal import RegisterEntry, judged
+from maia.console.rights import Asked, ShownNames, chain_above, filtered, graph_of, state_of
 from maia.credentials import (
     Action,
     OnlineTest,
@@ -51,7 +51,7 @@ PAST_BRANCH = granted(OWNER, CLERK, "1")
 
 
 def test_a_preview_names_all_who_lose_and_what_is_left_to_those_with_another_way() -> None:
-    entries = [Entry(one) for one in (TO_BRANCH, TO_CLERK, TO_TEMP, PAST_BRANCH)]
+    entries = [RegisterEntry(one) for one in (TO_BRANCH, TO_CLERK, TO_TEMP, PAST_BRANCH)]
     found = preview(entries[0], entries, [NUMBERPLATE], [], NOW)
     lost = {one.principal: (one.is_whole, one.attributes) for one in found.losses}
     assert lost == {
@@ -67,8 +67,8 @@ def test_a_preview_names_all_who_lose_and_what_is_left_to_those_with_another_way
 
 
 def test_a_question_about_an_earlier_moment_has_the_answer_of_that_moment() -> None:
-    revoked = Entry(TO_BRANCH, revoked_at=Instant(NOW - HOUR))
-    entries = [revoked, Entry(TO_TEMP)]
+    revoked = RegisterEntry(TO_BRANCH, revoked_at=Instant(NOW - HOUR))
+    entries = [revoked, RegisterEntry(TO_TEMP)]
     request = Request(TEMP.principal, Action.SUBSCRIBE, NUMBERPLATE.name, NUMBERPLATE)
     then = ask(request, entries, Instant(NOW - 2 * HOUR), Audience.OWNER)
     assert (then.is_permitted, then.attributes) == (True, {"plate": True, "place": False})
@@ -78,7 +78,7 @@ def test_a_question_about_an_earlier_moment_has_the_answer_of_that_moment() -> N
 
 
 def test_the_graph_has_owners_first_and_the_way_to_a_certificate_begins_at_the_owner() -> None:
-    entries = [Entry(one) for one in (TO_TEMP, TO_CLERK, TO_BRANCH, PAST_BRANCH)]
+    entries = [RegisterEntry(one) for one in (TO_TEMP, TO_CLERK, TO_BRANCH, PAST_BRANCH)]
     graph = graph_of(entries)
     assert [set(layer) for layer in graph.layers] == [
         {str(OWNER.principal)},
@@ -88,13 +88,13 @@ def test_the_graph_has_owners_first_and_the_way_to_a_certificate_begins_at_the_o
     assert graph_of(entries, nodes_max=2).left_out == 2
     assert [one.signed for one in chain_above(entries[0], entries, NOW)] == [TO_BRANCH]
     clerk = KnownName(CLERK.principal, "clerk", OWN, Path("bank/clerk.pub"))
-    names = Names(AddressBook({str(CLERK.principal): clerk}), {NUMBERPLATE.type_id: NUMBERPLATE})
+    names = ShownNames(AddressBook({str(CLERK.principal): clerk}), {NUMBERPLATE.type_id: NUMBERPLATE})
     by_person = filtered(entries, Asked(person="clerk", attribute="place"), names, NOW)
     assert [one.signed for one in by_person] == [TO_CLERK]
 
 
 def test_who_sees_what_is_the_kernels_answer_with_the_way_that_leads_to_it() -> None:
-    entries = [Entry(one) for one in (TO_BRANCH, TO_CLERK, TO_TEMP, PAST_BRANCH)]
+    entries = [RegisterEntry(one) for one in (TO_BRANCH, TO_CLERK, TO_TEMP, PAST_BRANCH)]
     people = [one.principal for one in (OWNER, BRANCH, TEMP, SigningKey.from_seed(b"x" * 32))]
     found, left_out = who_sees(NUMBERPLATE, entries, people, NOW)
     assert {one.principal: dict(one.attributes) for one in found} == {
@@ -109,7 +109,7 @@ def test_who_sees_what_is_the_kernels_answer_with_the_way_that_leads_to_it() -> 
 def test_a_revocation_that_only_a_list_tells_of_counts_as_one_in_the_register_does() -> None:
     tests = (OnlineTest(TestKind.TIMED_CRL, OWNER.principal),)
     said = replace(TO_BRANCH.certificate, validity=Validity(None, None, tests))
-    tested, heard = Entry(issue(said, OWNER)), Monitor()
+    tested, heard = RegisterEntry(issue(said, OWNER)), Monitor()
     assert state_of(judged(tested, heard, NOW), NOW) == "unconfirmed"
     period = Validity(Instant(NOW - HOUR), Instant(NOW + HOUR))
     for number, revoked, state in ((1, frozenset[bytes](), "valid"), (2, {tested.signed.id}, "revoked")):
@@ -118,7 +118,7 @@ def test_a_revocation_that_only_a_list_tells_of_counts_as_one_in_the_register_do
         )
         found = judged(tested, heard, NOW)
         assert (state_of(found, NOW), found.as_of) == (state, period.not_before)
-    assert who_sees(NUMBERPLATE, [found, Entry(TO_TEMP)], [TEMP.principal], NOW) == ([], 0)
+    assert who_sees(NUMBERPLATE, [found, RegisterEntry(TO_TEMP)], [TEMP.principal], NOW) == ([], 0)
 
 
 def test_types_of_one_name_are_told_apart_by_their_owners() -> None:
@@ -126,7 +126,7 @@ def test_types_of_one_name_are_told_apart_by_their_owners() -> None:
     other = verify_definition(sign_definition(definition, BRANCH), at=NOW)
     branch = KnownName(BRANCH.principal, "branch", OWN, Path("bank/branch.pub"))
     book = AddressBook({str(BRANCH.principal): branch})
-    both = Names(book, {one.type_id: one for one in (NUMBERPLATE, other)})
+    both = ShownNames(book, {one.type_id: one for one in (NUMBERPLATE, other)})
     digits = str(OWNER.principal).partition(":")[2][:8]
     assert both.by_label == {f"Numberplate@{digits}": NUMBERPLATE, "Numberplate@branch": other}
-    assert Names(book, {other.type_id: other}).type(other.type_id.hex()) == "Numberplate"
+    assert ShownNames(book, {other.type_id: other}).type(other.type_id.hex()) == "Numberplate"

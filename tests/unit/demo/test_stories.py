@@ -14,8 +14,8 @@ from maia.cli.demo import StoryName
 from maia.demo import report
 from maia.demo.report import Showing, story_named
 from maia.demo.spark import LogTable
-from maia.demo.stage import Inbox, Published, Stage
-from maia.demo.world import World, is_from_1970
+from maia.demo.stage import PublishedEvent, ReaderInbox, Stage
+from maia.demo.world import StoryWorld, is_from_1970
 from maia.events import Instant
 from maia.ledger.records import Disclosure
 from maia.organisation import Organisation
@@ -33,9 +33,9 @@ class Frozen(Stage):
     """A stage on which Carol has to see one trade, and nothing runs."""
 
     def __init__(self, *received: dict[str, object]) -> None:
-        super().__init__(World(story_named("ticker"), Path()), QUIET, None)
-        self.inboxes = {"Carol": Inbox(CAROL, None, list(received))}
-        self.published = [Published("floor", "StockTicker", {}, {}, {"Carol": SEEN}, "true")]
+        super().__init__(StoryWorld(story_named("ticker"), Path()), QUIET, None)
+        self.inboxes = {"Carol": ReaderInbox(CAROL, None, list(received))}
+        self.published = [PublishedEvent("floor", "StockTicker", {}, {}, {"Carol": SEEN}, "true")]
         kind = SimpleNamespace(type_id=b"ticker", attributes=[SimpleNamespace(uid="3", name="stock")])
         carol = SimpleNamespace(principal=SimpleNamespace(key=b"carol"), type=lambda _name: kind)
         carol.held = lambda: [SimpleNamespace(id=b"held")]
@@ -104,7 +104,7 @@ def test_the_commands_of_every_story_set_it_up_and_its_policies_are_policies(
 ) -> None:
     """No server runs yet: organisations, types, grants and members are folders."""
     monkeypatch.chdir(tmp_path)
-    world = World(story := story_named(name), tmp_path)
+    world = StoryWorld(story := story_named(name), tmp_path)
     world.type_all(story.setup)
     members = {one.stem for one in tmp_path.glob("*/*.maia")}
     assert {one.profile for one in story.readers} <= members

@@ -6,7 +6,7 @@ import pytest
 
 from maia.credentials import SigningKey, TypeName
 from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.gateway.topic_table import PayloadForm, Row, row_of
+from maia.gateway.topic_table import PayloadForm, TopicRow, row_of
 from maia.types import TypeDefinition, sign_definition, verify_definition
 
 OWNER = SigningKey.from_seed(b"o" * 32)
@@ -17,7 +17,7 @@ TYPE = verify_definition(
 )
 
 
-def row(form: PayloadForm, mqtt: str = "seen/{place}") -> Row:
+def row(form: PayloadForm, mqtt: str = "seen/{place}") -> TopicRow:
     plain = "plate" if form is PayloadForm.PLAIN else None
     return row_of(mqtt=mqtt, event_type=TYPE, form=form, attribute=plain, is_durable=False, is_retained=True)
 

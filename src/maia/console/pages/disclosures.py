@@ -11,7 +11,7 @@ from typing import Final
 
 from maia.console.pages.page import Data, Node, Page, Visit, el, field_of, hint, moment, person, table
 from maia.console.principal import READ_AUDIT
-from maia.console.rights import Names
+from maia.console.rights import ShownNames
 from maia.credentials import Principal
 from maia.events import Instant
 from maia.ledger.files import disclosures_in
@@ -44,7 +44,7 @@ async def _data(visit: Visit) -> Data:
     }
 
 
-def _rows(ledgers: Sequence[Path], asked: dict[str, str], names: Names) -> tuple[list[Data], bool]:
+def _rows(ledgers: Sequence[Path], asked: dict[str, str], names: ShownNames) -> tuple[list[Data], bool]:
     """Add deliveries up by recipient, type and attributes; a ledger is verified as it is read."""
     known = names.attributes
     types = {one.type_id: label for label, one in names.by_label.items()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from maia.console.network import BrokerRow
 from maia.console.pages.page import Data, Element, Live, Node, Page, Visit, bare, el, named, table
 from maia.console.principal import READ_NETWORK
-from maia.console.rights import Names
+from maia.console.rights import ShownNames
 
 _LINKS_SHOWN = 500
 
@@ -18,7 +18,7 @@ async def _data(visit: Visit) -> Data:
     return {"brokers": [_broker(row, names) for row in rows]}
 
 
-def _broker(row: BrokerRow, names: Names) -> Data:
+def _broker(row: BrokerRow, names: ShownNames) -> Data:
     status = row.status
     if status is None:
         problem = "does not answer" if row.problem is None else row.problem.message

@@ -10,8 +10,8 @@ from maia.console.network import brokers_in
 from maia.console.pages.page import Data, Node, Page, Visit, bare, el, moment, person, table
 from maia.console.pages.refusals import refusals_seen
 from maia.console.pages.who_sees import readers_of
-from maia.console.principal import READ_NETWORK, READ_REGISTER, Entry
-from maia.console.rights import Names, record_of, state_of
+from maia.console.principal import READ_NETWORK, READ_REGISTER, RegisterEntry
+from maia.console.rights import ShownNames, record_of, state_of
 from maia.credentials import Action, AuthorisationCertificate, Principal
 from maia.credentials.authority import EVENT_ACTIONS
 from maia.events import SECOND, Instant
@@ -62,17 +62,17 @@ async def _data(visit: Visit) -> Data:
     }
 
 
-def _ending(entries: Sequence[Entry], now: Instant) -> list[Entry]:
+def _ending(entries: Sequence[RegisterEntry], now: Instant) -> list[RegisterEntry]:
     """Return what holds now and ends within a week, the next end first."""
 
-    def end(entry: Entry) -> Instant:
+    def end(entry: RegisterEntry) -> Instant:
         return entry.signed.certificate.validity.not_after or Instant(now + WEEK)
 
     soon = [one for one in entries if state_of(one, now) == "valid" and end(one) < now + WEEK]
     return sorted(soon, key=end)
 
 
-def _organisations(entries: Sequence[Entry], names: Names, now: Instant) -> list[Data]:
+def _organisations(entries: Sequence[RegisterEntry], names: ShownNames, now: Instant) -> list[Data]:
     """Return the owners of types and networks, and those who may pass on what they were granted."""
     owned: dict[str, list[str]] = {}
     for label, one in names.by_label.items():

@@ -13,11 +13,11 @@ from html import escape
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
-from maia.console.config import Held
+from maia.console.config import HeldProfile
 from maia.console.network import Network
-from maia.console.principal import Acting
-from maia.console.rights import Names
-from maia.console.sessions import Session
+from maia.console.principal import SignedIn
+from maia.console.rights import ShownNames
+from maia.console.sessions import BrowserSession
 from maia.console.suggestions import Suggestions, suggestions
 from maia.console.works import Works
 from maia.events import Instant
@@ -119,8 +119,8 @@ Data = Mapping[str, Any]
 class Visit:
     """One look at a page: who looks, in which session, and what was asked."""
 
-    acting: Acting
-    session: Session
+    acting: SignedIn
+    session: BrowserSession
     network: Network
     acts: frozenset[str]
     query: Mapping[str, str]
@@ -128,13 +128,13 @@ class Visit:
     works: Works
 
     @property
-    def held(self) -> Held:
+    def held(self) -> HeldProfile:
         """Return the profile that is signed in."""
         return self.acting.held
 
-    async def names(self) -> Names:
+    async def names(self) -> ShownNames:
         """Return by which names keys and attributes are shown."""
-        return Names(await self.acting.book(), await self.acting.types(self.acts))
+        return ShownNames(await self.acting.book(), await self.acting.types(self.acts))
 
     async def suggestions(self) -> Suggestions:
         """Return what the fields of a page offer."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from maia.console.network import BrokerRow
 from maia.console.pages.page import Data
-from maia.console.rights import Names
+from maia.console.rights import ShownNames
 
 _WORDS: Final = {
     "Connect": "to connect", "Subscribe": "to subscribe",
@@ -19,7 +19,7 @@ ACTIONS: Final = {
 }  # fmt: skip
 
 
-def refusals_seen(rows: Iterable[BrokerRow], names: Names) -> list[Data]:
+def refusals_seen(rows: Iterable[BrokerRow], names: ShownNames) -> list[Data]:
     """Return the refusals that brokers remember, the latest first."""
     found = [
         {
@@ -42,6 +42,6 @@ def refusals_seen(rows: Iterable[BrokerRow], names: Names) -> list[Data]:
     return sorted(found, key=lambda one: one["last"], reverse=True)
 
 
-def _asked(one: Data, names: Names) -> str:
+def _asked(one: Data, names: ShownNames) -> str:
     said = _WORDS.get(one["asked"] or "", one["asked"] or "to go on")
     return said if one["type"] is None else f"{said}: {names.type(one['type'])}"

@@ -24,7 +24,7 @@ from maia.console.pages.page import (
     person,
     table,
 )
-from maia.console.principal import REVOKE, Entry
+from maia.console.principal import REVOKE, RegisterEntry
 from maia.console.rights import STATES, Asked, chain_above, filtered, graph_of, record_of
 from maia.console.works import NoSuchThing
 
@@ -175,7 +175,7 @@ RIGHTS = Page("rights", "Rights", _data, _view)
 # ------------------------------------------------------------ one certificate
 
 
-async def found_entry(visit: Visit) -> tuple[Entry, list[Entry]]:
+async def found_entry(visit: Visit) -> tuple[RegisterEntry, list[RegisterEntry]]:
     """Return the certificate that the query names, if its reader may see it, and all others."""
     wanted, entries = visit.asked("id", 64), await visit.acting.entries(visit.acts)
     fitting = [one for one in entries if len(wanted) >= 8 and one.signed.id.hex().startswith(wanted)]
@@ -184,7 +184,7 @@ async def found_entry(visit: Visit) -> tuple[Entry, list[Entry]]:
     return fitting[0], entries
 
 
-async def preview_record(visit: Visit, entry: Entry, entries: list[Entry]) -> Data:
+async def preview_record(visit: Visit, entry: RegisterEntry, entries: list[RegisterEntry]) -> Data:
     """Return who would lose what with a certificate, as the kernel decides without it."""
     import asyncio
 

@@ -21,7 +21,7 @@ from maia.console.pages.page import (
     prose,
 )
 from maia.console.principal import READ_NETWORK, READ_REGISTER, REVOKE
-from maia.console.rights import Names
+from maia.console.rights import ShownNames
 from maia.console.works import NoSuchThing
 from maia.credentials import Principal
 from maia.types import VerifiedType
@@ -83,7 +83,7 @@ async def _data(visit: Visit) -> Data:
 
 
 def _row(
-    one: Sees, names: Names, revocable: set[str], event_type: VerifiedType, brokers: frozenset[str]
+    one: Sees, names: ShownNames, revocable: set[str], event_type: VerifiedType, brokers: frozenset[str]
 ) -> Data:
     chains = [list(chain) for chain in one.chains]
     return {

@@ -19,7 +19,7 @@ from maia.gateway.mqtt.packets import (
     V5,
     Ack,
     ConnAck,
-    Connect,
+    ConnectPacket,
     Disconnect,
     MqttViolation,
     Packet,
@@ -28,11 +28,11 @@ from maia.gateway.mqtt.packets import (
     Properties,
     Property,
     PropertyValue,
-    Publish,
-    Reason,
+    PublishPacket,
+    ReasonCode,
     SubAck,
-    Subscribe,
     SubscribeOptions,
+    SubscribePacket,
     Type,
     UnsubAck,
     Unsubscribe,
@@ -80,7 +80,7 @@ _PACKET_NAMES: Final = ((V3, b"MQTT"), (V5, b"MQTT"))
 # ------------------------------------------------------------ bytes into packets
 
 
-class Splitter:
+class PacketSplitter:
     """Cuts what arrives into packets, none longer than a limit."""
 
     __slots__ = ("_buffer", "_most")
@@ -120,7 +120,7 @@ class Splitter:
                     raise MqttViolation("the length of a packet is not written in its shortest form")
                 if at - start + length > self._most:
                     problem = f"a packet of {length} bytes is longer than the {self._most} that are read"
-                    raise MqttViolation(problem, Reason.PACKET_TOO_LARGE)
+                    raise MqttViolation(problem, ReasonCode.PACKET_TOO_LARGE)
                 if at + length > size:
                     return
                 first, body = whole[start], bytes(whole[at : at + length])
@@ -152,7 +152,7 @@ def read_topic(data: bytes) -> str:
     return _topic(data) if len(data) <= _TOPIC_REMEMBERED_BYTES else _text(data)
 
 
-class _Reader:
+class _PacketReader:
     """The fields of one packet, in order; reading beyond its end is refused."""
 
     __slots__ = ("at", "data")
@@ -205,7 +205,7 @@ class _Reader:
         length = self.varint()
         if length == 0:
             return NO_PROPERTIES
-        inside = _Reader(self.take(length))
+        inside = _PacketReader(self.take(length))
         found: dict[int, PropertyValue] = {}
         pairs: list[tuple[str, str]] = []
         while not inside.is_done():
@@ -217,10 +217,10 @@ class _Reader:
                 pairs.append((inside.text(), inside.text()))
                 if len(pairs) > _USER_PROPERTIES_MAX:
                     problem = f"a packet has more than {_USER_PROPERTIES_MAX} user properties"
-                    raise MqttViolation(problem, Reason.PACKET_TOO_LARGE)
+                    raise MqttViolation(problem, ReasonCode.PACKET_TOO_LARGE)
                 continue
             if name in found:
-                raise MqttViolation(f"the property 0x{name:02x} comes twice", Reason.PROTOCOL_ERROR)
+                raise MqttViolation(f"the property 0x{name:02x} comes twice", ReasonCode.PROTOCOL_ERROR)
             value: int | str | bytes
             if form == _TEXT:
                 value = inside.text()
@@ -232,10 +232,12 @@ class _Reader:
                 value = inside.number({_BYTE: 1, _TWO: 2, _FOUR: 4}[form])
                 if form == _BYTE and value > 1:
                     raise MqttViolation(
-                        f"the property 0x{name:02x} is neither 0 nor 1", Reason.PROTOCOL_ERROR
+                        f"the property 0x{name:02x} is neither 0 nor 1", ReasonCode.PROTOCOL_ERROR
                     )
             if value == 0 and name in _NOT_ZERO:
-                reason = Reason.BAD_TOPIC_ALIAS if name == Property.TOPIC_ALIAS else Reason.PROTOCOL_ERROR
+                reason = (
+                    ReasonCode.BAD_TOPIC_ALIAS if name == Property.TOPIC_ALIAS else ReasonCode.PROTOCOL_ERROR
+                )
                 raise MqttViolation(f"the property 0x{name:02x} is zero", reason)
             found[name] = value
         if pairs:
@@ -251,7 +253,7 @@ def decode(first: int, body: bytes, version: int) -> Packet:
     wanted = 0b0010 if kind in (Type.PUBREL, Type.SUBSCRIBE, Type.UNSUBSCRIBE) else 0
     if flags != wanted:
         raise MqttViolation("a reserved flag of a packet has another value than it must have")
-    reader = _Reader(body)
+    reader = _PacketReader(body)
     packet: Packet
     match kind:
         case Type.PUBACK | Type.PUBREC | Type.PUBREL | Type.PUBCOMP:
@@ -268,26 +270,26 @@ def decode(first: int, body: bytes, version: int) -> Packet:
             packet = _disconnect(reader, version)
         case Type.AUTH if version == V5:
             problem = "extended authentication is not offered"
-            raise MqttViolation(problem, Reason.BAD_AUTHENTICATION_METHOD)
+            raise MqttViolation(problem, ReasonCode.BAD_AUTHENTICATION_METHOD)
         case _:
-            raise MqttViolation(f"a client sends no packet of type {kind}", Reason.PROTOCOL_ERROR)
+            raise MqttViolation(f"a client sends no packet of type {kind}", ReasonCode.PROTOCOL_ERROR)
     if not reader.is_done():
         raise MqttViolation("a packet is longer than its fields")
     return packet
 
 
-def _publish(flags: int, body: bytes, version: int) -> Publish:
+def _publish(flags: int, body: bytes, version: int) -> PublishPacket:
     qos = (flags >> 1) & 3
     if qos == 3 or (qos == 0 and flags & 8):
         raise MqttViolation("a message has a quality of service that does not exist")
-    reader = _Reader(body)
+    reader = _PacketReader(body)
     topic = read_topic(reader.binary())
     packet_id = reader.packet_id() if qos else None
     properties = reader.properties("message") if version == V5 else NO_PROPERTIES
-    return Publish(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
+    return PublishPacket(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
 
 
-def _ack(kind: Type, reader: _Reader, version: int) -> Ack:
+def _ack(kind: Type, reader: _PacketReader, version: int) -> Ack:
     packet_id = reader.packet_id()
     if version != V5 or reader.is_done():
         return Ack(kind, packet_id)
@@ -295,11 +297,11 @@ def _ack(kind: Type, reader: _Reader, version: int) -> Ack:
     return Ack(kind, packet_id, reason, NO_PROPERTIES if reader.is_done() else reader.properties("ack"))
 
 
-def _connect(reader: _Reader) -> Connect:
+def _connect(reader: _PacketReader) -> ConnectPacket:
     name, version = reader.binary(), reader.number(1)
     if (version, name) not in _PACKET_NAMES:
         problem = "the client speaks neither MQTT 5.0 nor MQTT 3.1.1"
-        raise MqttViolation(problem, Reason.UNSUPPORTED_VERSION)
+        raise MqttViolation(problem, ReasonCode.UNSUPPORTED_VERSION)
     flags, keep_alive_s = reader.number(1), reader.number(2)
     will_qos, has_will = (flags >> 3) & 3, bool(flags & 4)
     if flags & 1 or will_qos == 3 or (not has_will and flags & 0b0011_1000):
@@ -313,10 +315,12 @@ def _connect(reader: _Reader) -> Connect:
         will = Will(reader.text(), reader.binary(), will_qos, bool(flags & 0x20), said)
     user_name = reader.text() if flags & 0x80 else None
     password = reader.binary() if flags & 0x40 else None
-    return Connect(version, client_id, bool(flags & 2), keep_alive_s, user_name, password, will, properties)
+    return ConnectPacket(
+        version, client_id, bool(flags & 2), keep_alive_s, user_name, password, will, properties
+    )
 
 
-def _subscribe(reader: _Reader, version: int) -> Subscribe:
+def _subscribe(reader: _PacketReader, version: int) -> SubscribePacket:
     packet_id = reader.packet_id()
     properties = reader.properties("subscribe") if version == V5 else NO_PROPERTIES
     filters: list[tuple[str, SubscribeOptions]] = []
@@ -330,11 +334,11 @@ def _subscribe(reader: _Reader, version: int) -> Subscribe:
         )
         _check_number(len(filters))
     if not filters:
-        raise MqttViolation("a SUBSCRIBE has no filter", Reason.PROTOCOL_ERROR)
-    return Subscribe(packet_id, tuple(filters), properties)
+        raise MqttViolation("a SUBSCRIBE has no filter", ReasonCode.PROTOCOL_ERROR)
+    return SubscribePacket(packet_id, tuple(filters), properties)
 
 
-def _unsubscribe(reader: _Reader, version: int) -> Unsubscribe:
+def _unsubscribe(reader: _PacketReader, version: int) -> Unsubscribe:
     packet_id = reader.packet_id()
     if version == V5:
         reader.properties("unsubscribe")
@@ -343,16 +347,16 @@ def _unsubscribe(reader: _Reader, version: int) -> Unsubscribe:
         filters.append(reader.text())
         _check_number(len(filters))
     if not filters:
-        raise MqttViolation("an UNSUBSCRIBE has no filter", Reason.PROTOCOL_ERROR)
+        raise MqttViolation("an UNSUBSCRIBE has no filter", ReasonCode.PROTOCOL_ERROR)
     return Unsubscribe(packet_id, tuple(filters))
 
 
 def _check_number(filters: int) -> None:
     if filters > _FILTERS_MAX:
-        raise MqttViolation(f"a packet has more than {_FILTERS_MAX} filters", Reason.PACKET_TOO_LARGE)
+        raise MqttViolation(f"a packet has more than {_FILTERS_MAX} filters", ReasonCode.PACKET_TOO_LARGE)
 
 
-def _disconnect(reader: _Reader, version: int) -> Disconnect:
+def _disconnect(reader: _PacketReader, version: int) -> Disconnect:
     if version != V5 or reader.is_done():
         return Disconnect()
     reason = reader.number(1)
@@ -366,7 +370,7 @@ def encode(packet: Packet, version: int) -> bytes:
     """Return a packet of the server as it travels to a client of this version."""
     is_5 = version == V5
     match packet:
-        case Publish():
+        case PublishPacket():
             return encode_publish(packet, is_5=is_5)
         case Ack(kind, packet_id, reason, properties):
             first = kind << 4 | (2 if kind is Type.PUBREL else 0)
@@ -391,10 +395,10 @@ def encode(packet: Packet, version: int) -> bytes:
             body = b"%c%b" % (reason, _properties(properties))
             return b"\xe0%b%b" % (_varint(len(body)), body)
         case _:
-            raise MqttViolation("a server sends no such packet", Reason.PROTOCOL_ERROR)
+            raise MqttViolation("a server sends no such packet", ReasonCode.PROTOCOL_ERROR)
 
 
-def encode_publish(packet: Publish, *, is_5: bool) -> bytes:
+def encode_publish(packet: PublishPacket, *, is_5: bool) -> bytes:
     """Return a message as it travels to a client."""
     first = 0x30 | (8 if packet.duplicate else 0) | packet.qos << 1 | packet.retain
     properties = packet.properties if is_5 else None

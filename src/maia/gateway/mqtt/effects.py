@@ -13,8 +13,8 @@ import msgspec
 
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.gateway.mqtt.packets import Connect, Reason, SubscribeOptions
-from maia.gateway.topic_table import Columns, Interest
+from maia.gateway.mqtt.packets import ConnectPacket, ReasonCode, SubscribeOptions
+from maia.gateway.topic_table import Columns, TopicInterest
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class MqttLimits:
 
 
 @dataclass(slots=True)
-class Subscribed:
+class SubscribedFilter:
     """One filter of a client."""
 
     filter: str
@@ -51,7 +51,7 @@ class Subscribed:
     group: str | None
     options: SubscribeOptions
     identifier: int | None
-    interests: tuple[Interest, ...]
+    interests: tuple[TopicInterest, ...]
     is_durable: bool
     granted: int = 0
 
@@ -63,12 +63,12 @@ class Subscribed:
 class Attached:
     """A connection whose client has proved who it is goes on with this session."""
 
-    connect: Connect
+    connect: ConnectPacket
     assigned_id: str | None = None
     """The client identifier, if the gateway chose it."""
 
 
-class Received(msgspec.Struct, frozen=True):
+class ReceivedBytes(msgspec.Struct, frozen=True):
     """Bytes of the client."""
 
     data: bytes | memoryview
@@ -78,12 +78,12 @@ class Received(msgspec.Struct, frozen=True):
 class Lost:
     """The connection is gone, or has to go; `reason` is what a 5.0 client is sent before."""
 
-    reason: Reason | None = None
+    reason: ReasonCode | None = None
     problem: MaiaError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class ClockTick:
     """A moment that was asked for has come."""
 
 
@@ -124,7 +124,14 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 Input: TypeAlias = (
-    Attached | Received | Lost | Tick | BrokerAnswered | SubscriptionAnswered | SubscriptionEnded | Messages
+    Attached
+    | ReceivedBytes
+    | Lost
+    | ClockTick
+    | BrokerAnswered
+    | SubscriptionAnswered
+    | SubscriptionEnded
+    | Messages
 )
 
 # ------------------------------------------------------------ effects
@@ -158,7 +165,7 @@ class OpenSubscription:
     """Subscribe as the client's principal; `SubscriptionAnswered` is to follow."""
 
     number: int
-    subscribed: Subscribed
+    subscribed: SubscribedFilter
     wants_state: bool
 
 
@@ -184,7 +191,7 @@ class Acknowledge(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeSessionAt:
     """Hand in a `Tick` at this moment or a little later."""
 
     at: Instant
@@ -203,6 +210,6 @@ Effect: TypeAlias = (
     | QueryState
     | CloseSubscription
     | Acknowledge
-    | WakeAt
+    | WakeSessionAt
     | SessionOver
 )

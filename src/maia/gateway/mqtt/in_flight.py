@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from maia.gateway.mqtt.effects import Acknowledge, Effect
-from maia.gateway.mqtt.packets import Ack, MqttViolation, Publish, Reason, Type
+from maia.gateway.mqtt.packets import Ack, MqttViolation, PublishPacket, ReasonCode, Type
 
 PACKET_IDS: Final = 65_535
 
@@ -20,7 +20,7 @@ PACKET_IDS: Final = 65_535
 class _Outgoing(msgspec.Struct):
     """A message under way to the client; None once the client has it and only the release is missing."""
 
-    publish: Publish | None
+    publish: PublishPacket | None
     token: object
 
 
@@ -43,12 +43,12 @@ class InFlight:
             if self._last_id not in self.messages:
                 return self._last_id
 
-    def put(self, packet_id: int, publish: Publish, token: object) -> None:
+    def put(self, packet_id: int, publish: PublishPacket, token: object) -> None:
         """Keep a message until the client has it; `token` names it to the broker's side."""
         self.messages[packet_id] = _Outgoing(publish, token)
         self.bytes += len(publish.payload)
 
-    def again(self) -> Iterator[Publish | Ack]:
+    def again(self) -> Iterator[PublishPacket | Ack]:
         """Yield what is sent again on a new connection."""
         for packet_id, one in self.messages.items():
             if one.publish is None:
@@ -80,7 +80,7 @@ class InFlight:
         outgoing = self.messages.get(packet_id)
         if outgoing is None:
             is_asked = packet.type is Type.PUBREC and packet.reason < 0x80
-            return Ack(Type.PUBREL, packet_id, Reason.PACKET_ID_NOT_FOUND) if is_asked else None
+            return Ack(Type.PUBREL, packet_id, ReasonCode.PACKET_ID_NOT_FOUND) if is_asked else None
         sent = outgoing.publish
         match packet.type:
             case Type.PUBACK if sent is not None and sent.qos == 1:
@@ -99,5 +99,5 @@ class InFlight:
                 del self.messages[packet_id]
             case _:
                 problem = "an acknowledgement is not the one that this message needs"
-                raise MqttViolation(problem, Reason.PROTOCOL_ERROR)
+                raise MqttViolation(problem, ReasonCode.PROTOCOL_ERROR)
         return None

@@ -39,7 +39,7 @@ class Type(IntEnum):
     AUTH = 15
 
 
-class Reason(IntEnum):
+class ReasonCode(IntEnum):
     """The reason codes of MQTT 5.0 that this gateway sends or understands."""
 
     SUCCESS = 0x00
@@ -103,7 +103,7 @@ class MqttViolation(ProtocolViolation):
 
     code = "PROTOCOL-MQTT"
 
-    def __init__(self, message: str, reason: Reason = Reason.MALFORMED) -> None:
+    def __init__(self, message: str, reason: ReasonCode = ReasonCode.MALFORMED) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -118,7 +118,7 @@ class Will(msgspec.Struct, frozen=True):
     properties: Properties = NO_PROPERTIES
 
 
-class Connect(msgspec.Struct, frozen=True):
+class ConnectPacket(msgspec.Struct, frozen=True):
     """The first packet of a client."""
 
     version: int
@@ -143,7 +143,7 @@ class ConnAck(msgspec.Struct, frozen=True):
     properties: Properties = NO_PROPERTIES
 
 
-class Publish(msgspec.Struct, frozen=True):
+class PublishPacket(msgspec.Struct, frozen=True):
     """A message, in either direction."""
 
     topic: str
@@ -173,7 +173,7 @@ class SubscribeOptions(msgspec.Struct, frozen=True):
     retain_handling: int = 0
 
 
-class Subscribe(msgspec.Struct, frozen=True):
+class SubscribePacket(msgspec.Struct, frozen=True):
     """A request for messages by filters."""
 
     packet_id: int
@@ -219,11 +219,11 @@ class Disconnect(msgspec.Struct, frozen=True):
 
 
 Packet: TypeAlias = (
-    Connect
+    ConnectPacket
     | ConnAck
-    | Publish
+    | PublishPacket
     | Ack
-    | Subscribe
+    | SubscribePacket
     | SubAck
     | Unsubscribe
     | UnsubAck

@@ -19,11 +19,12 @@ import msgspec
 
 from maia.errors import BadInput, MaiaError, Unavailable
 from maia.events import Instant, seconds_after
-from maia.gateway.mqtt.codec import Splitter, decode, encode, encode_message, message_head, read_topic
+from maia.gateway.mqtt.codec import PacketSplitter, decode, encode, encode_message, message_head, read_topic
 from maia.gateway.mqtt.effects import (
     Acknowledge,
     Attached,
     BrokerAnswered,
+    ClockTick,
     CloseConnection,
     CloseSubscription,
     Effect,
@@ -33,14 +34,13 @@ from maia.gateway.mqtt.effects import (
     MqttLimits,
     OpenSubscription,
     QueryState,
-    Received,
+    ReceivedBytes,
     SessionOver,
-    Subscribed,
+    SubscribedFilter,
     SubscriptionAnswered,
     SubscriptionEnded,
-    Tick,
     ToBroker,
-    WakeAt,
+    WakeSessionAt,
     Write,
 )
 from maia.gateway.mqtt.in_flight import PACKET_IDS, InFlight
@@ -56,18 +56,18 @@ from maia.gateway.mqtt.packets import (
     PingResp,
     Properties,
     Property,
-    Publish,
-    Reason,
+    PublishPacket,
+    ReasonCode,
     SubAck,
-    Subscribe,
     SubscribeOptions,
+    SubscribePacket,
     Type,
     UnsubAck,
     Unsubscribe,
     Will,
     explained,
 )
-from maia.gateway.topic_table import BadTopic, Columns, Interest, NotDeclared, TopicTable, check_filter
+from maia.gateway.topic_table import BadTopic, Columns, NotDeclared, TopicInterest, TopicTable, check_filter
 
 _FOR_EVER: Final = 0xFFFFFFFF
 _UNANSWERED_MAX: Final = 1024
@@ -80,13 +80,13 @@ _PUBACK: Final = Type.PUBACK << 4
 _RUN_MAX: Final = 256
 _RUN_BYTES: Final = 512 << 10
 _CLOSING_3: Final = {
-    Reason.UNSUPPORTED_VERSION: 1,
-    Reason.BAD_CLIENT_ID: 2,
-    Reason.SERVER_UNAVAILABLE: 3,
-    Reason.SERVER_BUSY: 3,
-    Reason.QUOTA_EXCEEDED: 3,
-    Reason.BAD_USER_NAME_OR_PASSWORD: 4,
-    Reason.NOT_AUTHORIZED: 5,
+    ReasonCode.UNSUPPORTED_VERSION: 1,
+    ReasonCode.BAD_CLIENT_ID: 2,
+    ReasonCode.SERVER_UNAVAILABLE: 3,
+    ReasonCode.SERVER_BUSY: 3,
+    ReasonCode.QUOTA_EXCEEDED: 3,
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD: 4,
+    ReasonCode.NOT_AUTHORIZED: 5,
 }
 """What 3.1.1 calls the reasons that a CONNACK may have; all others are 5."""
 
@@ -121,14 +121,14 @@ class MqttSession:
     def __init__(self, client_id: str, table: TopicTable, limits: MqttLimits) -> None:
         """Make a session without a connection."""
         self.client_id, self.table, self._limits = client_id, table, limits
-        self.subscriptions: dict[int, Subscribed] = {}
+        self.subscriptions: dict[int, SubscribedFilter] = {}
         self.is_connected = False
         self.expiry_s = 0
         self.ends_at: Instant | None = None
         """When a session without a connection ends; None while it has one, or for ever."""
         self.has_published_retained = False
         self._version = V5
-        self._splitter = Splitter(limits.packet_bytes)
+        self._splitter = PacketSplitter(limits.packet_bytes)
         self._out = bytearray()
         self._numbers = 0
         self._handles = 0
@@ -180,7 +180,7 @@ class MqttSession:
             group, levels = check_filter(text)
             self._numbers += 1
             interests = self.table.interests(levels)
-            self.subscriptions[self._numbers] = Subscribed(
+            self.subscriptions[self._numbers] = SubscribedFilter(
                 text, levels, group, SubscribeOptions(qos), identifier, interests, True, qos
             )
 
@@ -191,7 +191,7 @@ class MqttSession:
         effects: list[Effect] = []
         try:
             match happened:
-                case Received(data):
+                case ReceivedBytes(data):
                     self._heard_at = now
                     self._receive(data, now, effects)
                 case Messages():
@@ -208,7 +208,7 @@ class MqttSession:
                     self._attach(happened, now, effects)
                 case Lost(reason, problem):
                     self._end_connection(reason, problem, now, effects)
-                case Tick():
+                case ClockTick():
                     self._asked_at = None
                     self._tick(now, effects)
                 case _:
@@ -236,7 +236,7 @@ class MqttSession:
         connect, limits = attached.connect, self._limits
         self._version = connect.version
         is_5 = connect.version == V5
-        self._splitter = Splitter(limits.packet_bytes)
+        self._splitter = PacketSplitter(limits.packet_bytes)
         self._aliases.clear()
         self._subscribing.clear()
         self._answers.clear()
@@ -262,7 +262,7 @@ class MqttSession:
             }
             if attached.assigned_id is not None:
                 properties[Property.ASSIGNED_CLIENT_ID] = attached.assigned_id
-        self._send(ConnAck(is_present, Reason.SUCCESS, properties))
+        self._send(ConnAck(is_present, ReasonCode.SUCCESS, properties))
         # What the broker had not answered for will be sent again by the client, under the same identifiers.
         self._received = {one: done for one, done in self._received.items() if done}
         for packet in self._in_flight.again():
@@ -273,7 +273,7 @@ class MqttSession:
 
     def _end_connection(
         self,
-        reason: Reason | None,
+        reason: ReasonCode | None,
         problem: MaiaError | None,
         now: Instant,
         effects: list[Effect],
@@ -300,7 +300,7 @@ class MqttSession:
         if self.is_connected:
             if self._keep_alive_s and now >= self._silent_at():
                 problem = Unavailable("the client was silent for longer than its keep-alive time")
-                self._end_connection(Reason.KEEP_ALIVE_TIMEOUT, problem, now, effects)
+                self._end_connection(ReasonCode.KEEP_ALIVE_TIMEOUT, problem, now, effects)
             return
         if self._will is not None and self._will_at is not None and now >= self._will_at:
             will, self._will, self._will_at = self._will, None, None
@@ -337,7 +337,7 @@ class MqttSession:
         if wanted is None or (self._asked_at is not None and now < self._asked_at <= wanted):
             return
         self._asked_at = wanted
-        effects.append(WakeAt(wanted))
+        effects.append(WakeSessionAt(wanted))
 
     # -------------------------------------------------------- packets of the client
 
@@ -367,11 +367,11 @@ class MqttSession:
 
     def _packet(self, packet: Packet, now: Instant, effects: list[Effect]) -> None:
         match packet:
-            case Publish():
+            case PublishPacket():
                 self._publish(packet, now, effects)
             case Ack():
                 self._acknowledged(packet, effects)
-            case Subscribe():
+            case SubscribePacket():
                 self._subscribe(packet, effects)
             case Unsubscribe(packet_id, filters):
                 self._unsubscribe(packet_id, filters, effects)
@@ -380,15 +380,17 @@ class MqttSession:
             case Disconnect(reason, properties):
                 self._disconnected(reason, properties, now, effects)
             case _:
-                raise MqttViolation("a client sends its CONNECT once", Reason.PROTOCOL_ERROR)
+                raise MqttViolation("a client sends its CONNECT once", ReasonCode.PROTOCOL_ERROR)
 
     def _disconnected(self, reason: int, properties: Properties, now: Instant, effects: list[Effect]) -> None:
         asked = properties.get(Property.SESSION_EXPIRY)
         if isinstance(asked, int):
             if asked and not self.expiry_s:
-                raise MqttViolation("a session that was to end with its connection", Reason.PROTOCOL_ERROR)
+                raise MqttViolation(
+                    "a session that was to end with its connection", ReasonCode.PROTOCOL_ERROR
+                )
             self.expiry_s = min(asked, self._limits.session_expiry_s)
-        self._end_connection(None, None, now, effects, keeps_will=reason != Reason.SUCCESS)
+        self._end_connection(None, None, now, effects, keeps_will=reason != ReasonCode.SUCCESS)
 
     # -------------------------------------------------------- messages of the client
 
@@ -429,7 +431,7 @@ class MqttSession:
         self._answers[self._handles] = waiting
         effects.append(ToBroker(self._handles, row, columns, waiting.rows))
 
-    def _publish(self, packet: Publish, now: Instant, effects: list[Effect]) -> None:
+    def _publish(self, packet: PublishPacket, now: Instant, effects: list[Effect]) -> None:
         topic = self._named(packet)
         packet_id, qos = packet.packet_id, packet.qos
         if qos:
@@ -440,7 +442,7 @@ class MqttSession:
                 return  # the same message again, and not another one
             if self._version == V5 and self._unacknowledged >= self._limits.receive_maximum:
                 problem = f"more than {self._limits.receive_maximum} messages wait for an answer"
-                raise MqttViolation(problem, Reason.RECEIVE_MAXIMUM_EXCEEDED)
+                raise MqttViolation(problem, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
         said = packet.properties.get(Property.CONTENT_TYPE)
         content_type = said if isinstance(said, str) else None
         try:
@@ -453,18 +455,18 @@ class MqttSession:
         waiting = _Unanswered(qos, 1, [] if packet_id is None else [packet_id], len(packet.payload))
         self._to_broker(row, columns, waiting, retain=packet.retain, effects=effects)
 
-    def _named(self, packet: Publish) -> str:
+    def _named(self, packet: PublishPacket) -> str:
         alias = packet.properties.get(Property.TOPIC_ALIAS)
         if not isinstance(alias, int):
             if not packet.topic:
-                raise MqttViolation("a message has neither topic nor alias", Reason.PROTOCOL_ERROR)
+                raise MqttViolation("a message has neither topic nor alias", ReasonCode.PROTOCOL_ERROR)
             return packet.topic
         if alias > self._limits.topic_aliases:
-            raise MqttViolation("a topic alias is larger than allowed", Reason.BAD_TOPIC_ALIAS)
+            raise MqttViolation("a topic alias is larger than allowed", ReasonCode.BAD_TOPIC_ALIAS)
         if packet.topic:
             self._aliases[alias] = packet.topic
         elif alias not in self._aliases:
-            raise MqttViolation("a topic alias has no topic", Reason.PROTOCOL_ERROR)
+            raise MqttViolation("a topic alias has no topic", ReasonCode.PROTOCOL_ERROR)
         return self._aliases[alias]
 
     def _note_retained(self, row: int) -> None:
@@ -539,7 +541,7 @@ class MqttSession:
             if packet_id is None:
                 done += 1
             else:
-                publish = Publish(topic, payload, qos, given.is_retained, False, packet_id, known[0])
+                publish = PublishPacket(topic, payload, qos, given.is_retained, False, packet_id, known[0])
                 self._in_flight.put(packet_id, publish, token)
         if done and token is not None:
             effects.append(Acknowledge(token, done))
@@ -556,14 +558,14 @@ class MqttSession:
     def _acknowledged(self, packet: Ack, effects: list[Effect]) -> None:
         if packet.type is Type.PUBREL:
             known = self._received.pop(packet.packet_id, None)
-            missing = Reason.PACKET_ID_NOT_FOUND if known is None else Reason.SUCCESS
+            missing = ReasonCode.PACKET_ID_NOT_FOUND if known is None else ReasonCode.SUCCESS
             self._send(Ack(Type.PUBCOMP, packet.packet_id, missing))
         elif (answer := self._in_flight.acknowledge(packet, effects)) is not None:
             self._send(answer)
 
     # -------------------------------------------------------- subscriptions
 
-    def _subscribe(self, packet: Subscribe, effects: list[Effect]) -> None:
+    def _subscribe(self, packet: SubscribePacket, effects: list[Effect]) -> None:
         identifier = packet.properties.get(Property.SUBSCRIPTION_ID)
         number_id = identifier if isinstance(identifier, int) else None
         asking = _Subscribing(packet.packet_id, [None] * len(packet.filters), {})
@@ -571,10 +573,10 @@ class MqttSession:
             try:
                 self._subscribe_one(at, text, options, number_id, asking, effects)
             except BadTopic as problem:
-                asking.reasons[at] = Reason.BAD_TOPIC_FILTER
+                asking.reasons[at] = ReasonCode.BAD_TOPIC_FILTER
                 asking.problems.append(problem)
             except NotDeclared as problem:
-                asking.reasons[at] = Reason.NOT_AUTHORIZED
+                asking.reasons[at] = ReasonCode.NOT_AUTHORIZED
                 asking.problems.append(problem)
         if asking.waiting:
             self._subscribing.append(asking)
@@ -592,7 +594,9 @@ class MqttSession:
     ) -> None:
         group, levels = check_filter(text)
         if group is not None and options.no_local:
-            raise MqttViolation("a shared subscription cannot leave out own messages", Reason.PROTOCOL_ERROR)
+            raise MqttViolation(
+                "a shared subscription cannot leave out own messages", ReasonCode.PROTOCOL_ERROR
+            )
         known = next(((n, one) for n, one in self.subscriptions.items() if one.filter == text), None)
         if known is not None:
             number, subscribed = known
@@ -603,7 +607,7 @@ class MqttSession:
                 effects.append(QueryState(number))
             return
         if len(self.subscriptions) >= self._limits.subscriptions:
-            asking.reasons[at] = Reason.QUOTA_EXCEEDED
+            asking.reasons[at] = ReasonCode.QUOTA_EXCEEDED
             return
         interests = self.table.interests(levels)
         if not interests:
@@ -611,13 +615,15 @@ class MqttSession:
         granted = self._granted(options.qos, interests)
         is_durable = granted > 0 and self.is_persistent
         self._numbers += 1
-        subscribed = Subscribed(text, levels, group, options, identifier, interests, is_durable, granted)
+        subscribed = SubscribedFilter(
+            text, levels, group, options, identifier, interests, is_durable, granted
+        )
         self.subscriptions[self._numbers] = subscribed
         asking.waiting[self._numbers] = at
         wants_state = options.retain_handling < 2 and group is None
         effects.append(OpenSubscription(self._numbers, subscribed, wants_state))
 
-    def _granted(self, qos: int, interests: tuple[Interest, ...]) -> int:
+    def _granted(self, qos: int, interests: tuple[TopicInterest, ...]) -> int:
         """Return the QoS that can be kept: a lasting session needs topics that the broker records."""
         is_kept = all(self.table.rows[one.row].is_durable for one in interests)
         return qos if is_kept or not self.is_persistent else 0
@@ -637,7 +643,7 @@ class MqttSession:
         asking.problems += problems
         at = asking.waiting.pop(number)
         if is_refused:
-            asking.reasons[at] = _reason_of(problems[0]) if problems else Reason.UNSPECIFIED
+            asking.reasons[at] = _reason_of(problems[0]) if problems else ReasonCode.UNSPECIFIED
         else:
             asking.reasons[at] = 0 if subscribed is None else subscribed.granted
         if not asking.waiting:
@@ -645,10 +651,10 @@ class MqttSession:
             self._answer(asking)
 
     def _answer(self, asking: _Subscribing) -> None:
-        reasons = [Reason.UNSPECIFIED if one is None else one for one in asking.reasons]
+        reasons = [ReasonCode.UNSPECIFIED if one is None else one for one in asking.reasons]
         properties: Properties = NO_PROPERTIES
         if self._version != V5:
-            reasons = [one if one < 0x80 else Reason.UNSPECIFIED for one in reasons]
+            reasons = [one if one < 0x80 else ReasonCode.UNSPECIFIED for one in reasons]
         elif asking.problems:
             codes = tuple(("maia-code", one.code) for one in asking.problems[:16])
             said = asking.problems[0].message[:512]
@@ -660,29 +666,29 @@ class MqttSession:
         for text in filters:
             known = next((n for n, one in self.subscriptions.items() if one.filter == text), None)
             if known is None:
-                reasons.append(Reason.NO_SUBSCRIPTION)
+                reasons.append(ReasonCode.NO_SUBSCRIPTION)
                 continue
             del self.subscriptions[known]
             effects.append(CloseSubscription(known))
-            reasons.append(Reason.SUCCESS)
+            reasons.append(ReasonCode.SUCCESS)
         self._send(UnsubAck(packet_id, tuple(reasons)))
 
 
-def refused_connection(version: int, reason: Reason, problem: MaiaError | None) -> bytes:
+def refused_connection(version: int, reason: ReasonCode, problem: MaiaError | None) -> bytes:
     """Return the CONNACK that says no."""
     if version != V5:
         return encode(ConnAck(False, _CLOSING_3.get(reason, 5)), version)
     return encode(ConnAck(False, reason, NO_PROPERTIES if problem is None else explained(problem)), version)
 
 
-def _reason_of(problem: MaiaError) -> Reason:
+def _reason_of(problem: MaiaError) -> ReasonCode:
     """Return which of MQTT's reasons comes closest to a refusal of ours."""
     match problem:
         case NotDeclared() | BadTopic():
-            return Reason.BAD_TOPIC_NAME
+            return ReasonCode.BAD_TOPIC_NAME
         case BadInput():
-            return Reason.PAYLOAD_FORMAT
+            return ReasonCode.PAYLOAD_FORMAT
         case Unavailable():
-            return Reason.QUOTA_EXCEEDED if "QUOTA" in problem.code else Reason.IMPLEMENTATION
+            return ReasonCode.QUOTA_EXCEEDED if "QUOTA" in problem.code else ReasonCode.IMPLEMENTATION
         case _:
-            return Reason.NOT_AUTHORIZED
+            return ReasonCode.NOT_AUTHORIZED

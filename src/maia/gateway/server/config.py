@@ -40,9 +40,9 @@ from maia.credentials import NetworkName, Owner
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.gateway.mqtt.effects import MqttLimits
-from maia.gateway.server.shares import Shares
+from maia.gateway.server.shares import AccountShares
 from maia.gateway.server.upstream import UpstreamSettings
-from maia.gateway.topic_table import PayloadForm, Row, TopicTable, row_of
+from maia.gateway.topic_table import PayloadForm, TopicRow, TopicTable, row_of
 from maia.private_files import exposure, make_private_folder
 from maia.types import SignedDefinition
 
@@ -171,7 +171,7 @@ class PreparedGateway:
 
     config: GatewayConfig
     upstream: UpstreamSettings = data_field(repr=False)
-    shares: Shares = data_field(repr=False)
+    shares: AccountShares = data_field(repr=False)
 
     @property
     def table(self) -> TopicTable:
@@ -191,11 +191,11 @@ def prepare(config: GatewayConfig, *, now: Instant) -> PreparedGateway:
         raise config.wrong("data", f"cannot be used: {problem.strerror}: `{config.data}`") from problem
     if exposed is not None:
         raise config.wrong("data", f"cannot be used: {exposed}")
-    rows: list[Row] = []
+    rows: list[TopicRow] = []
     histories: list[Sequence[SignedDefinition]] = []
     for number, topic in enumerate(config.topics, start=1):
 
-        def read(topic: TopicConfig = topic) -> tuple[Row, list[SignedDefinition]]:
+        def read(topic: TopicConfig = topic) -> tuple[TopicRow, list[SignedDefinition]]:
             history = [read_definition(path) for path in topic.type]
             known = known_version(history, at=now, constitutions=constitutions)
             row = row_of(
@@ -214,7 +214,7 @@ def prepare(config: GatewayConfig, *, now: Instant) -> PreparedGateway:
     upstream = UpstreamSettings(
         config.broker, network, TopicTable(rows), tuple(histories), constitutions, float(config.connect_s)
     )
-    shares = Shares(
+    shares = AccountShares(
         connections_per_account=config.connections_per_account,
         sessions=config.sessions,
         sessions_per_account=config.sessions_per_account,

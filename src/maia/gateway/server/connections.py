@@ -13,8 +13,8 @@ from typing import Final
 
 from maia.credentials import Principal
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
-from maia.gateway.mqtt.codec import Splitter, decode
-from maia.gateway.mqtt.packets import V3, V5, Connect, MqttViolation, Reason
+from maia.gateway.mqtt.codec import PacketSplitter, decode
+from maia.gateway.mqtt.packets import V3, V5, ConnectPacket, MqttViolation, ReasonCode
 from maia.gateway.mqtt.session import refused_connection
 from maia.gateway.server.driver import Driver
 from maia.gateway.server.gateway import BadClientId, Gateway
@@ -65,10 +65,12 @@ async def accept_clients(
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
             else:
                 address = str(where[0])
-                doorman.take(accepted, address, partial(Connection, gateway, accepted, context, address))
+                doorman.take(
+                    accepted, address, partial(ClientConnection, gateway, accepted, context, address)
+                )
 
 
-class Connection:
+class ClientConnection:
     """One TCP or TLS connection of an MQTT client."""
 
     def __init__(
@@ -78,7 +80,7 @@ class Connection:
         self._gateway = gateway
         self.account: str | None = None
         """The account whose share it is counted in, once its client has proved one."""
-        self._splitter = Splitter(_FIRST_PACKET_MAX)
+        self._splitter = PacketSplitter(_FIRST_PACKET_MAX)
         self._early = bytearray()
         self._driver: Driver | None = None
         self._welcoming: asyncio.Task[None] | None = None
@@ -161,16 +163,16 @@ class Connection:
             if first is None:
                 return
             packet = decode(*first, 0)
-            if not isinstance(packet, Connect):
-                raise MqttViolation("the first packet is not a CONNECT", Reason.PROTOCOL_ERROR)
+            if not isinstance(packet, ConnectPacket):
+                raise MqttViolation("the first packet is not a CONNECT", ReasonCode.PROTOCOL_ERROR)
         except MqttViolation as problem:
-            said = V5 if problem.reason is not Reason.UNSUPPORTED_VERSION else V3
+            said = V5 if problem.reason is not ReasonCode.UNSUPPORTED_VERSION else V3
             self._refuse(said, problem.reason, problem)
             return
         self.read_on(False)
         self._welcoming = asyncio.create_task(self._welcome(packet))
 
-    async def _welcome(self, packet: Connect) -> None:
+    async def _welcome(self, packet: ConnectPacket) -> None:
         try:
             driver, assigned = await self._gateway.session_for(self, packet, self._proved())
         except (MaiaError, OSError) as problem:
@@ -192,7 +194,7 @@ class Connection:
         leaf = self._stream.tls.getpeercert(binary_form=True) if isinstance(self._stream, TlsStream) else None
         return None if leaf is None else principal_of_leaf(leaf)
 
-    def _refuse(self, version: int, reason: Reason, problem: Exception) -> None:
+    def _refuse(self, version: int, reason: ReasonCode, problem: Exception) -> None:
         """Answer that there is no session for this client, and close."""
         known = problem if isinstance(problem, MaiaError) else None
         self.write(refused_connection(version, reason, known))
@@ -222,13 +224,13 @@ class Connection:
         self._gateway.gone(self)
 
 
-def _connack_reason(problem: Exception) -> Reason:
+def _connack_reason(problem: Exception) -> ReasonCode:
     match problem:
         case BadClientId():
-            return Reason.BAD_CLIENT_ID
+            return ReasonCode.BAD_CLIENT_ID
         case AccountQuota():
-            return Reason.QUOTA_EXCEEDED
+            return ReasonCode.QUOTA_EXCEEDED
         case Unavailable() | OSError():
-            return Reason.SERVER_UNAVAILABLE
+            return ReasonCode.SERVER_UNAVAILABLE
         case _:
-            return Reason.NOT_AUTHORIZED
+            return ReasonCode.NOT_AUTHORIZED

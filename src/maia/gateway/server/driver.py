@@ -17,6 +17,7 @@ from maia.gateway.mqtt.effects import (
     Acknowledge,
     Attached,
     BrokerAnswered,
+    ClockTick,
     CloseConnection,
     CloseSubscription,
     Effect,
@@ -25,25 +26,24 @@ from maia.gateway.mqtt.effects import (
     Messages,
     OpenSubscription,
     QueryState,
-    Received,
+    ReceivedBytes,
     SessionOver,
     SubscriptionAnswered,
     SubscriptionEnded,
-    Tick,
     ToBroker,
-    WakeAt,
+    WakeSessionAt,
     Write,
 )
-from maia.gateway.mqtt.packets import Connect, Reason
+from maia.gateway.mqtt.packets import ConnectPacket, ReasonCode
 from maia.gateway.mqtt.session import MqttSession
-from maia.gateway.server.shares import Shares
-from maia.gateway.server.upstream import Progress, Upstream
+from maia.gateway.server.shares import AccountShares
+from maia.gateway.server.upstream import DurableProgress, Upstream
 
 _UNREAD_BYTES: Final = 256 << 10
 """How much of what a client is answered may wait for it to be read before the client is not read either."""
 
 
-class Link(Hashable, Protocol):
+class ClientLink(Hashable, Protocol):
     """The connection of an MQTT client."""
 
     account: str | None
@@ -76,7 +76,7 @@ class Household(Protocol):
     """Messages that went to clients."""
     skipped: int
     """Messages that clients did not get, because they did not read."""
-    shares: Shares
+    shares: AccountShares
     """What accounts hold."""
 
     def retainer(self, driver: Driver) -> Upstream | None:
@@ -110,8 +110,8 @@ class Driver:
         self.household, self.account, self.session = household, account, session
         self.unread = household.shares.reader(account)
         self.upstream: Upstream | None = None
-        self.progress: dict[str, Progress] = {}
-        self.connection: Link | None = None
+        self.progress: dict[str, DurableProgress] = {}
+        self.connection: ClientLink | None = None
         self.is_over = False
         self._has_room, self._room_is_wanted, self._writable = asyncio.Event(), False, True
         self._is_reading = True
@@ -122,16 +122,16 @@ class Driver:
 
     # -------------------------------------------------------- the connection's side
 
-    def attach(self, connection: Link, connect: Connect, assigned_id: str | None) -> None:
+    def attach(self, connection: ClientLink, connect: ConnectPacket, assigned_id: str | None) -> None:
         """Go on with a connection whose client has proved who it is."""
         self.connection, self._writable, self._is_reading = connection, True, False
         self.feed(Attached(connect, assigned_id))
 
     def received(self, data: bytes | memoryview) -> None:
         """Take bytes of the client."""
-        self.feed(Received(data))
+        self.feed(ReceivedBytes(data))
 
-    def lost(self, connection: Link, reason: Reason | None = None) -> None:
+    def lost(self, connection: ClientLink, reason: ReasonCode | None = None) -> None:
         """Take note that a connection is gone, unless another has taken its place."""
         if connection is self.connection:
             self.feed(Lost(reason))
@@ -143,7 +143,7 @@ class Driver:
 
     def refused(self, problem: MaiaError) -> None:
         """Take note that brokers do not let this principal connect any more."""
-        self.feed(Lost(Reason.NOT_AUTHORIZED, problem))
+        self.feed(Lost(ReasonCode.NOT_AUTHORIZED, problem))
 
     # -------------------------------------------------------- the broker's side
 
@@ -246,7 +246,7 @@ class Driver:
                     self.household.leave(self, number)
                     if self.upstream is not None:
                         self.spawn(self.upstream.close(number, forget=True))
-                case WakeAt(at):
+                case WakeSessionAt(at):
                     self._wake_after((at - system_now()) / SECOND)
                 case SessionOver():
                     self.is_over = True
@@ -290,7 +290,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(0.0, seconds) + 0.001, self.feed, Tick())
+        self._timer = loop.call_later(max(0.0, seconds) + 0.001, self.feed, ClockTick())
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run a coroutine beside everything else."""

@@ -28,17 +28,17 @@ from maia.gateway.mqtt.effects import (
     Lost,
     Messages,
     OpenSubscription,
-    Subscribed,
+    SubscribedFilter,
     SubscriptionAnswered,
     SubscriptionEnded,
 )
-from maia.gateway.mqtt.packets import V5, Connect, Reason
+from maia.gateway.mqtt.packets import V5, ConnectPacket, ReasonCode
 from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
-from maia.gateway.server.driver import Driver, Link
+from maia.gateway.server.driver import ClientLink, Driver
 from maia.gateway.server.shares import AccountQuota, Unread
-from maia.gateway.server.upstream import Progress, Upstream
+from maia.gateway.server.upstream import DurableProgress, Upstream
 from maia.net.observer import Records
 from maia.private_files import make_private_folder, replace_file
 from maia.sessions.admission import Places
@@ -68,7 +68,7 @@ class BadClientId(Refusal):
 
 
 @dataclass(slots=True)
-class _Group:
+class _ShareGroup:
     """Sessions of one account that share a subscription: each message goes to one of them.
 
     A share name belongs to an account. Members therefore have one and the same right, and no
@@ -127,13 +127,13 @@ class Gateway:
         self.published = self.delivered = self.skipped = 0
         self.ended = 0
         """How many connections have ended so far."""
-        self._waiting: Places[Link] = Places(prepared.config.connections_before_connect)
-        self._connections: set[Link] = set()
+        self._waiting: Places[ClientLink] = Places(prepared.config.connections_before_connect)
+        self._connections: set[ClientLink] = set()
         self._sessions: dict[tuple[str, str], Driver] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._keys: dict[str, SigningKey] = {}
         self._retainers: dict[str, tuple[Upstream, asyncio.TimerHandle | None]] = {}
-        self._groups: dict[tuple[str, str, str], _Group] = {}
+        self._groups: dict[tuple[str, str, str], _ShareGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         for path in self._kept.glob("*.json"):
             if (kept := _read_kept(path)) is not None:
@@ -141,7 +141,7 @@ class Gateway:
 
     # -------------------------------------------------------- connections
 
-    def admitted(self, connection: Link, address: str | None) -> None:
+    def admitted(self, connection: ClientLink, address: str | None) -> None:
         """Count a connection; while too many wait to prove themselves, one from the busiest address goes."""
         if len(self._connections) >= self.config.connections:
             self.note(
@@ -159,11 +159,11 @@ class Gateway:
             self.gone(oldest)
             oldest.drop()
 
-    def welcomed(self, connection: Link) -> None:
+    def welcomed(self, connection: ClientLink) -> None:
         """Take note that a client has proved who it is."""
         self._waiting.leave(connection)
 
-    def gone(self, connection: Link) -> None:
+    def gone(self, connection: ClientLink) -> None:
         """Take note that a connection is closed."""
         self._waiting.leave(connection)
         if connection in self._connections:
@@ -185,7 +185,7 @@ class Gateway:
     # -------------------------------------------------------- sessions
 
     async def session_for(
-        self, connection: Link, connect: Connect, proved: Principal | None
+        self, connection: ClientLink, connect: ConnectPacket, proved: Principal | None
     ) -> tuple[Driver, str | None]:
         """Return the session that a client goes on with, connected to a broker as its own principal."""
         if proved is not None:
@@ -216,12 +216,12 @@ class Gateway:
         makes_room = self.shares.begin(account, client_id, system_now())
         before = self._sessions.pop(which, None)
         if before is not None:
-            before.feed(Lost(Reason.SESSION_TAKEN_OVER))
+            before.feed(Lost(ReasonCode.SESSION_TAKEN_OVER))
             await before.settled()
         limits, table = self.config.limits, self._prepared.table
         session = MqttSession(client_id, table, limits)
         driver = Driver(self, account, session)
-        left_over: list[Subscribed] = []
+        left_over: list[SubscribedFilter] = []
         if before is not None and not before.is_over and not clean:
             driver = before
         elif before is not None and not before.is_over:
@@ -278,7 +278,7 @@ class Gateway:
         account: str,
         key: SigningKey,
         refused: Callable[[MaiaError], None],
-        progress: dict[str, Progress],
+        progress: dict[str, DurableProgress],
     ) -> Upstream:
         certificates = self._accounts.certificates(account)
         upstream = Upstream(self._prepared.upstream, key, certificates, refused, progress)
@@ -404,7 +404,7 @@ class Gateway:
                 driver.feed(SubscriptionAnswered(number, (problem,) * len(subscribed.interests)))
                 return
             upstream = self._upstream(driver.account, self._keys[driver.account], lambda _: None, {})
-            group = self._groups[which] = _Group(upstream, self.shares.reader(driver.account))
+            group = self._groups[which] = _ShareGroup(upstream, self.shares.reader(driver.account))
             opening = upstream.open(0, subscribed, group, "", wants_state=False)
             group.opened = asyncio.create_task(opening)
         group.members.append((driver, number))
@@ -443,7 +443,7 @@ class Gateway:
             waits.drop()
         drivers = list(self._sessions.values())
         for driver in drivers:
-            driver.feed(Lost(Reason.SERVER_SHUTTING_DOWN))
+            driver.feed(Lost(ReasonCode.SERVER_SHUTTING_DOWN))
             driver.let_go()
         for driver in drivers:
             with suppress(TimeoutError):

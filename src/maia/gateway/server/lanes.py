@@ -19,7 +19,7 @@ from maia.client.batch import OutgoingFrame
 from maia.credentials import Action, Principal, SignedCertificate, VerifiedConstitution
 from maia.errors import MaiaError
 from maia.events import Column, Frame, Instant
-from maia.gateway.topic_table import Columns, Row
+from maia.gateway.topic_table import Columns, TopicRow
 from maia.policy import NO_FACTS, Denial, Request, decide, gather_evidence
 from maia.types import VerifiedType
 from maia.types.definition import tree_root
@@ -34,17 +34,17 @@ _Whose: TypeAlias = tuple[OnAnswers, int]
 """Who is to be answered, and under which handle."""
 Sent: TypeAlias = BoundedMap[bytes, OnAnswers]
 """Whose events are in the latest frames."""
-Refused: TypeAlias = Callable[[Sequence[OutgoingFrame], int, Row], frozenset[int] | None]
+Refused: TypeAlias = Callable[[Sequence[OutgoingFrame], int, TopicRow], frozenset[int] | None]
 """Says which events of some frames the broker has refused, if that can be told from how many."""
 
 
-class Lane(Outbox):
+class PublishLane(Outbox):
     """The events of one row on their way to the broker, in order, and who is to be answered for each."""
 
     def __init__(
         self,
-        row: Row,
-        advertise: Callable[[Row], Awaitable[Publisher]],
+        row: TopicRow,
+        advertise: Callable[[TopicRow], Awaitable[Publisher]],
         refused_rows: Refused,
         sent: Sent | None,
     ) -> None:
@@ -144,7 +144,7 @@ class Lane(Outbox):
             self._drained.set()
 
 
-# Which of these events did the broker refuse, if it said only how many?
+# ------------------------------------------------------------ which events were refused
 #
 # Messages travel in frames, and a broker counts the rows of a frame that lie outside the publisher's right.
 # The gateway holds the same certificates and asks the same kernel which rows these are. The answer

@@ -34,7 +34,7 @@ _LOOK_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class GatewayListening:
     """Where a gateway that is ready answers."""
 
     address: str
@@ -44,7 +44,11 @@ class Listening:
 
 
 async def serve(
-    prepared: PreparedGateway, telemetry: Telemetry, ready: Callable[[Listening], None], *, mqtt: bool = True
+    prepared: PreparedGateway,
+    telemetry: Telemetry,
+    ready: Callable[[GatewayListening], None],
+    *,
+    mqtt: bool = True,
 ) -> None:
     """Run a gateway until SIGTERM or Ctrl-C, then end every session in order; HTTP alone without `mqtt`."""
     config = prepared.config
@@ -91,7 +95,7 @@ async def serve(
         status = await stack.enter_async_context(
             answering(source, config.status, config.data, metrics=config.metrics, records=telemetry)
         )
-        answers = Listening(address or str(http), "gateway", status, http)
+        answers = GatewayListening(address or str(http), "gateway", status, http)
         await until_told_to_stop(ready=lambda: ready(answers))
         telemetry.note("stopping", {"address": address or str(http)})
 

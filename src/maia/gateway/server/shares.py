@@ -47,7 +47,7 @@ class Unread:
 
 
 @dataclass(slots=True, kw_only=True)
-class Shares:
+class AccountShares:
     """What the accounts of one gateway hold, over MQTT and over HTTP."""
 
     connections_per_account: int

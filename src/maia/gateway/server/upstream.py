@@ -29,10 +29,10 @@ from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError, Unavailable
 from maia.events import AttributeUid
-from maia.gateway.mqtt.effects import Messages, Subscribed
-from maia.gateway.server.lanes import Lane, OnAnswers, Sent, refused_rows
+from maia.gateway.mqtt.effects import Messages, SubscribedFilter
+from maia.gateway.server.lanes import OnAnswers, PublishLane, Sent, refused_rows
 from maia.gateway.server.shares import Unread
-from maia.gateway.topic_table import Columns, Interest, Row, TopicTable, matches
+from maia.gateway.topic_table import Columns, TopicInterest, TopicRow, TopicTable, matches
 from maia.predicates import NEVER, Predicate
 from maia.types import SignedDefinition
 
@@ -93,7 +93,7 @@ class _Position:
 
 
 @dataclass(slots=True)
-class Progress:
+class DurableProgress:
     """How far an MQTT client has come in a durable subscription; it outlives connections to the broker."""
 
     subscription: Subscription | None = None
@@ -140,16 +140,16 @@ class _Served:
     """One Maia subscription: an interest of an MQTT filter; `progress` if it is durable."""
 
     number: int
-    subscribed: Subscribed
-    interest: Interest
-    row: Row
+    subscribed: SubscribedFilter
+    interest: TopicInterest
+    row: TopicRow
     receiver: Receiver
     subscription: Subscription
     names: tuple[tuple[str, AttributeUid], ...]
     """What the row calls the columns of frames."""
     is_admitted: bool
     """True if the filter admits the one topic that all messages of the row have."""
-    progress: Progress | None
+    progress: DurableProgress | None
     frame: _Frame | None = None
     is_handing_on: bool = False
     """True while it hands on, or waits for room to."""
@@ -172,7 +172,7 @@ class Upstream:
         key: SigningKey,
         credentials: Iterable[SignedCertificate],
         refused: Callable[[MaiaError], None],
-        progress: dict[str, Progress],
+        progress: dict[str, DurableProgress],
     ) -> None:
         """Hold an account's key; `refused` is called when brokers do not let it connect any more.
 
@@ -184,7 +184,7 @@ class Upstream:
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, PublishLane] = {}
         self._served: dict[int, list[_Served]] = {}
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
         self._progress = progress
@@ -275,7 +275,7 @@ class Upstream:
         """Put events of one row behind those that wait; `send` sends them, and `answered` is called."""
         lane = self._lanes.get(row)
         if lane is None:
-            lane = self._lanes[row] = Lane(
+            lane = self._lanes[row] = PublishLane(
                 self._settings.table.rows[row], self.advertise, self.refused_rows, self.sent
             )
         lane.give(columns, rows, handle, answered)
@@ -285,14 +285,16 @@ class Upstream:
         for lane in self._lanes.values():
             lane.send()
 
-    async def advertise(self, row: Row) -> Publisher:
+    async def advertise(self, row: TopicRow) -> Publisher:
         """Ask for the right to publish on a row's type."""
         client = await self.opened()
         publisher = await client.advertise(row.event_type.name)
         self.own_streams.add(stream_of(publisher))
         return publisher
 
-    def refused_rows(self, frames: Sequence[OutgoingFrame], refused: int, row: Row) -> frozenset[int] | None:
+    def refused_rows(
+        self, frames: Sequence[OutgoingFrame], refused: int, row: TopicRow
+    ) -> frozenset[int] | None:
         """Return which of some events the broker has refused; None if that cannot be told."""
         constitutions = self._settings.constitutions
         principal, now = self._key.principal, system_now()
@@ -301,7 +303,13 @@ class Upstream:
     # -------------------------------------------------------- subscribe
 
     async def open(
-        self, number: int, subscribed: Subscribed, receiver: Receiver, client_id: str, *, wants_state: bool
+        self,
+        number: int,
+        subscribed: SubscribedFilter,
+        receiver: Receiver,
+        client_id: str,
+        *,
+        wants_state: bool,
     ) -> tuple[MaiaError | None, ...]:
         """Subscribe to everything that a filter wants; return what was refused, interest by interest."""
         problems: list[MaiaError | None] = []
@@ -314,7 +322,7 @@ class Upstream:
                 else None
             )
             asks_state = wants_state and row.is_retained
-            progress = None if name is None else self._progress.setdefault(name, Progress())
+            progress = None if name is None else self._progress.setdefault(name, DurableProgress())
             try:
                 subscription = await self.subscribe(
                     row,
@@ -346,7 +354,7 @@ class Upstream:
                 self.query_state(number, subscribed, receiver)
         return tuple(problems)
 
-    def query_state(self, number: int, subscribed: Subscribed, receiver: Receiver) -> None:
+    def query_state(self, number: int, subscribed: SubscribedFilter, receiver: Receiver) -> None:
         """Bring the retained messages of a subscription, beside it; one that waits to begin is enough."""
         if number in self._queries:
             return
@@ -372,7 +380,7 @@ class Upstream:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def forget(self, client_id: str, subscriptions: Iterable[Subscribed]) -> None:
+    async def forget(self, client_id: str, subscriptions: Iterable[SubscribedFilter]) -> None:
         """End what a session left at the broker that has ended while its client was away."""
         for subscribed in subscriptions:
             for interest in subscribed.interests:
@@ -394,7 +402,13 @@ class Upstream:
                 await served.subscription.unsubscribe(forget=forget and served.progress is not None)
 
     async def subscribe(
-        self, row: Row, predicate: Predicate, *, durable: str | None, state: bool, after: bytes | None = None
+        self,
+        row: TopicRow,
+        predicate: Predicate,
+        *,
+        durable: str | None,
+        state: bool,
+        after: bytes | None = None,
     ) -> Subscription:
         """Subscribe to a row's type; raise what the broker refused."""
         client = await self.opened()
@@ -561,7 +575,7 @@ class Upstream:
             served.receiver.take(Messages(served.number, part, False, frame.is_own, token))
 
     @staticmethod
-    def _end_frame(served: _Served, progress: Progress, frame: _Frame) -> None:
+    def _end_frame(served: _Served, progress: DurableProgress, frame: _Frame) -> None:
         if frame.place is not None:
             frame.place.outstanding -= 1
             progress.settle()
@@ -570,7 +584,11 @@ class Upstream:
 
     @staticmethod
     async def _hand_on_state(
-        number: int, subscribed: Subscribed, row: Row, newest: list[ReceivedEvent], receiver: Receiver
+        number: int,
+        subscribed: SubscribedFilter,
+        row: TopicRow,
+        newest: list[ReceivedEvent],
+        receiver: Receiver,
     ) -> None:
         for event in newest:
             topic, payload, content_type = row.message_of(event)
@@ -579,7 +597,7 @@ class Upstream:
                 await receiver.until_room()
                 receiver.take(Messages(number, [(topic, payload, content_type)], True, False))
 
-    async def newest_state(self, row: Row, subscription: Subscription) -> list[ReceivedEvent]:
+    async def newest_state(self, row: TopicRow, subscription: Subscription) -> list[ReceivedEvent]:
         """Return the retained event of each topic: of several publishers, the latest."""
         await subscription.state_known()
         newest: dict[str, ReceivedEvent] = {}
@@ -594,12 +612,12 @@ class Upstream:
     def acknowledge(token: object, messages: int) -> None:
         """Take note that the MQTT client has so many messages for good."""
         match token:
-            case (Progress() as progress, _Position() as place):
+            case (DurableProgress() as progress, _Position() as place):
                 place.outstanding -= messages
                 progress.settle()
 
 
-def _durable_name(client_id: str, subscribed: Subscribed, interest: Interest) -> str:
+def _durable_name(client_id: str, subscribed: SubscribedFilter, interest: TopicInterest) -> str:
     """Return the name of a durable subscription; names belong to the account's key."""
     whose = f"share\x00{subscribed.group}" if subscribed.group is not None else f"client\x00{client_id}"
     what = f"{whose}\x00{'/'.join(subscribed.levels)}\x00{interest.row}"

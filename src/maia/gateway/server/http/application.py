@@ -54,14 +54,14 @@ _Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 _Topic = Annotated[str, Meta(min_length=1, max_length=_TOPIC_MAX)]
 
 
-class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublicationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where an event goes."""
 
     topic: _Topic
     """A topic of the gateway's table; a level that holds an attribute is itself percent-encoded."""
 
 
-class Reading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReadingQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which events a caller reads."""
 
     topic: _Topic
@@ -127,7 +127,7 @@ class HttpDoor:
     async def publish(self, request: Request) -> Response:
         """Publish the body as the caller's account; answer when the broker has."""
         with self.callers.calling(request) as caller:
-            query = query_of(request, Publication)
+            query = query_of(request, PublicationQuery)
             body = await caller.body(request, self._config.limits.packet_bytes)
             said = request.headers.get("content-type")
             content_type = None if said == _CURLS_OWN else said
@@ -161,7 +161,7 @@ class HttpDoor:
         """Send events as they come, for as long as the caller reads and has the right."""
         async with AsyncExitStack() as stack:
             caller = stack.enter_context(self.callers.calling(request))
-            query = query_of(request, Reading)
+            query = query_of(request, ReadingQuery)
             await caller.body(request, 0)
             shown = single_headers(request, ("last-event-id",)).get("last-event-id")
             client = await stack.enter_async_context(self.callers.client_of(caller))
@@ -272,10 +272,10 @@ def _answer(content: msgspec.Struct) -> Response:
 PAGES: Final = (
     _Page("GET", "/v1", "The run for which calls are signed", About, HttpDoor.about, is_public=True),
     _Page(
-        "POST", "/v1/events", "Publish an event", Accepted, HttpDoor.publish, Publication, has_body=True
+        "POST", "/v1/events", "Publish an event", Accepted, HttpDoor.publish, PublicationQuery, has_body=True
     ),
     _Page(
-        "GET", "/v1/events", "Read events as they come", EventData, HttpDoor.read, Reading,
+        "GET", "/v1/events", "Read events as they come", EventData, HttpDoor.read, ReadingQuery,
         _EVENT_STREAM, resumes=True,
     ),
     _Page("DELETE", "/v1/events", "Give a durable subscription up", Accepted, HttpDoor.forget, Durable),

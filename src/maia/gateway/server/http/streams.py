@@ -28,7 +28,7 @@ from maia.client.errors import ClientClosed
 from maia.errors import BadInput, MaiaError
 from maia.gateway.server.shares import Unread
 from maia.gateway.server.upstream import Upstream
-from maia.gateway.topic_table import Interest, NotDeclared, Row, TopicTable, check_filter, matches
+from maia.gateway.topic_table import NotDeclared, TopicInterest, TopicRow, TopicTable, check_filter, matches
 
 _EVENTS_TOGETHER: Final = 256
 _BYTES_TOGETHER: Final = 64 << 10
@@ -141,7 +141,7 @@ class EventStream:
                 left = await self._upstream.subscribe(row, interest.predicate, durable=durable, state=False)
                 await left.unsubscribe(forget=True)
 
-    def _durable_name(self, interest: Interest) -> str | None:
+    def _durable_name(self, interest: TopicInterest) -> str | None:
         if self.name is None:
             return None
         what = f"{self.name}\x00{'/'.join(self._levels)}\x00{interest.row}"
@@ -204,7 +204,13 @@ class EventStream:
     # -------------------------------------------------------- one subscription
 
     async def _serve(
-        self, number: int, row: Row, subscription: Subscription, *, after: bytes | None, wants_state: bool
+        self,
+        number: int,
+        row: TopicRow,
+        subscription: Subscription,
+        *,
+        after: bytes | None,
+        wants_state: bool,
     ) -> None:
         try:
             if wants_state:
@@ -234,7 +240,7 @@ class EventStream:
     async def _send(
         self,
         number: int,
-        row: Row,
+        row: TopicRow,
         events: Sequence[ReceivedEvent],
         position: bytes | None,
         *,
@@ -265,7 +271,7 @@ class EventStream:
         if shown:
             await self._chunks.put(b"".join(shown))
 
-    def _written(self, row: Row, event: ReceivedEvent, *, retained: bool) -> bytes:
+    def _written(self, row: TopicRow, event: ReceivedEvent, *, retained: bool) -> bytes:
         topic, payload, content_type = row.message_of(event)
         if not matches(self._levels, topic.split("/")):
             return b""
