@@ -283,7 +283,7 @@ class SealedNet(Net):
     ) -> list[int]:
         """Return the rows of a frame that a broker would send to another one."""
         targets = at.parts.routes.book.targets_of_frame(self.key, "nobody", frame, missing)
-        return targets.get(node_id_of_key(of.key.principal.key), [])
+        return list(targets.get(node_id_of_key(of.key.principal.key), ()))
 
 
 def the_three(
