@@ -112,7 +112,7 @@ class Asked:
 
 
 def state_of(entry: RegisterEntry, now: Instant) -> str:
-    """Say whether a certificate counts at a moment."""
+    """Return whether a certificate counts at a moment."""
     validity = entry.signed.certificate.validity
     if entry.problem == "revoked" or (entry.revoked_at is not None and entry.revoked_at <= now):
         return "revoked"

@@ -182,7 +182,7 @@ class Asked:
         ]
 
     def _answers(self, test: OnlineTest) -> bool:
-        """Say whether a test was made: one-time answers are given to verifiers alone."""
+        """Return whether a test was made: one-time answers are given to verifiers alone."""
         is_fetched = test.kind.value != "one-time" and bool(test.locations)
         return self.heard is not None and is_fetched and test.by not in self.silent
 

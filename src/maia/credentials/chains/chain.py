@@ -157,7 +157,7 @@ class VerificationCache:
         return known
 
     def knows(self, signed: SignedCertificate) -> bool:
-        """Say whether the signature of exactly this certificate was found good before."""
+        """Return whether the signature of exactly this certificate was found good before."""
         kept = self._certificates.get(signed.id)
         if kept is None or not (kept is signed or _is_same(kept, signed)):
             return False

@@ -159,11 +159,11 @@ class CoverTable(Generic[Id]):
         return self.entry(id).filter
 
     def is_empty(self, id: Id) -> bool:
-        """Say whether the filter with this id is proved to admit nothing."""
+        """Return whether the filter with this id is proved to admit nothing."""
         return self.entry(id).is_empty
 
     def is_maximal(self, id: Id) -> bool:
-        """Say whether no other filter covers this one."""
+        """Return whether no other filter covers this one."""
         entry = self.entry(id)
         return entry.number == self._maximal_empty() if entry.is_empty else entry.keeper is None
 

@@ -307,7 +307,7 @@ def open_filter(sealed: SealedFilter, keys: KeyRing) -> OpenedFilter:
 
 
 def proved_to_cover(*, wide: OpenedFilter, narrow: OpenedFilter) -> bool:
-    """Say whether provably every event that `narrow` admits, whole, is admitted by `wide`, whole."""
+    """Return whether provably every event that `narrow` admits, whole, is admitted by `wide`, whole."""
     if provably_empty(narrow.opened):
         return True
     return wide.unopened <= narrow.unopened and covers(wide=wide.opened, narrow=narrow.opened)

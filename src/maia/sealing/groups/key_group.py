@@ -67,7 +67,7 @@ class Issued(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         return Instant(min(INSTANT_MAX, self.replaced_at + drift_s * SECOND + 1))
 
     def is_of(self, epoch: int) -> bool:
-        """Say whether it was in use in an epoch."""
+        """Return whether it was in use in an epoch."""
         return self.epoch <= epoch and (self.replaced_in is None or epoch < self.replaced_in)
 
 

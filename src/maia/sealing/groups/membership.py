@@ -148,7 +148,7 @@ class MembershipState:
     """What the principal's rights ask of attributes that it may not read."""
 
     def is_within(self, other: MembershipState) -> bool:
-        """Say whether it gives no more than another one."""
+        """Return whether it gives no more than another one."""
         return self.groups <= other.groups and self.may_write <= other.may_write
 
 
@@ -242,7 +242,7 @@ def standing_now(
 
 
 def awaits_statement(claim: Claim, grounds: Grounds, now: Instant) -> bool:
-    """Say whether a certificate of a claim lacks a validity statement that may come at any moment."""
+    """Return whether a certificate of a claim lacks a validity statement that may come at any moment."""
     check = grounds.tester.check
     return any(isinstance(check(one, now, once=one_time_tests(one)), CertificateStale) for one in claim.pool)
 
@@ -285,7 +285,7 @@ class RightHistory:
         self._found = [self.now]
 
     def held_since(self, group: GroupId, moment: Instant) -> bool:
-        """Say whether a group was open at every moment from `moment` on."""
+        """Return whether a group was open at every moment from `moment` on."""
         return group in self.throughout(moment, self.at)
 
     def throughout(self, since: Instant, last: Instant) -> frozenset[GroupId]:

@@ -239,7 +239,7 @@ class KeyMember(ManagerLinks):
         return self._finished(self._ask_page(manager, known, reading) if manager.is_ready else [], now)
 
     def is_suspended(self, type_id: bytes) -> bool:
-        """Say whether the manager of a type hands out keys again as soon as a validity statement comes."""
+        """Return whether the manager of a type hands out keys again as soon as a validity statement comes."""
         known = self._types.get(type_id)
         return known is not None and known.is_suspended
 
