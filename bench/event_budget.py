@@ -51,7 +51,6 @@ READ = (
     "_refuse",
     "from_carried",
     "check_kinds",
-    "written_as",
 )
 STAGES = (
     ("system calls", "net/tls_stream.py", ("_receive", "_send", "_send_backlog")),

@@ -143,7 +143,7 @@ def test_a_blanket_grant_publishes_no_statements_of_its_issuer_at_a_broker() -> 
     """A86: the stream of statements, facts among them, is its issuer's; every peer may still read it."""
     net = Net()
     net.broker()
-    issuer, billing = Issuer(net), net.cast.principal("billing office")
+    issuer, billing = Issuer(net, "CCS"), net.cast.principal("billing office")
     ccs, stream = net.cast.keys["CCS"], validity_type_name(net.cast.principal("CCS"))
     blankets = [granted(ccs, billing, wide) for wide in (AnyResource(ccs.principal), AnyResource())]
     named = granted(ccs, billing, TypePattern(ccs.principal, parse_name_pattern(stream.name), None))

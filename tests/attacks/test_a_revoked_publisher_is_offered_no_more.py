@@ -61,7 +61,7 @@ class Town:
     """An office that wants everything, and an edge with one camera behind it, or so it says."""
 
     def __init__(self, net: Net) -> None:
-        self.net, self.issuer = net, Issuer(net)
+        self.net, self.issuer = net, Issuer(net, "CCS")
         self.issuer.vouch(3600)
         self.right = vouched_right(net, net.cast.keys[CAMERA])
         self.billing, self.edge = net.client("billing office"), dishonest_edge(net)
@@ -178,7 +178,7 @@ def test_a_peer_that_publishes_beside_a_revoked_publisher_goes_on() -> None:
     net.advance(5)
     keys = [SigningKey.from_seed(bytes([number]) * 32) for number in (60, 61)]
     rights = [vouched_right(net, key) for key in keys]
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     cameras = [
         net.client(f"camera {number}", "Met broker", key=key, credentials=pool(net, key, rights[number]))

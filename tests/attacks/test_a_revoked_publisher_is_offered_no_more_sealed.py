@@ -25,7 +25,7 @@ class Town:
         self.keyless, self.reader, self.met = self.net.three()
         for running in (self.reader, self.met):
             self.net.hold(running, *EVERY_KEY)
-        self.issuer = Issuer(self.net)
+        self.issuer = Issuer(self.net, "CCS")
         self.issuer.vouch(3600)
         office = self.net.client("billing office", self.reader.name)
         assert office.was_accepted(office.subscribe())

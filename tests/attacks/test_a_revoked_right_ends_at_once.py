@@ -59,7 +59,7 @@ def camera(net: Net, at: str = AT) -> tuple[NetClient, int]:
 
 def test_no_delivery_follows_the_answer_to_the_revocation(net: Net) -> None:
     """A35: revoked while connected, with frames under way before and after, over and over."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     publisher, offer = camera(net)
     for number in range(20):
@@ -77,7 +77,7 @@ def test_no_delivery_follows_the_answer_to_the_revocation(net: Net) -> None:
 
 def test_a_revoked_publisher_publishes_nothing_more(net: Net) -> None:
     """S1, A35: the advertisement stood, and is no right."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     publisher, offer = camera(net)
     subscriber = net.client(BILLING)
@@ -94,7 +94,7 @@ def test_a_revoked_publisher_publishes_nothing_more(net: Net) -> None:
 
 def test_a_revoked_client_gets_no_will_or_last_word_out(net: Net) -> None:
     """A38: what a client sends in the turn in which its link falls is not published for it."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     publisher, offer = camera(net)
     subscriber = net.client(BILLING)
@@ -109,7 +109,7 @@ def test_a_revoked_client_gets_no_will_or_last_word_out(net: Net) -> None:
 
 def test_the_sentence_says_nothing_about_any_other_peer(net: Net) -> None:
     """A38: the refusal is worded for its holder, with no other certificate, filter or name in it."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     right = demanding(net)
     subscriber = office(net, right)
@@ -132,7 +132,7 @@ def recording() -> Net:
 def test_a_durable_subscriber_that_was_revoked_while_away_gets_nothing() -> None:
     """A36: what was recorded for it is not delivered when it comes back."""
     net = recording()
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     right = demanding(net)
     subscriber = office(net, right)
@@ -150,7 +150,7 @@ def test_a_durable_subscriber_that_was_revoked_while_away_gets_nothing() -> None
 def test_a_durable_subscriber_that_is_catching_up_stops_at_the_revocation() -> None:
     """A36: also in the middle of what it has not acknowledged yet."""
     net = recording()
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     right = demanding(net)
     subscriber = office(net, right)
@@ -168,7 +168,7 @@ def test_a_durable_subscriber_that_is_catching_up_stops_at_the_revocation() -> N
 def test_the_last_word_of_a_revoked_publisher_is_told_to_no_peer(net: Net) -> None:
     """A37: not even if its publisher had taken the advertisement back before."""
     net.broker("Met broker", seeds=[AT])
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     publisher, offer = camera(net)
     publisher.publish(offer, sighting("last word"))
@@ -186,7 +186,7 @@ def test_the_last_word_of_a_revoked_publisher_is_told_to_no_peer(net: Net) -> No
 
 def test_a_narrowed_subscriber_is_told_the_state_through_what_is_left(net: Net) -> None:
     """A37: the state was cached when it saw more."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     wide = net.cast.grant(
         "CCS", net.cast.principal(BILLING), net.cast.definition, Action.SUBSCRIBE, test=TestKind.TIMED_CRL
@@ -217,7 +217,7 @@ def stated(net: Net, issuer: Issuer) -> list:
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1), (2, 0, 1)])
 def test_statements_out_of_order_never_bring_a_right_back(net: Net, order: tuple[int, ...]) -> None:
     """A39: replayed and reordered, the newest number counts."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     right, *said = stated(net, issuer)
     for number in (*order, *order, *reversed(order)):
         issuer.state(said[number])
@@ -231,7 +231,7 @@ def test_statements_out_of_order_never_bring_a_right_back(net: Net, order: tuple
 
 def test_a_list_that_is_accepted_early_brings_no_right_back_before_its_time(net: Net) -> None:
     """A39: the next list no longer names the right; a broker that received it early is not the milder one."""
-    issuer, right = Issuer(net), demanding(net)
+    issuer, right = Issuer(net, "CCS"), demanding(net)
     issuer.vouch(60)
     issuer.revoke(right)
     issuer.says.revoked.clear()
@@ -245,7 +245,7 @@ def test_a_list_that_is_accepted_early_brings_no_right_back_before_its_time(net:
 
 def test_withheld_statements_end_the_right_in_time(net: Net) -> None:
     """A39, S17: who blocks the list wins nothing: without its successor all that demands it ends."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(50)
     began, right = net.now, demanding(net)
     subscriber = office(net, right)
@@ -264,7 +264,7 @@ def test_withheld_statements_end_the_right_in_time(net: Net) -> None:
 @pytest.mark.parametrize("offset_s", [-3600, -61])
 def test_a_clock_that_steps_back_brings_no_right_back(net: Net, offset_s: int) -> None:
     """A78: a list that was over at some moment of this broker never holds again."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     first = issuer.vouch(60)
     right = demanding(net)
     subscriber = office(net, right)
@@ -272,7 +272,7 @@ def test_a_clock_that_steps_back_brings_no_right_back(net: Net, offset_s: int) -
     net.advance(61)
     assert subscriber.all_heard(Published) == []
     net.now = Instant(net.now + offset_s * SECOND)
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.client.publish(
         issuer.ref, statement_to_event(first), kinds={STATEMENT.uid: STATEMENT.kind}, sequence=500
     )
@@ -282,7 +282,7 @@ def test_a_clock_that_steps_back_brings_no_right_back(net: Net, offset_s: int) -
 
 def test_no_peer_states_for_another_peer(net: Net) -> None:
     """A39: forged, or signed by another, a statement revokes nothing and confirms nothing."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     right = demanding(net)
     subscriber = office(net, right)
@@ -321,7 +321,7 @@ def test_what_cannot_be_read_back_is_no_start() -> None:
     """A82: a broker whose memory of revocations is damaged does not start without it."""
     net = Net()
     running = net.broker()
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     issuer.revoke(demanding(net))
     (name,) = (one for one in running.kept if one.startswith(KEPT_STATEMENTS))
@@ -333,7 +333,7 @@ def test_what_cannot_be_read_back_is_no_start() -> None:
 
 def test_a_replayed_showing_does_not_lead_back(net: Net) -> None:
     """A39, S16: a client that shows an old list wins nothing over the newest that was received."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     right = demanding(net)
     old = issuer.vouch(600)
     issuer.revoke(right)

@@ -187,7 +187,7 @@ def _cut(net: Net, story: Story) -> bytes:
 
 
 def _list(net: Net, story: Story) -> bytes:
-    return statement_to_bytes(Issuer(net).says.list_now())
+    return statement_to_bytes(Issuer(net, "CCS").says.list_now())
 
 
 @pytest.mark.parametrize("made", [_forged, _cut, _list, lambda _net, _story: b""])

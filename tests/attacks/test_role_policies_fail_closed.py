@@ -8,20 +8,18 @@ from maia.credentials.appointments import AppointmentKind, issue_appointment, ve
 from maia.predicates.syntax import ALWAYS
 from maia.roles import (
     BadPolicy,
-    KnownWorld,
     Support,
     SupportKind,
     activate,
-    activate_all,
     certificate_support,
     ended_memberships,
     ended_rights,
     fact_support,
-    membership_certificate,
     membership_support,
     parse_policy,
     rights,
 )
+from support.known_world import KnownWorld, activate_all, membership_certificate
 from support.roles import (
     COURT,
     DOMAIN,

@@ -86,7 +86,8 @@ class World:
 
         book = at.parts.routes.book
         frame = sightings((SUSPECT, "Victoria"), ("LC04 ABC", "Victoria"))
-        return book.targets_of_frame(self.net.key, "x", frame).get(node_id_of_key(ROGUE.principal.key), [])
+        found = book.targets_of_frame(self.net.key, "x", frame)
+        return list(found.get(node_id_of_key(ROGUE.principal.key), ()))
 
     def refusals(self, at) -> list[object]:
         return [note["code"] for note in at.noted("refused")]

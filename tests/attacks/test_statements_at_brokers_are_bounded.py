@@ -59,7 +59,7 @@ def test_other_brokers_forget_the_last_word_of_a_publisher_that_has_left_and_is_
     net: Net,
 ) -> None:
     """A37: the word was passed on and is cached elsewhere, where its author never was."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(600)
     camera = net.client(CAMERA)
     offer = camera.advertise()
@@ -88,7 +88,7 @@ def test_a_last_word_is_forgotten_only_if_that_is_said_where_it_came_from(net: N
 @pytest.mark.parametrize("home", [CCS, MET])
 def test_that_a_last_word_is_gone_is_not_told_to_who_told_it(net: Net, home: str) -> None:
     """A37, A74: two brokers that both want the type do not tell each other in turn."""
-    issuer = Issuer(net, at=home)
+    issuer = Issuer(net, "CCS", at=home)
     issuer.vouch(600)
     camera = net.client(CAMERA, home)
     offer = camera.advertise()
@@ -218,7 +218,7 @@ def test_statements_that_wait_for_a_reason_to_be_received_are_few(net: Net) -> N
 
 def test_no_peer_passes_the_statements_of_strangers_on_its_own_stream(net: Net) -> None:
     """A39: well signed, by people to whom no peer here has a reason to listen; they are not kept."""
-    issuer, running = Issuer(net), net.brokers[CCS]
+    issuer, running = Issuer(net, "CCS"), net.brokers[CCS]
     issuer.vouch(600)
     before = {name for name in running.kept if name.startswith(KEPT_STATEMENTS)}
     issuer.state(*(one.list_now() for one in strangers(20)))

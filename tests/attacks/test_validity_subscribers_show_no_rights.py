@@ -16,7 +16,7 @@ def test_an_interest_in_a_validity_stream_names_no_other_type_on_its_way() -> No
     net.broker("CCS broker", seeds=["PITO broker"])
     net.broker("Met broker", seeds=["PITO broker"])
     net.advance(5)
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     office = net.cast.principal("billing office")
     right = net.cast.grant(

@@ -46,6 +46,23 @@ class Tree(KeyTree):
         """Give the same members a new secret."""
         return self.rekey()
 
+    def to_bytes(self) -> bytes:
+        """Write the tree with all its secrets."""
+        seats = {slot: member for member, slot in self._slots.members.items()}
+        scheme = Scheme.OFT if isinstance(self, OftTree) else Scheme.LKH
+        head = _HEAD.pack(1, scheme, self._lineage, self.version, self._root, len(seats), len(self._secrets))
+        members = [_SEAT.pack(slot, len(member)) + member for slot, member in sorted(seats.items())]
+        nodes = [_SECRET.pack(node, secret) for node, secret in sorted(self._secrets.items())]
+        return b"".join([head, *members, *nodes])
+
+    def put_in(
+        self, lineage: bytes, version: int, root: bytes, seats: Mapping[int, bytes], nodes: bytes
+    ) -> None:
+        """Be the tree with this content."""
+        self._lineage, self._slots = lineage, seated(seats)
+        self._secrets = dict(_SECRET.iter_unpack(nodes))
+        self._adopt(version, root)
+
 
 class OneWayTree(OftTree, Tree):
     """The papers' tree, the same way."""
@@ -72,12 +89,7 @@ def member_from_bytes(data: bytes, *, group: bytes) -> TreeMember:
 
 def tree_to_bytes(tree: Tree) -> bytes:
     """Write `tree` with all its secrets."""
-    seats = {slot: member for member, slot in tree._slots.members.items()}
-    scheme = Scheme.OFT if isinstance(tree, OftTree) else Scheme.LKH
-    head = _HEAD.pack(1, scheme, tree._lineage, tree.version, tree._root, len(seats), len(tree._secrets))
-    members = [_SEAT.pack(slot, len(member)) + member for slot, member in sorted(seats.items())]
-    nodes = [_SECRET.pack(node, secret) for node, secret in sorted(tree._secrets.items())]
-    return b"".join([head, *members, *nodes])
+    return tree.to_bytes()
 
 
 def tree_from_bytes(data: bytes, *, group: bytes, random: Callable[[int], bytes]) -> Tree:
@@ -90,17 +102,22 @@ def tree_from_bytes(data: bytes, *, group: bytes, random: Callable[[int], bytes]
         seats[slot] = data[at + _SEAT.size : at + _SEAT.size + length]
         at += _SEAT.size + length
     tree = new_tree(group=group, random=random, scheme=Scheme(scheme))
-    tree._lineage, tree._slots, tree._secrets = lineage, seated(seats), dict(_SECRET.iter_unpack(data[at:]))
-    tree._adopt(version, root)
+    tree.put_in(lineage, version, root, seats, data[at:])
     return tree
+
+
+class Seats(Slots):
+    """Slots with each member where `members` says."""
+
+    def __init__(self, members: Mapping[int, bytes]) -> None:
+        super().__init__()
+        while self.capacity <= max(members, default=0):
+            self._grow()
+        self._free = [slot for slot in range(self.capacity) if slot not in members]
+        for slot, member in members.items():
+            self._seat(member, slot)
 
 
 def seated(members: Mapping[int, bytes]) -> Slots:
     """Return slots with each member where `members` says."""
-    made = Slots()
-    while made.capacity <= max(members, default=0):
-        made._grow()
-    made._free = [slot for slot in range(made.capacity) if slot not in members]
-    for slot, member in members.items():
-        made._seat(member, slot)
-    return made
+    return Seats(members)

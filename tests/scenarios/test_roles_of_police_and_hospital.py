@@ -9,16 +9,9 @@ import pytest
 from maia.credentials import Action, TypeName
 from maia.events import Instant
 from maia.predicates.language.parser import format_predicate
-from maia.roles import (
-    KnownWorld,
-    activate,
-    activate_all,
-    ended_memberships,
-    fact_support,
-    parse_policy,
-    rights,
-)
+from maia.roles import activate, ended_memberships, fact_support, parse_policy, rights
 from maia.types import TypeDefinition, sign_definition, verify_definition
+from support.known_world import KnownWorld, activate_all
 from support.roles import DAY, HOUR, JONES, SMITH, appointment, key, later
 from support.types import NOON, PITO, attribute
 

@@ -22,16 +22,9 @@ from maia.credentials.appointments import Argument
 from maia.policy import Request, decide, gather_evidence, see
 from maia.policy.facts import NO_FACTS
 from maia.predicates.language.parser import parse_predicate
-from maia.roles import (
-    KnownWorld,
-    activate,
-    certificate_support,
-    ended_memberships,
-    fact_support,
-    parse_policy,
-    rights,
-)
+from maia.roles import activate, certificate_support, ended_memberships, fact_support, parse_policy, rights
 from maia.testing import grant
+from support.known_world import KnownWorld
 from support.roles import DOMAIN, JONES, SMITH, TYPES, appointment, later
 from support.types import NOON, PITO, key
 

@@ -228,8 +228,16 @@ RECORDING: Final = RecordingSettings()
 class Net(AnyNet):
     """The network of the numberplate story; `Net()` has no brokers yet."""
 
+    first = "CCS broker"
+
     def __init__(self, *, now: Instant = NOW, **settings: Any) -> None:
         super().__init__(add_brokers(tell_numberplate_story(SEED, now=now), SEED), now=now, **settings)
+
+    def three(self, point_of: bytes | None = None) -> tuple[NetBroker, NetBroker, NetBroker]:
+        """Start the cameras' broker, one of a third domain that is the rendezvous, and the detectives'."""
+        first, last = "CCS broker", "Met broker"
+        third = self.name_near(self.type_id if point_of is None else point_of, first, last)
+        return self.broker(first), self.broker(third, seeds=[first]), self.broker(last, seeds=[first, third])
 
 
 class SealedNet(Net):
@@ -275,7 +283,7 @@ class SealedNet(Net):
     ) -> list[int]:
         """Return the rows of a frame that a broker would send to another one."""
         targets = at.parts.routes.book.targets_of_frame(self.key, "nobody", frame, missing)
-        return targets.get(node_id_of_key(of.key.principal.key), [])
+        return list(targets.get(node_id_of_key(of.key.principal.key), ()))
 
 
 def the_three(

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 Schemas = Mapping[type, Json]
 
 
-class _Described(Protocol):
+class _DescribedPage(Protocol):
     """A page of an interface."""
 
     @property
@@ -30,7 +30,7 @@ class _Described(Protocol):
     def is_public(self) -> bool: ...
 
 
-_Page = TypeVar("_Page", bound=_Described)
+_Page = TypeVar("_Page", bound=_DescribedPage)
 
 
 def document(

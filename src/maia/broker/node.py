@@ -23,8 +23,8 @@ from maia.broker.log.recording import NO_LOG
 from maia.broker.parts import Parts, assemble
 from maia.broker.rights.authoriser import forget_frames
 from maia.broker.settings import BrokerSettings
+from maia.broker.streams.disclosures import DeliveryTally
 from maia.broker.streams.run import Apart, Frames, gathered
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey, VerifiedConstitution
 from maia.credentials.identity import SignedIdentity
@@ -49,7 +49,7 @@ from maia.wire.effects import (
     Tick,
     WakeAt,
 )
-from maia.wire.messages import Bye, Message
+from maia.wire.messages import Bye
 
 _NOTHING_KEPT: Final[Mapping[str, bytes]] = {}
 
@@ -168,15 +168,14 @@ class Broker:
         self, number: LinkId, messages: Sequence[Frames], data: Sequence[bytes], turn: Turn
     ) -> bool:
         """Take frames of one stream on together; False if they do not fare alike, and nothing has changed."""
-        parts, link, said = self._parts, self._parts.links[number], turn.mark()
+        parts, link = self._parts, self._parts.links[number]
         try:
             if link.role is Role.CLIENT:
-                parts.streams.publish(link, messages, data, turn)  # type: ignore[arg-type]  # of publishers
+                parts.streams.publish(link, messages[0], turn, messages, data)  # type: ignore[arg-type]  # of publishers
             elif parts.routes.is_current(number):
-                parts.streams.carry(link, messages, data, turn)  # type: ignore[arg-type]  # of brokers
+                parts.streams.carry(link, messages[0], turn, messages, data)  # type: ignore[arg-type]  # of brokers
         except (Apart, MaiaError):
-            turn.drop(said)
-            return False
+            return False  # from a look, which says nothing of a run that it takes apart
         link.heard_at, link.silent_rounds = turn.now, 0
         self._follow(turn)
         return True
@@ -201,24 +200,20 @@ class Broker:
         try:
             sessions.turn = turn
             effects, message = sessions.receive(link, data, turn.now)
-            turn.add(*effects)
-            if message is not None:
-                self._hear(link, message, turn, data)
+            turn.effects += effects
+            if isinstance(message, Bye):
+                peer, role, code = str(link.peer), link.role.value, message.code
+                turn.note("bye", link=link.id, peer=peer, role=role, code=code)
+                turn.add(Close(link.id, code))
+                self._parts.closing.forget_link(link, turn, f"it says: {message.message} [{code}]")
+            elif isinstance(message, Established):
+                sessions.ready(link, turn)
+            elif message is not None:
+                self._parts.dispatch.answer(link, message, turn, data)
         except MaiaError as problem:
             turn.drop(said)
             self._blame(link, problem, turn)
         turn.put_first(said)
-
-    def _hear(self, link: Link, message: Message | Established, turn: Turn, data: bytes) -> None:
-        if isinstance(message, Bye):
-            peer, role, code = str(link.peer), link.role.value, message.code
-            turn.note("bye", link=link.id, peer=peer, role=role, code=code)
-            turn.add(Close(link.id, code))
-            self._parts.closing.forget_link(link, turn, f"it says: {message.message} [{code}]")
-        elif isinstance(message, Established):
-            self._parts.sessions.ready(link, turn)
-        else:
-            self._parts.dispatch.answer(link, message, turn, data)
 
     def _blame(self, link: Link, problem: MaiaError, turn: Turn) -> None:
         """End a link on whose behalf something failed."""

@@ -29,7 +29,6 @@ from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes, new_routes
 from maia.broker.interests.sealed import SealedInterests
-from maia.broker.interests.signers import Signers
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
 from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
@@ -46,8 +45,7 @@ from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.replay_journal import ReplayJournal
 from maia.broker.rights.validity import ValidityTracker
-from maia.broker.sessions.close import Closing
-from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.close import Closing, Connections
 from maia.broker.sessions.covering import Covering
 from maia.broker.sessions.dispatch import Dispatch
 from maia.broker.sessions.entries import Entries
@@ -60,16 +58,14 @@ from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.status import Status
 from maia.broker.streams.catch_up import CatchUp
-from maia.broker.streams.disclosures import Disclosures
+from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally, Disclosures
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.neighbour import Signers
 from maia.broker.streams.recorded_frames import RecordedFrames
-from maia.broker.streams.records import DeliveryRecords
-from maia.broker.streams.retention import Retention
 from maia.broker.streams.sealing import SealAlone
-from maia.broker.streams.state_query import StateAnswers
+from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.streams.streams import Streams
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.timers import TimerWheel
 from maia.broker.upkeep import Maintenance
 from maia.credentials import SigningKey, VerificationCache

@@ -23,17 +23,16 @@ from maia.broker.links.pending import Pending
 from maia.broker.own import Own
 from maia.broker.persistence import Persistence
 from maia.broker.refusals import PeerSilent
-from maia.broker.sessions.close import Closing
-from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.close import Closing, Connections
 from maia.broker.sessions.covering import Covering
 from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.identities import PeerIdentities
 from maia.broker.sessions.key_events import KeyEvents
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.streams import catch_up as logs
+from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
-from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.state_query import StateAnswers
 from maia.broker.timers import (
     AnnounceWaiting,

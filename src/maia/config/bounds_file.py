@@ -32,7 +32,7 @@ from maia.types import check_predicate
 _TABLE: Final = "bound"
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True):
+class _BoundTable(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[bound]]` table, as the operator wrote it."""
 
     principal: tuple[PrincipalWord, ...] = ()
@@ -56,7 +56,7 @@ def _rules(file: Path) -> Iterator[BoundRule]:
     written = from_file(file, {_TABLE}).get(_TABLE)
     if written is None:
         raise BadConfig(f"`{file}`: there is no bound in it; each begins with `[[{_TABLE}]]`")
-    for number, table in enumerate(read_tables(written, _TABLE, _Table), start=1):
+    for number, table in enumerate(read_tables(written, _TABLE, _BoundTable), start=1):
         try:
             yield from _of_table(table)
         except MaiaError as problem:
@@ -64,7 +64,7 @@ def _rules(file: Path) -> Iterator[BoundRule]:
             raise written.in_table(number).wrong(_TABLE, why) from problem
 
 
-def _of_table(table: _Table) -> list[BoundRule]:
+def _of_table(table: _BoundTable) -> list[BoundRule]:
     definition = read_definition(table.definition).definition
     bound = parse_predicate(table.filter, definition.vocabulary)
     check_predicate(bound, definition)

@@ -59,7 +59,7 @@ class BadFrame(BadInput):
 
 
 # Structs: a broker makes a dozen for each event, and a frozen dataclass takes five times as long.
-class Column(msgspec.Struct, frozen=True):
+class Column(msgspec.Struct, frozen=True, gc=False):
     """The values of one attribute in the order of the rows; null where a row has none."""
 
     kind: Kind
@@ -79,8 +79,9 @@ class Frame(msgspec.Struct, frozen=True):
             raise BadFrame(f"a frame has at most {ATTRIBUTES_MAX} columns")
         if not 0 <= rows <= ROWS_MAX:
             raise BadFrame(f"a frame of {rows} rows is outside 0 to {ROWS_MAX}")
-        for uid, column in columns.items():
+        for column in columns.values():
             if len(column.values) != rows:
+                uid = next(uid for uid, one in columns.items() if one is column)
                 raise BadFrame(f"column `{uid}` has {len(column.values)} rows where the frame has {rows}")
 
     @property

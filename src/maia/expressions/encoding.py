@@ -74,7 +74,7 @@ def value_to_expression(expression: Expression) -> SExpression:
 
 def value_from_expression(expression: SExpression) -> Expression:
     """Read an expression strictly."""
-    return _Reader().read(expression, depth=1)
+    return _ExpressionReader().read(expression, depth=1)
 
 
 def rules_to_expressions(rules: tuple[Rule, ...]) -> tuple[SExpression, ...]:
@@ -130,7 +130,7 @@ def _uid(octets: bytes) -> AttributeUid:
     return attribute_uid(octets.decode("ascii", "replace"))
 
 
-class _Reader:
+class _ExpressionReader:
     """One reading; counts parts, so that a small text cannot become a large expression."""
 
     __slots__ = ("_nodes",)

@@ -72,7 +72,7 @@ def read_expression(
     scanner: Scanner, vocabulary: Vocabulary, wanted: Kind | None, parameters: Mapping[str, PresentValue]
 ) -> Expression:
     """Read what is left of a text as an expression."""
-    parser = _Parser(scanner, vocabulary, parameters)
+    parser = _ExpressionParser(scanner, vocabulary, parameters)
     expression = parser.sum(wanted)
     parser.finish(expression, wanted)
     return expression
@@ -98,7 +98,7 @@ def read_rule(
     parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
 ) -> Rule:
     """Read what is left of a text as an assignment."""
-    parser = _Parser(scanner, vocabulary, parameters)
+    parser = _ExpressionParser(scanner, vocabulary, parameters)
     target = parser.attribute(vocabulary if assigned is None else assigned)
     scanner.must_take(":=")
     value = None if scanner.take_word("none") else parser.sum(target.kind)
@@ -109,7 +109,7 @@ def read_rule(
     return Rule(target.uid, value, condition)
 
 
-class _Parser:
+class _ExpressionParser:
     """One reading. `wanted` is the kind that a literal is read as; it decides nothing else."""
 
     def __init__(

@@ -13,9 +13,10 @@ to missing. Division of ints rounds towards zero.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Final, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 from maia.events import (
     INSTANT_MAX,
@@ -57,6 +58,14 @@ _LOWER: Final = "abcdefghijklmnopqrstuvwxyz"
 _TO_UPPER: Final = str.maketrans(_LOWER, _LOWER.upper())
 _TO_LOWER: Final = str.maketrans(_LOWER.upper(), _LOWER)
 _UNIT_BITS: Final = 53
+CALCULATES: Final[dict[ArithmeticSign, Callable[[Any, Any], Any]]] = {
+    ArithmeticSign.PLUS: operator.add,
+    ArithmeticSign.MINUS: operator.sub,
+    ArithmeticSign.TIMES: operator.mul,
+    ArithmeticSign.OVER: operator.truediv,
+}
+"""What is done with two numbers that are in range, in Python and in whatever has Python's operators."""
+# Any: two numbers, or two columns of them.
 _NO_TABLES: Final[Mapping[str, Lookup]] = {}
 
 
@@ -173,7 +182,7 @@ def _mac(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, sha256)
 
 
-# What does a list of rules make of an event?
+# Rules.
 
 
 def after_rules(
@@ -229,21 +238,12 @@ def calculated(sign: ArithmeticSign, one: PresentValue, other: PresentValue) -> 
     if isinstance(one, float) and isinstance(other, float):
         return _float_calculated(sign, one, other)
     assert isinstance(one, int) and isinstance(other, int)  # noqa: S101, PT018 - the syntax allows nothing else
-    match sign:
-        case ArithmeticSign.PLUS:
-            found = one + other
-        case ArithmeticSign.MINUS:
-            found = one - other
-        case ArithmeticSign.TIMES:
-            found = one * other
-        case ArithmeticSign.OVER:
-            if other == 0:
-                return None
-            found = abs(one) // abs(other)
-            found = found if (one < 0) is (other < 0) else -found
-        case _:
-            assert_never(sign)
-    return _in_range(found)
+    if sign is not ArithmeticSign.OVER:
+        return _in_range(CALCULATES[sign](one, other))
+    if other == 0:
+        return None
+    found = abs(one) // abs(other)
+    return _in_range(found if (one < 0) is (other < 0) else -found)
 
 
 def in_float_range(number: float) -> bool:
@@ -252,22 +252,9 @@ def in_float_range(number: float) -> bool:
 
 
 def _float_calculated(sign: ArithmeticSign, one: float, other: float) -> float | None:
-    if not in_float_range(one) or not in_float_range(other):
+    if not in_float_range(one) or not in_float_range(other) or (sign is ArithmeticSign.OVER and other == 0.0):
         return None
-    match sign:
-        case ArithmeticSign.PLUS:
-            found = one + other
-        case ArithmeticSign.MINUS:
-            found = one - other
-        case ArithmeticSign.TIMES:
-            found = one * other
-        case ArithmeticSign.OVER:
-            if other == 0.0:
-                return None
-            found = one / other
-        case _:
-            assert_never(sign)
-    return found + 0.0
+    return float(CALCULATES[sign](one, other)) + 0.0
 
 
 def _in_range(number: int) -> int | None:
@@ -319,7 +306,7 @@ def _stepped(function: Function, value: PresentValue, step: PresentValue) -> Val
     return _in_range(number - number % step)
 
 
-# What do the keyed functions come to?
+# Keyed functions.
 
 
 def keyed_result(call: Call, value: PresentValue, keys: KeyView) -> Value:

@@ -173,7 +173,7 @@ def checked_summary(summary: Summary) -> Summary:
     return summary
 
 
-# What does a group come to?
+# Groups, as events are counted.
 
 
 GroupKey: TypeAlias = tuple[tuple[Kind, PresentValue], ...]

@@ -52,7 +52,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _Read = TypeVar("_Read")
 
 
-class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _WalletNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `wallet.json` says."""
 
     version: int
@@ -117,7 +117,9 @@ class WalletFolder:
         for data in wallet.types:
             definition = definition_from_bytes(data)
             files[f"{definition.id.hex()}.type"] = definition_to_text(definition).encode()
-        note = _Note(1, wallet.principal, str(domain), address, str(now), wallet.renew_before, sorted(files))
+        note = _WalletNote(
+            1, wallet.principal, str(domain), address, str(now), wallet.renew_before, sorted(files)
+        )
         self._replace(files, note, domain)
         return len(files)
 
@@ -145,7 +147,7 @@ class WalletFolder:
 
     # ------------------------------------------------------------ inside
 
-    def _replace(self, files: Mapping[str, bytes], note: _Note, domain: Principal) -> None:
+    def _replace(self, files: Mapping[str, bytes], note: _WalletNote, domain: Principal) -> None:
         with self._changing():
             before = self._note()
             if before is not None and before.principal != note.principal:
@@ -189,9 +191,9 @@ class WalletFolder:
                     "UNAVAILABLE-WALLET", f"`{file}` cannot be read: {problem.strerror}"
                 ) from problem
 
-    def _note(self) -> _Note | None:
+    def _note(self) -> _WalletNote | None:
         try:
-            return msgspec.json.decode(_contents(self.folder / NOTE), type=_Note)
+            return msgspec.json.decode(_contents(self.folder / NOTE), type=_WalletNote)
         except FileNotFoundError:
             return None
         except OSError as problem:

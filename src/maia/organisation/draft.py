@@ -24,7 +24,7 @@ _OF_MEMBERS: Final = ("*.maia", "*.maia/types", "*.maia/certs")
 _FILES: Final = (".toml", ".pub", ".key", ".cert", ".quorum", ".type", ".name")
 
 
-class Draft:
+class FolderDraft:
     """A copy of what is small in a folder; it is gone when the `with` ends."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +32,7 @@ class Draft:
         self.path = folder / _DRAFT
         self._before: dict[Path, bytes] = {}
 
-    def __enter__(self) -> Draft:
+    def __enter__(self) -> FolderDraft:
         shutil.rmtree(self.path, ignore_errors=True)  # of a command that was killed
         make_private_folder(self.path)
         places = [self._folder / one for one in _FOLDERS]

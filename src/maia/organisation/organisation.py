@@ -72,7 +72,7 @@ from maia.keystore.key_files import (
     new_signing_key,
     public_half,
 )
-from maia.organisation.draft import Draft, write_file
+from maia.organisation.draft import FolderDraft, write_file
 from maia.organisation.grant_file import Grant, read_grant
 from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
 from maia.organisation.losses import Loss, Losses, is_membership, passed_on
@@ -134,7 +134,7 @@ _PORTS: Final = range(15_000, 32_000)
 _PORTS_TRIED: Final = 1_000
 
 
-class _Settings(msgspec.Struct, frozen=True, kw_only=True):
+class _OrganisationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An organisation's settings as they are written."""
 
     name: Text
@@ -154,7 +154,7 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How many processes its broker is; to them it passes its rights on."""
 
 
-_KNOWN: Final = settings_of(_Settings)
+_KNOWN: Final = settings_of(_OrganisationSettings)
 
 
 def find_organisation(word: str | Path | None = None, *, at: Path | None = None) -> Organisation:
@@ -190,7 +190,7 @@ class Organisation:
         exposed = exposure(self.folder)
         if exposed is not None:
             raise BadInput("INPUT-ORGANISATION", f"the organisation cannot be used: {exposed}")
-        self._settings = build(_Settings, _KNOWN, from_file(file, _KNOWN))
+        self._settings = build(_OrganisationSettings, _KNOWN, from_file(file, _KNOWN))
         checked_profile_name(self._settings.name)
         files = [self.folder / one for one in ("broker.toml", "domain.toml")]
         if any(one.exists() and not generated_beside(one).exists() for one in files):
@@ -578,7 +578,7 @@ class Organisation:
         if ends and not leave:
             raise would_leave(self, path, found.offer, ends)
         left = self.network if moves else None
-        with Draft(self.folder) as draft:
+        with FolderDraft(self.folder) as draft:
             copy = Organisation(draft.path)
             notes = copy._take(found.offer, moves=moves, name=name)
             files = draft.changed()
@@ -594,7 +594,7 @@ class Organisation:
         ends = ended_by_leaving(self)
         if is_check:
             return ends
-        with Draft(self.folder) as draft:
+        with FolderDraft(self.folder) as draft:
             copy = Organisation(draft.path)
             copy._move(NetworkName(self.principal, self.name), (), ())
             try_settings(copy)
@@ -883,7 +883,7 @@ class Organisation:
         sealing, version = signed.definition.sealing, signed.definition.name.version
         return sealing is not None and sealing.manager == self.principal and version == FIRST_VERSION
 
-    def _save_settings(self, settings: _Settings) -> None:
+    def _save_settings(self, settings: _OrganisationSettings) -> None:
         record = {one.name: getattr(settings, one.name) for one in msgspec.structs.fields(settings)}
         _write(self.folder / ORGANISATION_FILE, toml_text(record))
         self._settings = settings

@@ -35,8 +35,8 @@ async def run_servers(
 
     `named` makes a line of a log one for people; without it, lines are JSON.
     """
-    broker = _Server("broker", ("broker", "--config"), ours.folder / "broker.toml", named)
-    domain = _Server("domain", ("domain", "serve", "--config"), ours.folder / "domain.toml", named)
+    broker = _ServerProcess("broker", ("broker", "--config"), ours.folder / "broker.toml", named)
+    domain = _ServerProcess("domain", ("domain", "serve", "--config"), ours.folder / "domain.toml", named)
     stop = asyncio.create_task(until_told_to_stop())
     running = [asyncio.create_task(broker.run())]
     try:
@@ -68,7 +68,7 @@ async def _first(*waits: asyncio.Task[None], ready: asyncio.Event | None = None)
 
 
 @dataclass(slots=True)
-class _Server:
+class _ServerProcess:
     """One server process, started again when it ends."""
 
     name: str

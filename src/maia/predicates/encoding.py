@@ -71,17 +71,7 @@ def predicate_from_expression(
 
     `uid_of` reads uids; brokers also route by those that `routed_uid` reads.
     """
-    return _Reader(uid_of).read(expression, depth=1)
-
-
-def literal_to_bytes(literal: PresentValue) -> bytes:
-    """Return the one form of a literal, for others who sign or send values beside their kind."""
-    return _written_literal(literal)
-
-
-def literal_from_bytes(kind: Kind, octets: bytes) -> PresentValue:
-    """Read a literal of `kind` strictly, in its one form."""
-    return _read_literal(kind, octets)
+    return _PredicateReader(uid_of).read(expression, depth=1)
 
 
 def _written(predicate: Predicate) -> SExpression:
@@ -100,20 +90,21 @@ def _written(predicate: Predicate) -> SExpression:
             return (
                 operator.value.encode(),
                 uid.encode(),
-                (predicate.kind.value.encode(), _written_literal(literal)),
+                (predicate.kind.value.encode(), literal_to_bytes(literal)),
             )
         case Membership(uid, literals):
             return (
                 b"in",
                 uid.encode(),
                 predicate.kind.value.encode(),
-                *sorted(map(_written_literal, literals)),
+                *sorted(map(literal_to_bytes, literals)),
             )
         case _:
             assert_never(predicate)
 
 
-def _written_literal(literal: PresentValue) -> bytes:
+def literal_to_bytes(literal: PresentValue) -> bytes:
+    """Return the one form of a literal, for others who sign or send values beside their kind."""
     match literal:
         case str():
             return literal.encode()
@@ -129,7 +120,7 @@ def _written_literal(literal: PresentValue) -> bytes:
             assert_never(literal)
 
 
-class _Reader:
+class _PredicateReader:
     """One reading; counts parts so that a small frame cannot become a large predicate."""
 
     __slots__ = ("_nodes", "_uid_of")
@@ -182,7 +173,7 @@ class _Reader:
             raise BadInput(
                 "INPUT-PREDICATE-ENCODING", "the literals of `in` are sorted by their bytes, each once"
             )
-        return Membership(uid, frozenset(_read_literal(kind, literal) for literal in literals))
+        return Membership(uid, frozenset(literal_from_bytes(kind, literal) for literal in literals))
 
     def _count(self, parts: int) -> None:
         self._nodes += parts
@@ -205,7 +196,7 @@ def _read_small_atom(
             raise BadInput(
                 "INPUT-PREDICATE-ENCODING", "the literal of a comparison is a list of its kind and its value"
             )
-        literal = _read_literal(_read_kind(typed[0]), _octets(typed[1]))
+        literal = literal_from_bytes(_read_kind(typed[0]), _octets(typed[1]))
         return Comparison(_read_uid(uid_of, uid), operator, literal)
     raise BadInput(
         "INPUT-PREDICATE-ENCODING", f"`{_shown(head)}` is not an operator of the predicate language"
@@ -249,7 +240,8 @@ def _read_kind(expression: SExpression) -> Kind:
     return kind
 
 
-def _read_literal(kind: Kind, octets: bytes) -> PresentValue:
+def literal_from_bytes(kind: Kind, octets: bytes) -> PresentValue:
+    """Read a literal of `kind` strictly, in its one form."""
     return _LITERAL_READERS[kind](octets)
 
 
@@ -290,17 +282,13 @@ def _read_bool(octets: bytes) -> bool:
     return _BOOLS[octets]
 
 
-def _read_bytes(octets: bytes) -> bytes:
-    return octets
-
-
 _LITERAL_READERS: Final[dict[Kind, Callable[[bytes], PresentValue]]] = {
     Kind.STRING: _read_string,
     Kind.INT: _read_int,
     Kind.FLOAT: _read_float,
     Kind.BOOL: _read_bool,
     Kind.TIMESTAMP: _read_instant,
-    Kind.BYTES: _read_bytes,
+    Kind.BYTES: bytes,
 }
 
 

@@ -45,11 +45,12 @@ def verdict(predicate: Predicate, event: Event) -> bool | None:
             found = event.get(predicate.uid)
             return None if found is None else atom_holds_for(predicate, found)
         case Not(inner):
-            return _kleene_not(verdict(inner, event))
+            answer = verdict(inner, event)
+            return None if answer is None else not answer
         case AllOf(parts):
-            return _kleene_and(verdict(part, event) for part in parts)
+            return _kleene((verdict(part, event) for part in parts), decisive=False)
         case AnyOf(parts):
-            return _kleene_or(verdict(part, event) for part in parts)
+            return _kleene((verdict(part, event) for part in parts), decisive=True)
         case _:
             assert_never(predicate)
 
@@ -59,36 +60,30 @@ def atom_holds_for(atom: Atom, found: PresentValue) -> bool | None:
     match atom:
         case Exists():
             return True
-        case Comparison(_, operator, literal):
-            return _compare(operator, found, literal) if kind_of(found) is atom.kind else None
+        case Comparison(_, sign, literal):
+            return bool(COMPARES[sign](found, literal)) if kind_of(found) is atom.kind else None
         case Membership(_, literals):
             return found in literals if kind_of(found) is atom.kind else None
         case TextMatch(_, test, text):
-            return _text_holds(test, found, text) if isinstance(found, str) else None
+            return text_holds(test, found, text) if isinstance(found, str) else None
         case _:
             assert_never(atom)
 
 
-def _compare(operator: Operator, found: Any, literal: Any) -> bool:
-    # Any: both sides are of one kind, which the caller has checked and the type checker cannot see.
-    match operator:
-        case Operator.EQ:
-            return bool(found == literal)
-        case Operator.NE:
-            return bool(found != literal)
-        case Operator.LT:
-            return bool(found < literal)
-        case Operator.LE:
-            return bool(found <= literal)
-        case Operator.GT:
-            return bool(found > literal)
-        case Operator.GE:
-            return bool(found >= literal)
-        case _:
-            assert_never(operator)
+# Any: both sides are of one kind, which the caller has checked and the type checker cannot see.
+COMPARES: Final[dict[Operator, Callable[[Any, Any], Any]]] = {
+    Operator.EQ: operator.eq,
+    Operator.NE: operator.ne,
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
+}
+"""How two values of one kind are compared, in Python and in whatever has Python's operators."""
 
 
-def _text_holds(test: TextTest, found: str, text: str) -> bool:
+def text_holds(test: TextTest, found: str, text: str) -> bool:
+    """Answer one question about a string."""
     match test:
         case TextTest.PREFIX:
             return found.startswith(text)
@@ -104,25 +99,15 @@ def _text_holds(test: TextTest, found: str, text: str) -> bool:
             assert_never(test)
 
 
-def _kleene_not(inner: bool | None) -> bool | None:
-    return None if inner is None else not inner
-
-
-def _kleene_and(parts: Iterable[bool | None]) -> bool | None:
+def _kleene(parts: Iterable[bool | None], *, decisive: bool) -> bool | None:
+    """Join answers: one that is decisive settles it; else it is unknown where one is."""
     answers = list(parts)
-    if False in answers:
-        return False
-    return None if None in answers else True
+    if decisive in answers:
+        return decisive
+    return None if None in answers else not decisive
 
 
-def _kleene_or(parts: Iterable[bool | None]) -> bool | None:
-    answers = list(parts)
-    if True in answers:
-        return True
-    return None if None in answers else False
-
-
-# Which rows of a frame does a filter admit?
+# The same answers for the rows of a frame.
 
 
 QUICK_ATOMS_MAX: Final = 16
@@ -133,15 +118,6 @@ RowReader: TypeAlias = Callable[[_Rows, Frame], _Rows]
 """Returns those of some rows of a frame that pass, in order."""
 # Any: as below
 _ValuesReader: TypeAlias = Callable[[_Rows, Sequence[Any]], _Rows]
-
-# Any: both sides are of one kind, which is checked for the column and invisible to the type checker.
-_ORDERED: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
-    Operator.NE: operator.ne,
-    Operator.LT: operator.lt,
-    Operator.LE: operator.le,
-    Operator.GT: operator.gt,
-    Operator.GE: operator.ge,
-}
 
 
 def admitted_rows(predicate: Predicate, frame: Frame) -> Sequence[int]:
@@ -226,7 +202,7 @@ def _values_reader(atom: Comparison | Membership | TextMatch) -> _ValuesReader:
         case Comparison(_, Operator.EQ, literal):
             return partial(_equal_to, literal)
         case Comparison(_, other, literal):
-            return partial(_ordered_to, _ORDERED[other], literal)
+            return partial(_ordered_to, COMPARES[other], literal)
         case TextMatch():
             return lambda rows, values: [
                 row for row in rows if (value := values[row]) is not None and atom_holds_for(atom, value)

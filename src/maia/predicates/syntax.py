@@ -286,7 +286,7 @@ def _checked_literal(literal: PresentValue) -> PresentValue:
     return value
 
 
-# How much work may one question about predicates cost?
+# The work that one question about predicates may cost.
 #
 # Questions such as covering can grow exponentially with the predicates that an attacker chooses. Every
 # algorithm counts its steps here and gives the cautious answer once they are used up. Steps, never seconds:
@@ -316,7 +316,7 @@ class Steps:
             raise OutOfSteps
 
 
-# Which constraints does a filter put on which attribute?
+# Filters as constraints on single attributes.
 #
 # Miklós's relations, merging and the cover table see a filter as he does: a collection of constraints, each
 # asking something of one attribute. `exists(x)` is his constraint `any`. A predicate that says more than such
@@ -330,7 +330,7 @@ Constraint: TypeAlias = Atom | Not
 Constraints: TypeAlias = Mapping[AttributeUid, tuple[Constraint, ...]]
 """The constraints of one filter by attribute; no entry is empty."""
 
-_OPPOSITE: Final = {
+OPPOSITE: Final = {
     Operator.EQ: Operator.NE,
     Operator.NE: Operator.EQ,
     Operator.LT: Operator.GE,
@@ -365,7 +365,7 @@ def is_true_formula(predicate: Predicate, *, negate: bool = False) -> Predicate:
 def negated(atom: Atom) -> Constraint:
     """Return the negation of an atom, as a comparison without `not` where there is one."""
     if isinstance(atom, Comparison):
-        return Comparison(atom.uid, _OPPOSITE[atom.operator], atom.literal)
+        return Comparison(atom.uid, OPPOSITE[atom.operator], atom.literal)
     return Not(atom)
 
 

@@ -3,12 +3,9 @@
 from maia.roles.changes import changes
 from maia.roles.engine import (
     ActivationLimits,
-    KnownWorld,
     activate,
-    activate_all,
     appointment_called,
     fact_called,
-    membership_certificate,
     stated_arguments,
 )
 from maia.roles.grants import possible_rights, rights
@@ -38,14 +35,12 @@ __all__ = [
     "Grant",
     "GrantedRight",
     "Ground",
-    "KnownWorld",
     "RoleMembership",
     "Policy",
     "RoleDeclaration",
     "Support",
     "SupportKind",
     "activate",
-    "activate_all",
     "appointment_called",
     "certificate_support",
     "changes",
@@ -53,7 +48,6 @@ __all__ = [
     "fact_support",
     "ended_memberships",
     "ended_rights",
-    "membership_certificate",
     "membership_support",
     "parse_policy",
     "possible_rights",

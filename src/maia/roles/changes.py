@@ -78,7 +78,7 @@ def _issuers(policy: Policy, appointment: str) -> frozenset[object]:
     return frozenset(policy.issuers(appointment)) if appointment in policy.appointments else frozenset()
 
 
-# Is this the same rule as yesterday?
+# The identity of a rule: what it says.
 
 
 def identified(said: Said, declared: Mapping[str, Declaration]) -> Said:

@@ -293,7 +293,7 @@ def _tests(reading: Reading) -> tuple[TestKind, ...] | None:
     return tuple(sorted({one for some in tests for one in some}, key=lambda test: test.value))
 
 
-# What does a grant make of events?
+# What a grant makes of events.
 
 
 def _transform(reading: Reading, may: May) -> tuple[Transform | None, bool]:

@@ -114,8 +114,7 @@ def _by_grant(search: Search, grant: Grant, membership: RoleMembership) -> list[
 
 
 def _ends(right: GrantedRight) -> int:
-    ends = right.validity.not_after
-    return INSTANT_MAX if ends is None else ends
+    return INSTANT_MAX if right.until is None else right.until
 
 
 def _right(search: Search, grant: Grant, membership: RoleMembership, way: Way) -> GrantedRight | None:

@@ -1,11 +1,9 @@
-"""Who is in which role, what does that depend on, and what does it give?
+"""Who is in which role, what does that depend on, and what ends when something is lost?
 
 These are the values that the engine returns and the domain service keeps. A
 membership remembers every premise that let it come about. Only those that the
 policy marked with `while` are watched: when one of them is lost, so is the
 membership, and with it all that depends on it.
-
-What ends when something is lost, and what stays?
 
 A membership ends when something that it watches is lost, when its time is
 over, when the policy no longer has its rule, or no longer accepts the issuer
@@ -146,6 +144,11 @@ class GrantedRight:
     depends_on: tuple[Ground, ...]
 
     @property
+    def until(self) -> Instant | None:
+        """Return when it ends."""
+        return self.validity.not_after
+
+    @property
     def watched(self) -> frozenset[Support]:
         """Return what must not be lost."""
         return frozenset(ground.support for ground in self.depends_on if ground.is_watched)
@@ -193,9 +196,9 @@ def ended_memberships(
         for support in member.watched:
             dependents.setdefault(support, []).append(member)
     first = [
-        found
+        EndedMembership(member, *why)
         for member in active.values()
-        if (found := _ended(member, lost=lost, policy=policy, now=now)) is not None
+        if (why := _why_ended(member, lost=lost, policy=policy, now=now)) is not None
     ]
     return _with_dependents(first, dependents)
 
@@ -208,7 +211,7 @@ def ended_rights(
     now: Instant | None = None,
 ) -> tuple[GrantedRight, ...]:
     """Return the rights that have ended; `lost` names the memberships that have ended, too."""
-    return tuple(right for right in rights if _right_ended(right, lost=lost, policy=policy, now=now))
+    return tuple(one for one in rights if _why_ended(one, lost=lost, policy=policy, now=now) is not None)
 
 
 def _with_dependents(
@@ -250,41 +253,29 @@ def _place(
         ]
 
 
-def _ended(
-    member: RoleMembership, *, lost: Set[Support], policy: Policy | None, now: Instant | None
-) -> EndedMembership | None:
-    gone = next((ground.support for ground in member.depends_on if _is_lost(ground, lost)), None)
+def _why_ended(
+    held: RoleMembership | GrantedRight, *, lost: Set[Support], policy: Policy | None, now: Instant | None
+) -> tuple[EndReason, Support | None] | None:
+    gone = next((ground.support for ground in held.depends_on if _is_lost(ground, lost)), None)
     if gone is not None:
-        return EndedMembership(member, EndReason.SUPPORT_LOST, gone)
-    if now is not None and member.until is not None and now > member.until:
-        return EndedMembership(member, EndReason.ENDED)
-    if policy is not None and policy.rule(member.rule) is None:
-        return EndedMembership(member, EndReason.RULE_GONE)
-    rejected = _rejected(member.depends_on, policy)
-    return None if rejected is None else EndedMembership(member, EndReason.ISSUER_NOT_ACCEPTED, rejected)
-
-
-def _right_ended(
-    right: GrantedRight, *, lost: Set[Support], policy: Policy | None, now: Instant | None
-) -> bool:
-    if any(_is_lost(ground, lost) for ground in right.depends_on):
-        return True
-    ends = right.validity.not_after
-    if now is not None and ends is not None and now > ends:
-        return True
-    if policy is not None and policy.grant(right.grant) is None:
-        return True
-    return _rejected(right.depends_on, policy) is not None
+        return EndReason.SUPPORT_LOST, gone
+    if now is not None and held.until is not None and now > held.until:
+        return EndReason.ENDED, None
+    if policy is None:
+        return None
+    rule = policy.rule(held.rule) if isinstance(held, RoleMembership) else policy.grant(held.grant)
+    if rule is None:
+        return EndReason.RULE_GONE, None
+    rejected = _rejected(held.depends_on, policy)
+    return None if rejected is None else (EndReason.ISSUER_NOT_ACCEPTED, rejected)
 
 
 def _is_lost(ground: Ground, lost: Set[Support]) -> bool:
     return ground.is_watched and ground.support in lost
 
 
-def _rejected(grounds: Iterable[Ground], policy: Policy | None) -> Support | None:
+def _rejected(grounds: Iterable[Ground], policy: Policy) -> Support | None:
     """Return a certificate that is watched and whose issuer the policy no longer accepts."""
-    if policy is None:
-        return None
     for ground in grounds:
         if ground.is_watched and ground.issuer is not None:
             declared = ground.name in policy.appointments

@@ -75,7 +75,7 @@ def parse_policy(
     """
     problems = Problems(origin)
     try:
-        policy = _Parser(_decoded(text, origin), origin, domain, parents, types, problems).whole()
+        policy = _PolicyParser(_decoded(text, origin), origin, domain, parents, types, problems).whole()
     except TooManyProblems:
         policy = None
     problems.refuse_if_any()
@@ -96,7 +96,7 @@ def _decoded(text: str | bytes, origin: str) -> str:
         ) from problem
 
 
-class _Parser:
+class _PolicyParser:
     """One reading of one text."""
 
     def __init__(

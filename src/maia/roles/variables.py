@@ -7,7 +7,7 @@ a forgotten restriction; "anything" is written `_`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,30 +117,18 @@ class Variables:
         self.problems.add(PolicyProblem(use.line, use.column, self.statement, sentence, hint))
 
 
-class SpokenOf(Mapping[str, PresentValue]):
+class SpokenOf(dict[str, PresentValue]):
     """Sample values for `$name` that remember which names a predicate has asked for."""
 
     def __init__(self, samples: Mapping[str, PresentValue]) -> None:
         """Begin with none asked for."""
-        self._samples = samples
+        super().__init__(samples)
         self.names: set[str] = set()
 
     def __getitem__(self, name: str) -> PresentValue:
         """Return the sample, and remember the name."""
         self.names.add(name)
-        return self._samples[name]
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether there is such a variable."""
-        return name in self._samples
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names."""
-        return iter(self._samples)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._samples)
+        return super().__getitem__(name)
 
 
 def sample_values(kinds: Mapping[str, ParameterKind]) -> SpokenOf:

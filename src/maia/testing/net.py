@@ -375,6 +375,8 @@ class NetClient:
 class Net:
     """Some brokers and clients, a queue of what is under way, and a clock that a test moves."""
 
+    first: ClassVar[str] = "broker"
+    """The broker that is meant where a test names none."""
     keys_by_hand: ClassVar[bool] = True
     """Whether a test brings the keys of a sealed type (`hold`), and no key server does."""
 
@@ -405,8 +407,9 @@ class Net:
 
     # ------------------------------------------------------------ brokers
 
-    def broker(self, name: str = "CCS broker", *, seeds: Sequence[str] = (), **changes: Any) -> NetBroker:
+    def broker(self, name: str = "", *, seeds: Sequence[str] = (), **changes: Any) -> NetBroker:
         """Start a broker of the cast, or another one with a right to connect."""
+        name = name or self.first
         key, credentials = self.cast.identity(name)
         settings = BrokerSettings(
             network=self.cast.network,
@@ -480,15 +483,9 @@ class Net:
             number += 1
         return f"third domain {number}"
 
-    def three(self, point_of: bytes | None = None) -> tuple[NetBroker, NetBroker, NetBroker]:
-        """Start the cameras' broker, one of a third domain that is the rendezvous, and the detectives'."""
-        first, last = "CCS broker", "Met broker"
-        third = self.name_near(self.type_id if point_of is None else point_of, first, last)
-        return self.broker(first), self.broker(third, seeds=[first]), self.broker(last, seeds=[first, third])
-
     # ------------------------------------------------------------ clients
 
-    def client(self, who: str, at: str = "CCS broker", **changes: Any) -> NetClient:
+    def client(self, who: str, at: str = "", **changes: Any) -> NetClient:
         """Connect a member of the cast, with all certificates of the cast."""
         self.clients_so_far += 1
         client = NetClient(
@@ -499,11 +496,11 @@ class Net:
             **changes,
         )
         client.stream = sha256(who.encode()).digest()[:16]
-        self.connect(client, at)
+        self.connect(client, at or self.first)
         self.settle()
         return client
 
-    def guest(self, who: str, *rights: SignedCertificate, at: str = "CCS broker") -> NetClient:
+    def guest(self, who: str, *rights: SignedCertificate, at: str = "") -> NetClient:
         """Connect a person who is not in the cast, with the right to connect and these rights."""
         key = key_of(who)
         return self.client(who, at, key=key, credentials=(self.cast.connect_right(key), *rights))
@@ -733,20 +730,20 @@ class Net:
 
     # ------------------------------------------------------------ event logs
 
-    def log(self, name: str = "CCS broker") -> NetLog:
+    def log(self, name: str = "") -> NetLog:
         """Return the event log of a broker."""
-        return self.logs[self.brokers[name].key.principal.key]
+        return self.logs[self.brokers[name or self.first].key.principal.key]
 
-    def sync(self, name: str = "CCS broker") -> None:
+    def sync(self, name: str = "") -> None:
         """Let the disk make everything safe."""
         log = self.log(name)
         log.safe += log.unsafe
         log.unsafe.clear()
         if log.safe:
-            self.happen(self.brokers[name], Recorded(log.safe[-1].position))
+            self.happen(self.brokers[name or self.first], Recorded(log.safe[-1].position))
         self.settle()
 
-    def retain(self, first: int, name: str = "CCS broker") -> None:
+    def retain(self, first: int, name: str = "") -> None:
         """Remove what is older than a position from the log."""
         log = self.log(name)
         for one in [one for one in log.safe if one.position < first]:
@@ -757,7 +754,7 @@ class Net:
 class Issuer:
     """A domain that is connected to a broker and publishes its statements there."""
 
-    def __init__(self, net: Net, who: str = "CCS", at: str = "CCS broker") -> None:
+    def __init__(self, net: Net, who: str, at: str = "") -> None:
         """Connect, and advertise the stream of statements."""
         self.net, self.key = net, net.cast.keys[who]
         self.says = Statements(self.key)

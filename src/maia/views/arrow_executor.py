@@ -373,7 +373,7 @@ def _spaced(column: Any) -> Any:
     return pc.binary_join_element_wise(space, column, space, pa.scalar(""))
 
 
-# What does a View that summarises show of a batch of events, by column?
+# A View that summarises, by column.
 #
 # The View's ordinary parts go through Arrow's kernels. The groups between them are made in Python, because
 # Arrow's own sums depend on the order of their values. The answer is that of `summarised` in

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-# Which column type holds which kind of value?
+# The column type of each kind of value.
 #
 # The executors, the log and the tests all ask here, so that a table written by one of them is read by all
 # of them. Each kind has exactly one type per system; a column of any other type is refused, because
@@ -226,7 +226,7 @@ def is_stepwise(view: View, stored: Kinds) -> bool:
     return uses + sum(cost.values()) > EXPANDED_NODES_MAX
 
 
-# How is a predicate, or an expression, put together in a target language?
+# Predicates and expressions in a target language.
 
 
 T = TypeVar("T")
@@ -342,7 +342,7 @@ def _of_kind(uid: AttributeUid, kind: Kind, columns: Columns[T]) -> T | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made(Generic[T]):
+class _MadeValue(Generic[T]):
     """A value, how many operations within each other it is written with, and the level that it reads."""
 
     value: T
@@ -364,14 +364,16 @@ class _Bound(Generic[T]):
         self.levels.setdefault(level, []).append((name, value))
         return self.algebra.column(name, kind)
 
-    def calculated(self, expression: Expression, columns: Columns[T], level: int, keys: KeyName) -> _Made[T]:
+    def calculated(
+        self, expression: Expression, columns: Columns[T], level: int, keys: KeyName
+    ) -> _MadeValue[T]:
         """Write an expression over `columns` of a level in the target language."""
         match expression:
             case Constant(constant):
-                return _Made(self.algebra.literal(constant, expression.kind), 0, level)
+                return _MadeValue(self.algebra.literal(constant, expression.kind), 0, level)
             case Take(uid, kind):
                 found = _of_kind(uid, kind, columns)
-                return _Made(self.algebra.literal(None, kind) if found is None else found, 0, level)
+                return _MadeValue(self.algebra.literal(None, kind) if found is None else found, 0, level)
             case Arithmetic(sign, left, right):
                 (one, other), made = self._operands((left, right), columns, level, keys)
                 value = self.algebra.calculated(sign, one, other, expression.kind)
@@ -383,16 +385,16 @@ class _Bound(Generic[T]):
                 value = self.algebra.called(expression, one, keys)
             case _:
                 assert_never(expression)
-        return _Made(value, 1 + max(part.inline for part in made), max(part.level for part in made))
+        return _MadeValue(value, 1 + max(part.inline for part in made), max(part.level for part in made))
 
     def _operands(
         self, parts: Sequence[Expression], columns: Columns[T], level: int, keys: KeyName
-    ) -> tuple[list[T], list[_Made[T]]]:
+    ) -> tuple[list[T], list[_MadeValue[T]]]:
         made = [self.calculated(part, columns, level, keys) for part in parts]
         for place, one in enumerate(made):
             if one.inline >= _INLINE_MAX:
                 value = self.bind(one.value, parts[place].kind, one.level + 1)
-                made[place] = _Made(value, 0, one.level + 1)
+                made[place] = _MadeValue(value, 0, one.level + 1)
         return [one.value for one in made], made
 
 

@@ -19,13 +19,13 @@ from maia.policy.view import View, Window, shows
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import (
     ALWAYS,
+    OPPOSITE,
     AllOf,
     AnyOf,
     Comparison,
     Exists,
     Membership,
     Not,
-    Operator,
     Predicate,
     TextMatch,
     TextTest,
@@ -35,7 +35,7 @@ from maia.predicates.syntax import (
 from maia.views.plan import checked_view, transforms
 from maia.views.transformers import transforming
 
-# How does a predicate look as a Python expression?
+# Predicates as Python expressions.
 
 
 CLASSES: Final[dict[Kind, type]] = {
@@ -45,23 +45,6 @@ CLASSES: Final[dict[Kind, type]] = {
     Kind.BOOL: bool,
     Kind.TIMESTAMP: Instant,
     Kind.BYTES: bytes,
-}
-
-_HOLDS: Final = {
-    Operator.EQ: "==",
-    Operator.NE: "!=",
-    Operator.LT: "<",
-    Operator.LE: "<=",
-    Operator.GT: ">",
-    Operator.GE: ">=",
-}
-_FAILS: Final = {
-    Operator.EQ: "!=",
-    Operator.NE: "==",
-    Operator.LT: ">=",
-    Operator.LE: ">",
-    Operator.GT: "<=",
-    Operator.GE: "<",
 }
 
 
@@ -134,7 +117,7 @@ def _test(
     negation = "" if wanted else "not "
     match atom:
         case Comparison(_, operator, literal):
-            return f"{found} {(_HOLDS if wanted else _FAILS)[operator]} {constants.name(literal)}"
+            return f"{found} {(operator if wanted else OPPOSITE[operator]).value} {constants.name(literal)}"
         case Membership(_, literals):
             return f"{found} {negation}in {constants.name(literals)}"
         case TextMatch(_, test, text):
@@ -204,13 +187,13 @@ def _function(body: list[str], constants: Constants) -> str:
 
 def see_source(view: View) -> tuple[str, list[object]]:
     """Return the text of the function for a View, and the constants it names, in order."""
-    writer = _Writer(checked_view(view))
+    writer = _SeeWriter(checked_view(view))
     body = writer.body()
     return _function(body, writer.constants), writer.constants.values
 
 
 @dataclass(slots=True)
-class _Writer:
+class _SeeWriter:
     """Writes the body of one function; remembers which attributes are already in a variable."""
 
     view: View

@@ -25,10 +25,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from maia.errors import BadInput
 from maia.events import INT_MIN, SECOND, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
-from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW, TransformationKeys, keyed_result
+from maia.expressions.meaning import CALCULATES, FLOAT_HIGH, FLOAT_LOW, TransformationKeys, keyed_result
 from maia.expressions.summaries import STEPS_WIDTH, Aggregate, Measure, Summary
 from maia.expressions.syntax import UNITS, ArithmeticSign, Call, Function
 from maia.policy.view import View, split
+from maia.predicates.meaning import COMPARES
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, checked_size
 from maia.views.arrow_executor import ARROW_TYPES
@@ -50,7 +51,7 @@ from maia.views.plan import (
 if TYPE_CHECKING:
     from maia.views.plan import KeyName
 
-# How does Spark calculate pseudonyms and noise without the secret in its plan?
+# Pseudonyms and noise, without the secret in a plan.
 #
 # A function over Arrow batches is pickled into the plan together with a
 # `TransformationKeySource`: a description of where a worker finds the secret, such as the path of a
@@ -274,22 +275,8 @@ class _SparkAlgebra:
         return found.isNotNull()
 
     def compare(self, found: Column, operator: Operator, literal: PresentValue, kind: Kind) -> Column:
-        operand = _literal(literal, kind)
-        match operator:
-            case Operator.EQ:
-                return found == operand
-            case Operator.NE:
-                return found != operand
-            case Operator.LT:
-                return found < operand
-            case Operator.LE:
-                return found <= operand
-            case Operator.GT:
-                return found > operand
-            case Operator.GE:
-                return found >= operand
-            case _:
-                assert_never(operator)
+        compared: Column = COMPARES[operator](found, _literal(literal, kind))
+        return compared
 
     def is_one_of(self, found: Column, literals: Sequence[PresentValue], kind: Kind) -> Column:
         listed = found.isin([_literal(literal, kind) for literal in literals])
@@ -397,18 +384,10 @@ def _in_float_range(found: Column) -> Column:
 
 
 def _float_calculated(sign: ArithmeticSign, one: Column, other: Column) -> Column:
-    match sign:
-        case ArithmeticSign.PLUS:
-            found = one + other
-        case ArithmeticSign.MINUS:
-            found = one - other
-        case ArithmeticSign.TIMES:
-            found = one * other
-        case ArithmeticSign.OVER:
-            found = one / F.when(other != F.lit(0.0), other)
-        case _:
-            assert_never(sign)
-    return found + F.lit(0.0)
+    if sign is ArithmeticSign.OVER:
+        other = F.when(other != F.lit(0.0), other)
+    found: Column = CALCULATES[sign](one, other) + F.lit(0.0)
+    return found
 
 
 def _stepped(call: Call, inner: Column) -> Column:
@@ -447,7 +426,7 @@ def _literal(value: PresentValue, kind: Kind) -> Column:
     return F.lit(value)
 
 
-# How does Spark show a View that summarises?
+# A View that summarises.
 #
 # As a group-by between the View's two ordinary parts. Sums are of whole numbers, in decimals that hold
 # them exactly, so the answer does not depend on partitions. It is that of `summarised` in

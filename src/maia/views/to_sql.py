@@ -47,14 +47,7 @@ TableName: TypeAlias = str | tuple[str, ...]
 # PostgreSQL cuts longer names short, silently, so that two of them become one.
 _IDENTIFIER_BYTES_MAX: Final = 63
 
-_SIGNS: Final = {
-    Operator.EQ: "=",
-    Operator.NE: "<>",
-    Operator.LT: "<",
-    Operator.LE: "<=",
-    Operator.GT: ">",
-    Operator.GE: ">=",
-}
+_SIGNS: Final = {one: one.value for one in Operator} | {Operator.EQ: "=", Operator.NE: "<>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +298,7 @@ def _spelled(*pieces: str | Query) -> Query:
     return _listed((Query(piece) if isinstance(piece, str) else piece for piece in pieces), "")
 
 
-# What do many rows come to in a period?
+# A View that summarises.
 
 
 def to_sql_summary(

@@ -426,7 +426,7 @@ def _read_at_once(columns: Sequence[WireColumn], rows: int, kinds: Kinds | None)
 
 def _read_by(layout: Layout, columns: Sequence[WireColumn], rows: int) -> Frame | None:
     data = [column.data for column in columns]
-    whole = layout.header + b"".join(data)
+    whole = b"".join([layout.header, *data])
     try:
         decoded = layout.decoder.decode(whole)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -73,7 +73,7 @@ class Played:
     def __init__(self) -> None:
         self.net = Net()
         self.net.broker()
-        self.issuer = Issuer(self.net)
+        self.issuer = Issuer(self.net, "CCS")
         self.cast = Story(self.net, answers=False)
         self.model = Reference(waits="request")
         self.used: list[bytes] = []
@@ -123,7 +123,7 @@ class Played:
         self.model.end()
 
     def _reconnected_issuer(self) -> Issuer:
-        issuer = Issuer(self.net)
+        issuer = Issuer(self.net, "CCS")
         issuer.says = self.issuer.says
         return issuer
 

@@ -13,9 +13,9 @@ from maia.broker.audiences.local_subscribers import LocalSubscribers, class_key,
 from maia.broker.links.authors import AttachedStatements
 from maia.broker.links.transit import StreamOrder, Transit, from_carried
 from maia.broker.rights.publisher_view import shaper_of
+from maia.broker.streams.disclosures import DeliveryTally
 from maia.broker.streams.run import Run
 from maia.broker.streams.sending import Deliveries
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.credentials import ALL_ATTRIBUTES
 from maia.events import AttributeUid, Instant, PresentValue, frame_of

@@ -228,6 +228,15 @@ STORY = [
     ("policy", True, False),
     ("wait", 9 * 3600),
     ("login", 0, False),
+    ("policy", True, True),
+    ("order", 1, 1, 1, 5),
+    ("login", 1, True),
+    ("assign", 1, 1, True),
+    ("login", 1, True),
+    ("revoke right", 0),
+    ("login", 1, False),
+    ("deactivate", 0),
+    ("deactivate", 1),
 ]
 
 

@@ -17,10 +17,8 @@ from maia.events import Instant
 from maia.predicates.syntax import ALWAYS
 from maia.roles import (
     ActivationLimits,
-    KnownWorld,
     SupportKind,
     activate,
-    activate_all,
     certificate_support,
     ended_memberships,
     ended_rights,
@@ -30,6 +28,7 @@ from maia.roles import (
     rights,
 )
 from reference import oasis
+from support.known_world import KnownWorld, activate_all
 from support.random_cases import count_cases
 from support.roles import (
     APPOINTMENTS,

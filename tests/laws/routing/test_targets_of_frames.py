@@ -37,4 +37,4 @@ def test_each_row_goes_where_it_would_go_alone(
         wanting = {hop for hop, predicate in interests if hop != from_hop and admits(predicate, event)}
         assert {hop for hop, wanted in found.items() if row in wanted} == wanting
         assert table.targets_of_frame(TYPE, from_hop, frame_of([event], KINDS)).keys() == wanting
-    assert all(wanted == sorted(set(wanted)) and wanted for wanted in found.values())
+    assert all(list(wanted) == sorted(set(wanted)) and wanted for wanted in found.values())

@@ -67,7 +67,7 @@ class Story:
     ) -> None:
         self.net = net
         self.right = demanding(net, **changes)
-        self.issuer = Issuer(net)
+        self.issuer = Issuer(net, "CCS")
         self.issuer.vouch(vouched_s)
         self.billing = net.client(BILLING, at, credentials=pool_with(net, self.right))
         self.ref = self.billing.subscribe()
@@ -170,7 +170,7 @@ def test_what_one_right_wanted_and_another_comes_to_want_is_still_wanted_elsewhe
     net.broker("Met broker", seeds=["CCS broker"])
     wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
     narrow, left = demanding(net, comment="less"), demanding(net, comment="as little")
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     billing = net.client(BILLING, credentials=pool_with(net))
     falls = billing.subscribe(credentials=pool_with(net, narrow))
@@ -187,7 +187,7 @@ def test_what_one_right_wanted_and_another_comes_to_want_is_still_wanted_elsewhe
 def test_a_right_of_two_chains_is_narrowed_and_its_holder_told(net: Net) -> None:
     wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
     narrow = demanding(net, comment="less")
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     billing = net.client(BILLING, credentials=pool_with(net, wide, narrow))
     ref = billing.subscribe()
@@ -225,7 +225,7 @@ def test_without_a_word_of_the_tester_a_request_is_put_off(net: Net) -> None:
     billing = net.client(BILLING, credentials=pool_with(net, right))
     ref = billing.subscribe()
     assert billing.code_of(ref) == "UNAVAILABLE-STATEMENT-AWAITED"
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(60)
     again = billing.subscribe()
     assert billing.was_accepted(again)
@@ -280,7 +280,7 @@ def test_a_revocation_survives_a_restart(net: Net) -> None:
     old = story.issuer.says.list_for(net.now + 3600 * 1_000_000, 60)
     story.issuer.revoke(story.right)
     net.restart("CCS broker")
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.state(old)
     billing = net.client(BILLING, credentials=pool_with(net, story.right))
     ref = billing.subscribe()
@@ -301,7 +301,7 @@ def test_a_period_that_ended_stays_over_when_the_clock_is_set_back_over_a_restar
 
 def test_what_a_list_of_the_next_period_gives_back_is_given_back_when_it_begins(net: Net) -> None:
     wide = demanding(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), comment="more")
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.says.revoked = {wide.id}
     issuer.vouch(10)
     issuer.says.revoked = set()
@@ -399,7 +399,7 @@ def test_what_a_revoked_right_wanted_is_withdrawn_together_and_reaches_nobody_un
     """A35: its holder is informed first; what other brokers still send is given to nobody."""
     net = city()
     right, another = demanding(net), demanding(net, comment="another")
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     office = net.client(BILLING, "Met broker", credentials=pool_with(net, right))
     office.subscribe()
@@ -441,7 +441,7 @@ def test_an_older_list_that_a_client_brings_does_not_hide_a_newer_one() -> None:
     """A39: a revoked office goes to a broker that has never heard its issuer, with the list from before."""
     net = city()
     right = demanding(net)
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     before = issuer.vouch(3600)
     issuer.revoke(right)
     office = net.client(BILLING, "Met broker", credentials=pool_with(net, right))
@@ -453,7 +453,7 @@ def test_an_older_list_that_a_client_brings_does_not_hide_a_newer_one() -> None:
 
 def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
     net = city()
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     office = net.client(BILLING, "Met broker", credentials=pool_with(net, demanding(net)))
     office.subscribe()
@@ -476,7 +476,7 @@ def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:
     """A35: an edge that does not let go of a revoked subscription gets nothing for it."""
     net = city()
     right = demanding(net)
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     office = net.client(BILLING, "Met broker", credentials=pool_with(net, right))
     office.subscribe()
@@ -503,7 +503,7 @@ def test_whoever_wants_the_same_as_a_revoked_subscriber_loses_nothing() -> None:
     """Two offices behind one broker want the same, and others were told on behalf of the revoked one."""
     net = city()
     rights = [demanding(net, comment=str(number)) for number in range(2)]
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     issuer.vouch(3600)
     offices = [net.client(BILLING, "Met broker", credentials=pool_with(net, right)) for right in rights]
     for office in offices:
@@ -544,7 +544,7 @@ def test_a_right_comes_back_with_a_word_that_was_missed(net: Net, kind: TestKind
     camera = net.client("camera at Victoria")
     offer = camera.advertise()
     camera.publish(offer, sighting())
-    Issuer(net).vouch(60)
+    Issuer(net, "CCS").vouch(60)
     camera.publish(offer, sighting())
     assert [len(event) for event in billing.events(ref)] == [2, 3]
     assert len(billing.all_heard(Deliver)) == 2

@@ -197,7 +197,7 @@ def frame(number: int, sequence: int = 0) -> RetainedFrame:
 def test_the_oldest_words_are_forgotten_first():
     cache = RetainedFrames()
     for number in range(FRAMES_MAX + 10):
-        cache.remember(frame(number))
+        cache.remember([frame(number)])
     streams = {int.from_bytes(stream, "big") for _, stream, _ in cache.of_type(b"t" * 32)}
     assert len(cache) == FRAMES_MAX
     assert streams == set(range(10, FRAMES_MAX + 10))
@@ -206,14 +206,14 @@ def test_the_oldest_words_are_forgotten_first():
 def test_an_earlier_frame_never_replaces_a_later_one():
     """S16: whoever answers first does not win with an old word."""
     cache = RetainedFrames()
-    assert cache.remember(frame(1, sequence=5))
-    assert not cache.remember(frame(1, sequence=4))
+    cache.remember([frame(1, sequence=5)])
+    cache.remember([frame(1, sequence=4)])
     assert [said.frame.sequence for _, _, said in cache.of_type(b"t" * 32)] == [5]
 
 
 def test_what_is_forgotten_makes_a_type_incomplete():
     cache = RetainedFrames()
-    cache.remember(frame(1))
+    cache.remember([frame(1)])
     cache.complete(b"t" * 32, Instant(NOW + 1))
     assert cache.is_complete(b"t" * 32, NOW)
     cache.forget(b"t" * 32, SigningKey.from_seed(b"p" * 32).principal.key, (1).to_bytes(16, "big"))

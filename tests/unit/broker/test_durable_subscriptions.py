@@ -12,7 +12,7 @@ from maia.wire.codec import decode, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.effects import Logged
 from maia.wire.messages import Accepted, Deliver, DeliverLogged, Failed, Missed
-from support.numberplate import LOCATION, NUMBERPLATE, RECORDING, Net, sighting
+from support.numberplate import LOCATION, NUMBERPLATE, READ, RECORDING, Net, sighting
 
 
 @pytest.fixture
@@ -327,3 +327,14 @@ def test_rows_that_two_recorded_parts_have_in_common_come_once(net: Net) -> None
     back.durable()
     assert plates(back) == ["A0", "A1", "A2"]
     assert back.positions() == [1, 2]
+
+
+def test_what_a_broker_wants_for_its_log_is_asked_for_although_the_request_is_refused() -> None:
+    """Effects of what has changed are not taken back with the answer: no later request would say them."""
+    net = Net()
+    net.rights["CCS broker"] = (net.cast.right("CCS broker", READ),)
+    net.broker(recording=RECORDING, limits=BrokerLimits(durable_names_per_principal=0))
+    rendezvous = net.broker("a", seeds=("CCS broker",))
+    office = net.client("billing office")
+    assert office.code_of(office.durable()) == "REFUSED-DURABLE-QUOTA"
+    assert rendezvous.broker.status(net.now)["rendezvous"], "the interest of the log did not leave"

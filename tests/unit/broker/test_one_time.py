@@ -92,7 +92,7 @@ def test_nobody_is_asked_about_what_leads_to_no_permit(net: Net) -> None:
 
 
 def test_nobody_is_asked_about_what_was_revoked(net: Net) -> None:
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     right = once(net)
     issuer.revoke(right)
     billing = net.client(BILLING, credentials=pool_with(net, right))
@@ -129,7 +129,7 @@ def test_who_must_be_vouched_for_to_see_more_sees_less_without(net: Net) -> None
 
 def test_both_tests_of_a_certificate_are_made(net: Net) -> None:
     """A timed list that is missing is waited for first; only then is anybody asked."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     right = once(net)
     both = right.certificate.validity.with_tests(
         *right.certificate.validity.tests,
@@ -222,7 +222,7 @@ def test_what_stands_is_asked_about_when_a_request_in_its_place_has_failed(net: 
 
 def test_a_revocation_falls_at_once_whatever_was_answered(net: Net) -> None:
     """A35: the issuer's list needs no question."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     story = Story(net)
     issuer.revoke(story.right)
     assert story.billing.ended_with(story.ref) == "POLICY-REVOKED"
@@ -231,7 +231,7 @@ def test_a_revocation_falls_at_once_whatever_was_answered(net: Net) -> None:
 
 def test_what_falls_beside_it_narrows_at_once_and_the_rest_is_asked_about_anew(net: Net) -> None:
     """A35: the answers keep what is left standing, until fresh ones come for it, or do not."""
-    issuer = Issuer(net)
+    issuer = Issuer(net, "CCS")
     somewhere = Comparison(LOCATION, Operator.EQ, "Victoria")
     wide = once(net, attributes=frozenset({NUMBERPLATE, TIMESTAMP, LOCATION}), restriction=somewhere)
     story = Story(net, answers=False)

@@ -315,7 +315,7 @@ def test_an_interest_that_waits_for_a_statement_is_registered_when_the_statement
     right = net.cast.grant(
         "CCS", to, net.cast.definition, Action.SUBSCRIBE, attributes=seen, test=TestKind.TIMED_CRL
     )
-    camera, issuer = net.client("camera at Victoria"), Issuer(net, at="Met broker")
+    camera, issuer = net.client("camera at Victoria"), Issuer(net, "CCS", at="Met broker")
     assert camera.was_accepted(camera.advertise(ref=1))
     ccs.parts.revocation.receive_statement(issuer.says.list_for(net.now, 10), Turn(net.now))
     net.advance(20)

@@ -8,13 +8,11 @@ import pytest
 
 from maia.credentials import Action, BadSignature, TypePattern, exact_name
 from maia.credentials.certificate import OnlineTest, TestKind
-from maia.credentials.statements import CertificateRevoked
 from maia.domain.access.results import AdminAct, Revoked
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.domain.storage.tables import ALL_TABLES
 from maia.policy import Denial, Permit, see
 from maia.policy.decision import PolicyRefusal
-from maia.roles import BadPolicy
 from maia.testing.refusals import raises
 from maia.validity import Monitor
 from support.access_control import (
@@ -132,21 +130,6 @@ def test_what_a_domain_was_granted_twice_adds_up_for_its_members(station, courts
     assert seen == list(places)
 
 
-def test_a_second_login_returns_the_same_roles_and_rights(station, courts):
-    shown = [order(courts, SMITH, "42", PLATE)]
-    first = station.login(SMITH.principal, shown)
-    second = station.login(SMITH.principal, shown)
-    assert {one.id for one in first.issued} == {one.id for one in second.issued}
-    assert [one.membership.id for one in first.memberships] == [
-        one.membership.id for one in second.memberships
-    ]
-
-
-def test_an_order_that_was_shown_once_need_not_be_shown_again(station, courts):
-    first = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    assert {one.id for one in station.login(SMITH.principal, []).issued} == {one.id for one in first.issued}
-
-
 def test_rights_are_renewed_when_half_of_their_time_is_over(station, courts):
     shown = [order(courts, SMITH, "42", PLATE, days=30)]
     first = {one.id for one in station.login(SMITH.principal, shown).issued}
@@ -159,18 +142,6 @@ def test_rights_are_renewed_when_half_of_their_time_is_over(station, courts):
     assert first.isdisjoint(one.id for one in renewed.issued)
     assert all(one.until == later(1.6 * DAY) for one in renewed.issued)
     assert station.now < renewed.renew_before < min(one.until for one in renewed.issued)
-
-
-def test_a_right_never_outlives_the_order_behind_it(station, courts):
-    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE, days=0.25)])
-    assert {one.until for one in wallet.issued} == {later(0.25 * DAY)}
-
-
-def test_whoever_is_not_on_the_case_gets_no_role(station, courts):
-    shown = [order(courts, JONES, "42", PLATE)]
-    with raises("REFUSED-ACTIVATION"):
-        station.activate(JONES.principal, "np_tracker", [PLATE], shown)
-    assert roles(station.login(JONES.principal, shown).memberships) == ["detective_on_duty"]
 
 
 def test_an_order_for_somebody_else_counts_for_nothing(station, courts):
@@ -199,14 +170,6 @@ def test_an_order_that_nobody_vouches_for_now_counts_for_nothing(courts):
 def test_an_unknown_role_is_refused_as_such(station):
     with raises("INPUT-UNKNOWN-ROLE"):
         station.activate(SMITH.principal, "np_traker", None, [])
-
-
-def test_a_member_gets_its_rights_and_nobody_else_does(station, courts):
-    (active,) = station.activate(SMITH.principal, "np_tracker", [PLATE], [order(courts, SMITH, "42", PLATE)])
-    (right,) = station.authorise(SMITH.principal, active.membership.id)
-    assert right.certificate.certificate.subject == SMITH.principal
-    with raises("REFUSED-NOT-THEIR-MEMBERSHIP"):
-        station.authorise(JONES.principal, active.membership.id)
 
 
 def test_what_the_domain_cannot_pass_on_is_withheld(courts):
@@ -272,50 +235,6 @@ end
 # ---------------------------------------------------------------- taking away
 
 
-def test_a_case_taken_away_takes_exactly_what_rested_on_it(station, courts):
-    station.assert_fact("case_assignment", [SMITH.principal, "43"])
-    shown = [order(courts, SMITH, "42", PLATE), order(courts, SMITH, "43", "OTHER 1")]
-    wallet = station.login(SMITH.principal, shown)
-    gone = station.retract_fact("case_assignment", [SMITH.principal, "42"])
-    assert [(one.role, one.arguments) for one in gone.memberships] == [
-        ("np_tracker", (PLATE,)),
-        ("supervisor", (PLATE,)),
-    ]
-    left = {one.membership.arguments for one in station.memberships_of(SMITH.principal, station.now).rows}
-    assert left == {(), ("OTHER 1",)}
-    standing = broker(station.now, station)
-    fallen = [one for one in wallet.issued if one.id in gone.ids]
-    assert len(fallen) == 2
-    for right in wallet.issued:
-        problem = standing.check(right.certificate, station.now)
-        assert isinstance(problem, CertificateRevoked) == (right in fallen)
-
-
-def test_what_fell_comes_back_only_when_it_is_activated_again(station, courts):
-    shown = [order(courts, SMITH, "42", PLATE)]
-    before = {one.id for one in station.login(SMITH.principal, shown).issued}
-    station.retract_fact("detective", [SMITH.principal])
-    assert station.login(SMITH.principal, shown).issued == ()
-    station.assert_fact("detective", [SMITH.principal])
-    assert station.memberships_of(SMITH.principal, station.now).rows == ()
-    again = station.login(SMITH.principal, shown)
-    assert len(again.issued) == 2
-    assert before.isdisjoint(one.id for one in again.issued)
-    decision = verdict(SMITH.principal, again.chains, broker(station.now, station), station.now)
-    assert isinstance(decision, Permit)
-
-
-def test_a_source_that_replaces_its_rows_takes_only_what_is_gone(station, courts):
-    station.assert_fact("case_assignment", [JONES.principal, "44"])
-    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    station.login(JONES.principal, [order(courts, JONES, "44", "OTHER 1")])
-    rows = [(JONES.principal, "44"), (JONES.principal, "45")]
-    gone = station.replace_facts("case_assignment", rows)
-    assert {one.principal for one in gone.memberships} == {SMITH.principal}
-    assert station.replace_facts("case_assignment", rows) == Revoked()
-    assert sorted(row[1] for row in station.facts("case_assignment").rows) == ["44", "45"]
-
-
 def test_kinds_of_arguments_never_mix():
     station = Station(MET)  # without a policy, nothing says of which kind an argument must be
     assert station.assert_fact("level", [1])
@@ -338,27 +257,6 @@ def test_what_was_said_under_an_earlier_policy_is_retracted_still():
         station.retract_fact("old", [1])
 
 
-def test_ending_a_membership_ends_what_rests_on_it_and_not_what_it_rests_on(station, courts):
-    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    tracker = next(one for one in wallet.memberships if one.membership.role == "np_tracker")
-    gone = station.deactivate(tracker.membership.id, "holiday")
-    assert [one.role for one in gone.memberships] == ["np_tracker", "supervisor"]
-    assert roles(station.memberships_of(SMITH.principal, station.now).rows) == ["detective_on_duty"]
-    with raises("INPUT-UNKNOWN-MEMBERSHIP"):
-        station.deactivate(bytes(32), "none")
-
-
-def test_a_right_is_revoked_by_itself_and_a_role_with_all_its_rights(station, courts):
-    wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    first, second = wallet.issued
-    gone = station.revoke([first.id], "mistake")
-    assert gone.ids == (first.id,)
-    assert gone.memberships == ()
-    assert station.revoke([first.id], "again") == Revoked()
-    role = next(one for one in wallet.memberships if one.membership.id == second.membership)
-    assert second.id in station.revoke([role.certificate.id], "role").ids
-
-
 def test_only_what_this_domain_vouches_for_is_revoked_here(station, courts):
     shown = order(courts, SMITH, "42", PLATE)
     station.login(SMITH.principal, [shown])
@@ -376,26 +274,6 @@ def test_a_certificate_that_the_domain_key_signed_elsewhere_can_be_registered_an
 
 
 # ---------------------------------------------------------------- policies
-
-
-def test_a_policy_that_drops_a_rule_takes_what_it_gave_and_leaves_the_rest(station, courts):
-    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    start, end = POLICY.index("rule supervisor"), POLICY.index("grant np_tracker")
-    gone = station.load_policy(POLICY[:start] + POLICY[end:]).revoked
-    assert [one.role for one in gone.memberships] == ["supervisor"]
-    assert len(gone.ids) == 2
-    assert listed(gone.statement) == set(gone.ids)
-    left = station.memberships_of(SMITH.principal, station.now).rows
-    assert sorted(roles(left)) == ["detective_on_duty", "np_tracker"]
-
-
-def test_a_policy_that_drops_a_grant_takes_the_rights_and_leaves_the_role(station, courts):
-    station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
-    start = POLICY.index("grant np_tracker")
-    end = POLICY.index("grant supervisor")
-    gone = station.load_policy(POLICY[:start] + POLICY[end:]).revoked
-    assert gone.memberships == ()
-    assert len(gone.ids) == 1
 
 
 def test_a_policy_that_only_moves_its_rules_takes_nothing(station, courts):
@@ -560,16 +438,6 @@ def test_numbers_have_limits(courts):
             station.register(limit=limit)
     with raises("INPUT-PAGE"):
         station.register(after="x")
-
-
-def test_without_a_policy_nothing_is_granted():
-    station = Station(MET)
-    assert station.policy() is None
-    with raises("REFUSED-NO-POLICY"):
-        station.login(SMITH.principal, [])
-    with pytest.raises(BadPolicy):
-        station.load_policy("")
-    assert station.policy() is None
 
 
 def test_every_act_leaves_one_record(station, courts):

@@ -22,7 +22,6 @@ from maia.credentials.appointments import BadArgument
 from maia.domain.access.results import EntryKind
 from maia.domain.access.settings import AccessLimits, AccessSettings
 from maia.events import Instant
-from maia.policy import Permit
 from maia.predicates.language.parser import parse_predicate
 from maia.testing.refusals import raises
 from support.access_control import (
@@ -79,16 +78,6 @@ def who_can(station: Station, attribute: str | None = "location", at=NOON, actio
             return {one.principal: one for one in people}
 
 
-def test_who_can_read_location_of_numberplate_today(station):
-    people = who_can(station)
-    assert set(people) == {PITO.principal, MET.principal, SMITH.principal, JONES.principal}
-    assert people[PITO.principal].chains == ()
-    smith = people[SMITH.principal]
-    assert {len(chain) for chain in smith.chains} == {2}
-    assert smith.chains[0][0].certificate.issuer == PITO.principal
-    assert smith.until == later(DAY)
-
-
 def test_the_answer_is_about_the_moment_that_was_asked_about(station):
     assert JONES.principal in who_can(station, at=later(0.4 * DAY))
     assert JONES.principal not in who_can(station, at=later(0.6 * DAY))
@@ -124,13 +113,6 @@ def test_what_was_revoked_is_gone_from_the_answer_and_stays_in_the_register(stat
 
 def test_nobody_publishes_but_the_owner(station):
     assert set(who_can(station, None, action=Action.PUBLISH)) == {PITO.principal}
-
-
-def test_the_register_agrees_with_a_broker(station):
-    for person in (SMITH, JONES, BROWN):
-        wallet = station.login(person.principal, [])
-        decision = verdict(person.principal, wallet.chains, broker(station.now, station), station.now)
-        assert isinstance(decision, Permit) == (person.principal in who_can(station, None))
 
 
 def test_what_was_passed_on_is_registered_and_falls_with_what_it_came_from(station):

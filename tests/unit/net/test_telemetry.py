@@ -7,7 +7,7 @@ import json
 import re
 import sys
 
-from maia.broker.streams.tally import BOUNDS_US, DeliveryTally
+from maia.broker.streams.disclosures import BOUNDS_US, DeliveryTally
 from maia.events import SECOND
 from maia.net.telemetry import BOUNDS_S, LABEL_SETS_MAX, Telemetry
 

@@ -18,18 +18,17 @@ from maia.events import Instant
 from maia.roles import (
     ActivationLimits,
     EndReason,
-    KnownWorld,
     SupportKind,
     activate,
     certificate_support,
     ended_memberships,
-    membership_certificate,
     membership_support,
     possible_rights,
 )
 from maia.roles.matching import bind
 from maia.roles.policy import Variable
 from maia.testing.refusals import raises
+from support.known_world import KnownWorld, membership_certificate
 from support.roles import (
     COURT,
     DOMAIN,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials.appointments import AppointmentKind
-from maia.roles import KnownWorld, activate
+from maia.roles import activate
+from support.known_world import KnownWorld
 from support.roles import COURT, HIGH_COURT, JONES, SMITH, appointment, later, policy
 from support.types import NOON
 

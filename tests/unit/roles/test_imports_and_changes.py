@@ -7,7 +7,6 @@ import pytest
 from maia.roles import (
     BadPolicy,
     EndReason,
-    KnownWorld,
     activate,
     changes,
     ended_memberships,
@@ -15,6 +14,7 @@ from maia.roles import (
     parse_policy,
     rights,
 )
+from support.known_world import KnownWorld
 from support.roles import (
     COURT,
     DOMAIN,

@@ -19,7 +19,6 @@ import msgspec
 
 from maia.bounded_map import BoundedMap
 from maia.broker.audiences.identity_classes import LinkIdentities, Partition
-from maia.broker.audiences.summaries import ClassSummaries, PeriodDelivery
 from maia.broker.keys.keys import SealingKeys
 from maia.broker.links.transit import Labels, Transit, author_of_part, without_proof
 from maia.broker.turn import Turn
@@ -46,13 +45,82 @@ from maia.routing.matching.index import MatchIndex
 from maia.types import VerifiedType
 from maia.views import See, to_python
 from maia.views.frame_transformers import SeeFrame, transforming_frames
-from maia.views.open_periods import GroupRoom
+from maia.views.open_periods import ClosedPeriod, GroupRoom, OpenPeriods
 from maia.views.plan import transforms
 from maia.wire.codec import encode_known
 from maia.wire.columns import frame_to_columns
-from maia.wire.effects import Effect, LinkId, Send
+from maia.wire.effects import LinkId, Send
 from maia.wire.messages import Author, Deliver
 from maia.wire.messages import Column as WireColumn
+
+# ------------------------------------------------------------ summaries
+#
+# The frames of a class of subscribers whose View summarises are counted as they come, and a timer
+# delivers what they have come to when their period closes. A member gets the periods that begin after it
+# has subscribed and close before it leaves: so nothing is delivered of a time in which its right may have
+# been another, and a broker that restarts delivers nothing of a period that it has seen in part.
+#
+# The publisher of a derived event is this broker, and its moment the end of the period. An event that
+# requires something of subscribers is in no summary: what it comes to would reach all members alike.
+
+
+_ROWS_AT_ONCE: Final = 1000
+_STREAM_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodDelivery:
+    """Some of the events that a period has come to, and who gets them."""
+
+    period: ClosedPeriod
+    stream: bytes
+    number: int
+    rows: Frame = field(repr=False)
+    members: Mapping[LinkId, list[int]]
+
+
+@dataclass(slots=True)
+class ClassSummaries:
+    """What the events for one class of subscribers come to."""
+
+    periods: OpenPeriods = field(repr=False)
+    stream: bytes
+    joined: dict[tuple[LinkId, int], Instant] = field(default_factory=dict)
+    numbered: int = 0
+    """How many frames of derived events were delivered."""
+
+    @classmethod
+    def begin(
+        cls, key: bytes, view: View, keys: TransformationKeys, room: GroupRoom, now: Instant
+    ) -> ClassSummaries:
+        """Count from now on; after a restart the frames are of another stream."""
+        stream = sha256(b"maia/1/summary\x00" + key + int(now).to_bytes(8, "big", signed=True)).digest()
+        return cls(OpenPeriods(view, keys, now=now, room=room), stream[:_STREAM_BYTES])
+
+    def take(self, transit: Transit, rows: Sequence[int], now: Instant) -> None:
+        """Count rows that the window of the View admits."""
+        if transit.requires:
+            self.periods.left_out += len(rows)
+            return
+        self.periods.take(transit.cut(rows).frame, transit.published_at, now)
+
+    def close(self, now: Instant) -> Iterator[PeriodDelivery]:
+        """Yield what is delivered of the periods that are closed by now."""
+        for period in self.periods.close(now):
+            members: dict[LinkId, list[int]] = {}
+            for (link, ref), joined in self.joined.items():
+                if joined <= period.start:
+                    members.setdefault(link, []).append(ref)
+            if not members:
+                continue
+            for first in range(0, period.frame.rows, _ROWS_AT_ONCE):
+                last = min(first + _ROWS_AT_ONCE, period.frame.rows)
+                self.numbered += 1
+                rows = period.frame.take(range(first, last))
+                yield PeriodDelivery(period, self.stream, self.numbered, rows, members)
+
+
+# ------------------------------------------------------------
 
 CLASS_KEY_BYTES: Final = 16
 """A class is known to other brokers by its key, and their ids of what is wanted have as many bytes."""
@@ -63,9 +131,8 @@ _BEGINNING: Final = Instant(0)
 _SETS_REMEMBERED: Final = 1024
 _SORTS_REMEMBERED: Final = 64
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_TO_NOBODY: Final = b"\x99\x16\x90"
-"""How deliveries without references begin: an array, its number, an empty array of references."""
 _BEFORE_REFS: Final = 2
+"""How many bytes of a delivery come before its references: that it is an array, and its number."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -537,41 +604,29 @@ def _attributes_expression(attributes: frozenset[AttributeUid] | AllAttributes) 
     return tuple(uid.encode() for uid in sorted(attributes))
 
 
-def deliveries(labels: Labels, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]]) -> Iterator[Effect]:
-    """Yield the same bytes to all members, but for the references at their start."""
-    if len(members) == 1 and len(members[0]) == 1:
-        ((link, refs),) = members[0].items()
-        yield Send(link, encode_known(_delivery(labels, seen, refs)))
-        return
-    whole = encode_known(_delivery(labels, seen, []))
+def deliver(labels: Labels, seen: Seen, members: Sequence[Mapping[LinkId, list[int]]], turn: Turn) -> int:
+    """Send the same bytes to all members, but for the references at their start; return to how many."""
     ready: dict[tuple[int, ...], bytes] = {}
+    whole, before, count = b"", 0, 0
     for part in members:
         for link, refs in part.items():
             same = tuple(refs)
+            count += len(same)
             if same not in ready:
-                ready[same] = _addressed(whole, refs)
-            yield Send(link, ready[same])
+                if not whole:
+                    whole = encode_known(Deliver(refs, *labels, seen.rows, seen.columns, seen.author))
+                    before = len(_ENCODER.encode(refs)) + _BEFORE_REFS
+                    ready[same] = whole
+                else:
+                    ready[same] = whole[:_BEFORE_REFS] + _ENCODER.encode(refs) + whole[before:]
+            turn.effects.append(Send(link, ready[same]))
+    return count
 
 
 def summary_deliveries(transit: Transit, delivery: PeriodDelivery, turn: Turn) -> None:
     """Send derived events to the members that get them."""
     seen = Seen(delivery.rows.rows, frame_to_columns(delivery.rows), {})
-    turn.effects += deliveries(transit.labels, seen, [delivery.members])
-
-
-def delivery_of(transit: Transit, seen: Seen, refs: list[int]) -> Deliver:
-    """Return what is sent to subscriptions of one client."""
-    return _delivery(transit.labels, seen, refs)
-
-
-def _delivery(labels: Labels, seen: Seen, refs: list[int]) -> Deliver:
-    return Deliver(refs, *labels, seen.rows, seen.columns, seen.author)
-
-
-def _addressed(whole: bytes, refs: list[int]) -> bytes:
-    """Return a delivery without references as one to these; everything behind them stays as it is."""
-    assert whole.startswith(_TO_NOBODY)  # noqa: S101 - made a few lines above
-    return whole[:_BEFORE_REFS] + _ENCODER.encode(refs) + whole[_BEFORE_REFS + 1 :]
+    deliver(transit.labels, seen, [delivery.members], turn)
 
 
 class Audiences(dict[bytes, LocalSubscribers]):

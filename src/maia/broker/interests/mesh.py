@@ -558,7 +558,7 @@ class MeshRouter:
         source: LinkId | None,
         missing: Collection[AttributeUid] = (),
         signer: bytes = b"",
-    ) -> dict[LinkId, list[int]]:
+    ) -> dict[LinkId, Sequence[int]]:
         """Return the rows for each neighbour on the way to routers that a frame is for and that want them."""
         self._prefixes.clear()
         about = (transit.publisher.key, transit.stream, transit.sequence, signer)

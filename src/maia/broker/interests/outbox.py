@@ -27,8 +27,7 @@ from maia.broker.interests.entries import (
 )
 from maia.broker.interests.routes import Routes
 from maia.broker.interests.sealed import SealedInterests
-from maia.broker.keys.answers import readers_of
-from maia.broker.keys.keys import SealingKeys
+from maia.broker.keys.keys import SealingKeys, readers_of
 from maia.broker.links.links import Advertisement, Link, Subscription
 from maia.broker.links.projection import ProjectedOffer
 from maia.broker.log.recording import Recording

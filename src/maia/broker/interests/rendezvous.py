@@ -127,7 +127,7 @@ class RendezvousRouter(OverlayPeers):
         source: LinkId | None,
         missing: Collection[AttributeUid] = (),
         signer: bytes = b"",
-    ) -> dict[LinkId, list[int]]:
+    ) -> dict[LinkId, Sequence[int]]:
         """Return the rows that are wanted behind each neighbour: towards the rendezvous, and away from it."""
         del signer
         routes = self.routes

@@ -112,7 +112,7 @@ class Router(Protocol):
         source: LinkId | None,
         missing: Collection[AttributeUid] = (),
         signer: bytes = b"",
-    ) -> dict[LinkId, list[int]]:
+    ) -> dict[LinkId, Sequence[int]]:
         """Return the rows of a frame that go to each neighbour, but to the one it came from.
 
         Each neighbour is in it once. `missing` are attributes that were not opened here, and

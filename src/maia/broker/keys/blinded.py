@@ -158,7 +158,7 @@ class BlindedIds:
         sealed[ENVELOPE_UID] = envelope(inside, rows=rows, fill=fill)
         stream, sequence = self._streams.get(name) or (self._random(_STREAM_BYTES), 0)
         self._streams[name] = (stream, sequence + 1)
-        written = {} if inner is None else dict(inner.written)
+        written = () if inner is None else inner.written
         return Transit(name, by, stream, sequence, now, Frame(rows, sealed), kept, written)
 
     def unblind(self, frame: Sealed, inner: Transit) -> Unblinded:
@@ -193,7 +193,7 @@ def reveal(outer: Transit, type_id: bytes) -> Transit | None:
     if inside is None:
         return None
     columns = {uid: column for uid, column in outer.frame.columns.items() if uid != ENVELOPE_UID}
-    written = {uid: column for uid, column in outer.written.items() if uid != ENVELOPE_UID}
+    written = [one for one in outer.written if one.uid != ENVELOPE_UID]
     return Transit(
         type_id,
         inside.publisher,

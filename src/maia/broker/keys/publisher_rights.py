@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.broker.rights.authorisation import Authorisation
@@ -21,9 +21,6 @@ from maia.events import SECOND, AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
 from maia.policy.view import shows
 from maia.types import VerifiedType
-
-if TYPE_CHECKING:
-    pass
 
 _WRITERS_MAX: Final = 4096
 _REFUSED_FOR_US: Final = SECOND

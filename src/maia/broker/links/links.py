@@ -14,7 +14,7 @@ are kept with an id, which the refused client is sent: operators look it up.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -25,11 +25,10 @@ from maia.broker.links.cursors import Cursor
 from maia.broker.refusals import refusal_id
 from maia.broker.rights.authorisation import Authorisation, Basis
 from maia.broker.rights.publisher_view import Shaper
-from maia.broker.settings import BrokerLimits
 from maia.broker.timers import CheckLink, KeepAlive, RecheckEntries, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials.requirements import NO_REQUIREMENT
-from maia.errors import BadInput, Unavailable
+from maia.errors import BadInput
 from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
 from maia.predicates import Predicate
 from maia.sessions.admission import RequestQuota
@@ -213,21 +212,6 @@ class Link(Session):
         if entry is None:
             raise BadInput("INPUT-UNKNOWN-REF", f"nothing is subscribed to under `{ref}` on this link")
         return entry
-
-    def check_room_to_advertise(self, ref: int, limits: BrokerLimits) -> None:
-        """Refuse a reference in other use, and one advertisement more than a client may have."""
-        _check_room(ref, self.advertisements, self.subscriptions, limits.advertisements_per_client)
-
-    def check_room_to_subscribe(self, ref: int, limits: BrokerLimits) -> None:
-        """Refuse a reference in other use, and one subscription more than a client may have."""
-        _check_room(ref, self.subscriptions, self.advertisements, limits.subscriptions_per_client)
-
-
-def _check_room(ref: int, wanted: Mapping[int, Entry], other: Mapping[int, Entry], most: int) -> None:
-    if ref in other:
-        raise BadInput("INPUT-REF-TAKEN", f"`{ref}` stands for something else on this link")
-    if ref not in wanted and len(wanted) >= most:
-        raise Unavailable("UNAVAILABLE-ENTRY-QUOTA", f"a client has at most {most} of these at one time")
 
 
 _PERIOD_US: Final = 60_000_000

@@ -98,7 +98,7 @@ def project(transit: Transit, projection: Projection) -> Transit:
         transit.published_at,
         Frame(transit.frame.rows, columns),
         transit.kept,
-        {uid: column for uid, column in transit.written.items() if uid in columns},
+        [one for one in transit.written if one.uid in columns],
         without_proof(transit.author),  # the publisher has signed its own type
     )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence, Set
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -63,8 +63,8 @@ class Transit(msgspec.Struct, frozen=True):
     published_at: int
     frame: Frame
     kept: Sequence[int] = ()
-    written: dict[AttributeUid, Column] = msgspec.field(default_factory=dict)
-    """Columns in the form in which they travel, as far as that is known already."""
+    written: Sequence[Column] = ()
+    """Columns in the form in which they travel, as far as that is known already, in the frame's order."""
     author: Author | None = None
     """The publisher's statement, signature and requirement, as they travel: not verified by being here."""
 
@@ -102,19 +102,15 @@ class Transit(msgspec.Struct, frozen=True):
 
     def columns(self, only: Set[AttributeUid] | None = None) -> list[Column]:
         """Return the columns as they travel, all or those among `only`."""
-        is_whole = only is None or self.frame.columns.keys() <= only
-        if is_whole and tuple(self.written) == tuple(self.frame.columns):
-            return list(self.written.values())
-        wanted = [uid for uid in self.frame.columns if only is None or uid in only]
-        return [self._column(uid) for uid in wanted]
-
-    def _column(self, uid: AttributeUid) -> Column:
-        known = self.written.get(uid)
-        if known is None:
-            column = self.frame.columns[uid]
-            data = encode_column(column.kind, column.values)
-            known = self.written[uid] = Column(uid, kind_to_number(column.kind), data)
-        return known
+        written, columns = self.written, self.frame.columns
+        if len(written) == len(columns):
+            return [one for one in written if only is None or one.uid in only]
+        known = {one.uid: one for one in written}
+        return [
+            known.get(uid) or Column(uid, kind_to_number(one.kind), encode_column(one.kind, one.values))
+            for uid, one in columns.items()
+            if only is None or uid in only
+        ]
 
     def cut(self, rows: Sequence[int]) -> Transit:
         """Return the frame with the given rows alone, or itself if these are all."""
@@ -156,7 +152,7 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
         message.published_at,
         frame,
         kept,
-        written_as(message.columns),
+        message.columns,
         author_of(message),
     )
 
@@ -196,11 +192,6 @@ def author_of(message: Carried | Sealed) -> Author | None:
         return None
     requirement_from_bytes(message.author.requires)
     return message.author
-
-
-def written_as(columns: Sequence[Column]) -> dict[AttributeUid, Column]:
-    """Return columns that were read without complaint by uid, to be passed on as they are."""
-    return cast("dict[AttributeUid, Column]", {column.uid: column for column in columns})  # they were read
 
 
 class StreamOrder:

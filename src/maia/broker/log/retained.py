@@ -16,11 +16,11 @@ one is still the state: otherwise it would see its state vanish, and know that s
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from maia.broker.links.transit import Transit, from_carried
 from maia.broker.rights.authorisation import Authorisation
@@ -28,10 +28,6 @@ from maia.events import INSTANT_MIN, Instant
 from maia.routing.table.hops import Hop
 from maia.wire.columns import is_late
 from maia.wire.messages import Carried, Sealed
-
-if TYPE_CHECKING:
-    pass
-
 
 FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
@@ -65,21 +61,6 @@ class RetainedFrame(msgspec.Struct, frozen=True):
     """What lets it be seen as this type, if its publisher wrote it as a sub-type."""
     row: int = 0
     """The last event on its topic, where the frame is one of topics."""
-    size: int = 0
-    """About how many bytes it held when it was remembered; columns that are written later do not count."""
-
-    def __post_init__(self) -> None:
-        """Work out how much it takes."""
-        held, size = self.held, 512
-        if isinstance(held, Carried):
-            size += sum([len(column.data) for column in held.columns])
-        elif isinstance(held, Sealed):
-            size += sum([len(column.sealed) for column in held.columns])
-        elif held.written:
-            size += sum([len(one.data) for one in held.written.values()])
-        else:
-            size += 64 * held.frame.rows
-        force_setattr(self, "size", size)
 
     def __repr__(self) -> str:
         """Say which frame it is, and nothing of what is in it."""
@@ -121,74 +102,98 @@ def _stream_of(frame: Transit | Carried | Sealed, topic: str = "") -> _Stream:
     return frame.type_id, frame.publisher.key, frame.stream, b"", topic
 
 
+def _size_of(held: Transit | Carried | Sealed) -> int:
+    """Return about how many bytes a frame holds; columns that are written later do not count."""
+    if isinstance(held, Carried):
+        return 512 + sum([len(column.data) for column in held.columns])
+    if isinstance(held, Sealed):
+        return 512 + sum([len(column.sealed) for column in held.columns])
+    return 512 + (sum([len(one.data) for one in held.written]) or 64 * held.frame.rows)
+
+
+class _Line(msgspec.Struct):
+    """What is remembered of one stream: the last frame, and those before it, the newest first."""
+
+    last: RetainedFrame
+    size: int
+    earlier: deque[tuple[RetainedFrame, int]]
+
+
 class RetainedFrames:
     """The last frames of a bounded number of streams, and of which types they are all there is."""
 
-    __slots__ = ("_bytes", "_complete", "_earlier", "_earlier_bytes", "_frames", "_of_type", "_passed")
+    __slots__ = ("_bytes", "_complete", "_earlier", "_earlier_bytes", "_of_type", "_own", "_passed")
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._frames: OrderedDict[_Stream, RetainedFrame] = OrderedDict()
-        self._passed: dict[_Stream, None] = {}
-        """Those of the frames that came by, in the same order."""
+        self._own: OrderedDict[_Stream, _Line] = OrderedDict()
+        """Streams of publishers here; what was heard longest ago is the first."""
+        self._passed: OrderedDict[_Stream, _Line] = OrderedDict()
+        """Streams that came by."""
         self._of_type: dict[bytes, dict[_Stream, None]] = {}
         self._complete: dict[bytes, Instant] = {}
         self._bytes = 0
-        self._earlier: OrderedDict[_Stream, deque[RetainedFrame]] = OrderedDict()
-        """The frames before the last one, the newest first."""
+        self._earlier: OrderedDict[_Stream, _Line] = OrderedDict()
+        """Those of which frames before the last one are remembered."""
         self._earlier_bytes = 0
 
     def __len__(self) -> int:
         """Return how many frames are remembered."""
-        return len(self._frames)
+        return len(self._own) + len(self._passed)
 
-    def remember(self, last: RetainedFrame, topic: str = "") -> bool:
-        """Take note of a frame, or of a row on a topic; say whether it is not older than the one known."""
-        stream, sequence = _stream_of(last.held, topic), last.held.sequence
-        known = self._frames.get(stream)
-        if known is None:
-            self._of_type.setdefault(stream[0], {})[stream] = None
-        else:
-            newest = known.held.sequence
-            if sequence < newest and (stream[3] or is_late(sequence, newest=newest)):
-                return False  # of what is signed, every number below the newest is late
-            self._bytes -= known.size
-            if sequence != newest:
-                self._remember_earlier(stream, known)
-        self._frames[stream] = last
-        self._frames.move_to_end(stream)
-        self._passed.pop(stream, None)
-        if last.right is None:
-            self._passed[stream] = None
-        self._bytes += last.size
-        while len(self._frames) > FRAMES_MAX or self._bytes > _BYTES_MAX:
-            self._forget(next(iter(self._passed or self._frames)))
-        return True
+    def remember(self, frames: Sequence[RetainedFrame], topic: str = "") -> None:
+        """Take note of frames of one stream, or of a row on a topic; an older one is left out."""
+        stream, right = _stream_of(frames[0].held, topic), frames[0].right
+        lines, others = (self._passed, self._own) if right is None else (self._own, self._passed)
+        line = lines.get(stream) or others.get(stream)
+        before = None if line is None else line.last
+        for frame in frames:
+            sequence, size = frame.held.sequence, _size_of(frame.held)
+            if line is None:
+                self._of_type.setdefault(stream[0], {})[stream] = None
+                line = _Line(frame, size, deque())
+            else:
+                newest = line.last.held.sequence
+                if sequence < newest and (stream[3] or is_late(sequence, newest=newest)):
+                    continue  # of what is signed, every number below the newest is late
+                self._bytes -= line.size
+                if sequence != newest:
+                    self._remember_earlier(stream, line)
+                line.last, line.size = frame, size
+            self._bytes += size
+        if line is None or line.last is before:
+            return
+        others.pop(stream, None)
+        lines[stream] = line
+        lines.move_to_end(stream)
+        while self._bytes > _BYTES_MAX or len(self._own) + len(self._passed) > FRAMES_MAX:
+            self._forget(next(iter(self._passed or self._own)))
 
-    def _remember_earlier(self, stream: _Stream, frame: RetainedFrame) -> None:
-        earlier = self._earlier.get(stream)
-        if earlier is None:
-            earlier = self._earlier[stream] = deque()
+    def _remember_earlier(self, stream: _Stream, line: _Line) -> None:
+        earlier, frame, size = line.earlier, line.last, line.size
+        if not earlier:
+            self._earlier[stream] = line
         if isinstance(frame.held, Transit):
             frame = replace(frame, held=frame.held.as_carried())
-        earlier.appendleft(frame)
-        self._earlier_bytes += frame.size
+        earlier.appendleft((frame, size))
+        self._earlier_bytes += size
         if len(earlier) > _EARLIER:
-            self._earlier_bytes -= earlier.pop().size
+            self._earlier_bytes -= earlier.pop()[1]
         while self._earlier_bytes > _EARLIER_BYTES_MAX:
-            _, gone = self._earlier.popitem(last=False)
-            self._earlier_bytes -= sum(one.size for one in gone)
+            _, longest_ago = self._earlier.popitem(last=False)
+            self._forget_earlier(longest_ago)
+
+    def _forget_earlier(self, line: _Line) -> None:
+        self._earlier_bytes -= sum(size for _, size in line.earlier)
+        line.earlier.clear()
 
     def line(self, frame: Transit | Sealed) -> list[RetainedFrame]:
         """Return what is remembered of the stream of a frame, the last first."""
         return self._line(_stream_of(frame))
 
     def _line(self, stream: _Stream) -> list[RetainedFrame]:
-        said = self._frames.get(stream)
-        if said is None:
-            return []
-        earlier = self._earlier.get(stream, ())
-        return [said, *(one.under(said) for one in earlier)]
+        line = self._passed.get(stream) or self._own.get(stream)
+        return [] if line is None else [line.last, *(one.under(line.last) for one, _ in line.earlier)]
 
     def of_type(
         self, type_id: bytes, shows: Shows = lambda _said: True
@@ -215,33 +220,33 @@ class RetainedFrames:
 
     def under_rights(self) -> Iterator[tuple[bytes, bytes, bytes, RetainedFrame]]:
         """Yield type, publisher, stream and last frame of every publisher of this broker."""
-        known = {key[:3]: said for key, said in self._frames.items() if said.right is not None}
+        known = {key[:3]: line.last for key, line in self._own.items()}
         for (type_id, publisher, stream), said in known.items():
             yield type_id, publisher, stream, said
 
     def rest_on(self, type_id: bytes, publisher: bytes, stream: bytes, right: Authorisation) -> None:
         """Take note of the right that a publisher of this broker has from now on."""
         for key in self._of_type.get(type_id, ()):
-            known = self._frames[key]
-            if key[1:4] == (publisher, stream, b"") and known.right is not None:
-                renewed = self._frames[key] = replace(known, right=right)
-                self._bytes += renewed.size - known.size
+            line = self._own.get(key)
+            if line is not None and key[1:4] == (publisher, stream, b""):
+                line.last = replace(line.last, right=right)
 
     def forget(self, type_id: bytes, publisher: bytes, stream: bytes, came_from: Hop | None = None) -> bool:
         """Forget what was said on a stream, or of that what came from one hop; say whether it was known."""
         gone = [
             key
             for key in self._of_type.get(type_id, ())
-            if key[1:3] == (publisher, stream) and came_from in (None, self._frames[key].came_from)
+            if key[1:3] == (publisher, stream) and came_from in (None, self._line(key)[0].came_from)
         ]
         for key in gone:
             self._forget(key)
         return bool(gone)
 
     def _forget(self, stream: _Stream) -> None:
-        self._bytes -= self._frames.pop(stream).size
-        self._earlier_bytes -= sum(one.size for one in self._earlier.pop(stream, ()))
-        self._passed.pop(stream, None)
+        line = self._passed.pop(stream, None) or self._own.pop(stream)
+        self._bytes -= line.size
+        self._earlier.pop(stream, None)
+        self._forget_earlier(line)
         of_type = self._of_type[stream[0]]
         del of_type[stream]
         if not of_type:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 from maia.api.revalidation import AskingTesters, Revalidator
 from maia.broker import Broker, BrokerSettings, BrokerTurn
 from maia.broker.log.recording import NO_LOG, first_to_reread
-from maia.broker.streams.tally import DeliveryTally
+from maia.broker.streams.disclosures import DeliveryTally
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import BadInput, MaiaError

@@ -47,8 +47,7 @@ from maia.broker.sessions.identities import (
 from maia.broker.sessions.requests import Requests
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.streams.log_requests import LogRequests
-from maia.broker.streams.retention import Retention
-from maia.broker.streams.state_query import StateAnswers
+from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.streams.streams import Streams
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
@@ -151,8 +150,8 @@ class Dispatch:
         """Answer with the parts of a broker."""
         self._of_anybody = {TypeQuery: self._send_type}
         self._of_clients = {
-            Advertise: self.client_requests.advertise,
-            Subscribe: self.client_requests.subscribe,
+            Advertise: self.client_requests.request,
+            Subscribe: self.client_requests.request,
             Seen: self.client_requests.receive_seen,
             Withdraw: self.client_requests.withdraw,
             RenewAll: self.entries.renew_all,
@@ -160,11 +159,11 @@ class Dispatch:
             Identify: self.peer_identities.receive_identity,
             Vouched: self.pending.hear,
             AskState: self.state_answers.ask_state,
-            Publish: self.streams.publish_one,
+            Publish: self.streams.publish,
         }
         self._of_brokers = {
             **self.router.handlers,
-            **dict.fromkeys(_CARRIED, self.streams.carry_one),
+            **dict.fromkeys(_CARRIED, self.streams.carry),
             SealedRights: self.rekeying.receive_rights,
             SealedDoubted: self.received.receive_doubted,
             SpillReport: self.announcer.receive_spill_report,
@@ -209,7 +208,7 @@ class Dispatch:
         if isinstance(message, Carried | Sealed | SealedWithPlaintext):
             if self.router.flooding is not None:
                 self.router.flooding.arriving(link, message)
-            self.streams.carry_one(link, message, turn, data)
+            self.streams.carry(link, message, turn, data=(data,) if data else ())
             return
         if kind in KEPT:
             self._check_share(link, size)
@@ -226,7 +225,7 @@ class Dispatch:
 
     def _from_client(self, link: Link, message: Message, turn: Turn) -> None:
         """Answer a client; what is wrong with one request is said in the answer to it."""
-        before, said = self.authoriser.meter.used, turn.mark()
+        before = self.authoriser.meter.used
         try:
             if type(message) not in _FREE:
                 self.quota.spend(link.peer, turn.now, requests=_price(link, message))
@@ -236,7 +235,7 @@ class Dispatch:
         except ProtocolViolation:
             raise
         except MaiaError as problem:
-            turn.drop(said)
+            # What was said so far stays: it follows from what has changed, whatever becomes of the request.
             forget_frames(problem)
             asked = {"asked": type(message).__name__, **_type_asked_for(link, message)}
             self._refuse(link, message, problem, asked, turn)

@@ -52,8 +52,8 @@ from maia.broker.rights.authoriser import Authoriser, tell_limit
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.publisher_view import shaper_of
 from maia.broker.rights.validity import ValidityTracker
-from maia.broker.streams.records import DeliveryRecords
-from maia.broker.streams.retention import Retention
+from maia.broker.streams.disclosures import DeliveryRecords
+from maia.broker.streams.state_query import Retention
 from maia.broker.timers import TimerWheel, WithdrawEnded
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate

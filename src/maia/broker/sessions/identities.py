@@ -41,8 +41,7 @@ from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.links.links import Link, Role
 from maia.broker.own import Own
 from maia.broker.rights.authoriser import Authoriser
-from maia.broker.sessions.close import Closing
-from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.close import Closing, Connections
 from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.settings import BrokerLimits

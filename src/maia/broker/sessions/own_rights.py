@@ -24,7 +24,7 @@ from maia.broker.own import Own, shown_to_every_peer
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
-from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.close import Connections
 from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.turn import Turn

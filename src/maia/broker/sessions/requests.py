@@ -9,6 +9,7 @@ these takes back whatever it had caused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -36,6 +37,7 @@ from maia.broker.sessions.entries import (
     Entries,
     view_class_of,
 )
+from maia.broker.settings import BrokerLimits
 from maia.broker.streams.disclosures import Disclosures
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.turn import Turn
@@ -92,28 +94,51 @@ class Requests:
     pending: Pending
     entries: Entries
 
-    def subscribe(self, link: Link, message: Subscribe, turn: Turn) -> None:
-        """Accept a subscription, or renew the one that stands under the same reference."""
-        link.check_room_to_subscribe(message.id, self.own.settings.limits)
-        asked = self._verified_request(link, message, Action.SUBSCRIBE, turn)
+    def request(self, link: Link, message: Subscribe | Advertise, turn: Turn) -> None:
+        """Accept a subscription or an advertisement, or renew the one under the same reference."""
+        _check_room(link, message, self.own.settings.limits)
+        asked = self._verified_request(link, message, turn)
         if not self.sent_elsewhere(link, message.id, asked.event_type, turn):
-            self._subscribe(link, message, asked, _NOT_ASKED, turn)
+            self._decide(link, message, asked, _NOT_ASKED, turn)
+
+    def _decide(
+        self, link: Link, message: Subscribe | Advertise, asked: EdgeRequest, answers: Answers, turn: Turn
+    ) -> None:
+        """Decide a request, unless it has to wait for one-time answers, and register what is permitted."""
+        event_type, handed_over = self.types.resolve(asked.event_type, message.definitions, turn.now)
+        self.types.check(handed_over)  # nothing is remembered yet
+        is_blinded = event_type.sealing is not None and event_type.sealing.blinded
+        if is_blinded and asked.requires != NO_REQUIREMENT:
+            raise Refusal(
+                "REFUSED-REQUIREMENT-BLINDED",
+                "frames of a blinded type show no identity: ask without a requirement",
+            )
+        if isinstance(message, Subscribe):
+            self._check_ledger(event_type)
+        before = link.subscriptions.get(message.id) or link.advertisements.get(message.id)
+        if before is not None and before.right.event_type.type_id != event_type.type_id:
+            raise BadInput("INPUT-REF-TAKEN", f"`{before.ref}` stands for another type on this link")
+        # For the principal of this link alone.
+        request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
+        pool = self.authoriser.pool(message.credentials, link.shown)
+        if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
+            return
+        right = self._decided(link, request, pool, answers, turn.now)
+        if isinstance(message, Subscribe):
+            self._subscribe(link, message, asked, right, handed_over, turn)
+        else:
+            self._advertise(link, message, asked, right, handed_over, turn)
 
     def _subscribe(
         self,
         link: Link,
         message: Subscribe,
         asked: EdgeRequest,
-        answers: Answers,
+        right: Authorisation,
+        handed_over: tuple[VerifiedType, ...],
         turn: Turn,
     ) -> None:
-        event_type, handed_over = self._event_type(asked, message, turn.now)
-        self._check_ledger(event_type)
-        before = _renewed(link.subscriptions.get(message.id), event_type)
-        request, pool = self._question(link, asked, event_type, message)
-        if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
-            return
-        right = self._decided(link, request, pool, answers, turn.now)
+        event_type, before = right.event_type, link.subscriptions.get(message.id)
         if is_summarised(right.view):
             self._check_summary(link, message)
         self._meet(event_type, handed_over, turn)
@@ -177,22 +202,16 @@ class Requests:
                 f"a client has at most {most} subscriptions to summaries at one time",
             )
 
-    def advertise(self, link: Link, message: Advertise, turn: Turn) -> None:
-        """Accept an advertisement, or renew the one that stands under the same reference."""
-        link.check_room_to_advertise(message.id, self.own.settings.limits)
-        asked = self._verified_request(link, message, Action.PUBLISH, turn)
-        if not self.sent_elsewhere(link, message.id, asked.event_type, turn):
-            self._advertise(link, message, asked, _NOT_ASKED, turn)
-
     def _advertise(
-        self, link: Link, message: Advertise, asked: EdgeRequest, answers: Answers, turn: Turn
+        self,
+        link: Link,
+        message: Advertise,
+        asked: EdgeRequest,
+        right: Authorisation,
+        handed_over: tuple[VerifiedType, ...],
+        turn: Turn,
     ) -> None:
-        event_type, handed_over = self._event_type(asked, message, turn.now)
-        before = _renewed(link.advertisements.get(message.id), event_type)
-        request, pool = self._question(link, asked, event_type, message)
-        if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
-            return
-        right = self._decided(link, request, pool, answers, turn.now)
+        event_type, before = right.event_type, link.advertisements.get(message.id)
         written = _version_written(right, handed_over, before)
         self._meet(event_type, handed_over, turn)
         lack = self.impairments.dial_or_lack(event_type.type_id, turn)
@@ -225,18 +244,12 @@ class Requests:
         self, link: Link, message: Advertise | Subscribe, asked: EdgeRequest, answers: Answers, turn: Turn
     ) -> None:
         """Decide a request that has waited for one-time answers, of which some may be missing."""
-        said, limits = turn.mark(), self.own.settings.limits
         try:
-            if isinstance(message, Advertise):
-                link.check_room_to_advertise(message.id, limits)
-                self._advertise(link, message, asked, answers, turn)
-            else:
-                link.check_room_to_subscribe(message.id, limits)
-                self._subscribe(link, message, asked, answers, turn)
+            _check_room(link, message, self.own.settings.limits)
+            self._decide(link, message, asked, answers, turn)
         except ProtocolViolation:
             raise
         except MaiaError as problem:
-            turn.drop(said)
             turn.send(link.id, Failed(message.id, problem.code, problem.message))
             turn.refused(problem, link.peer, link=link.id, asked=type(message).__name__)
             # What stands under this reference was not asked about for the request that failed.
@@ -260,16 +273,11 @@ class Requests:
 
     # ------------------------------------------------------------ the stages
 
-    def _verified_request(
-        self,
-        link: Link,
-        message: Subscribe | Advertise,
-        action: Action,
-        turn: Turn,
-    ) -> EdgeRequest:
+    def _verified_request(self, link: Link, message: Subscribe | Advertise, turn: Turn) -> EdgeRequest:
         """Return what was signed, by the principal of this link (A14), for this network, not before (A65)."""
         settings = self.own.settings
         signed = request_from_bytes(message.request)
+        action = Action.SUBSCRIBE if isinstance(message, Subscribe) else Action.PUBLISH
         if signed.request.action is not action:
             raise BadRequestEncoding(f"a request to `{signed.request.action.value}` came as another message")
         verified = verify_request(
@@ -283,31 +291,6 @@ class Requests:
         # Kept whatever is decided: a request that was refused is not to be heard again either.
         self.replays.write(link.peer, signed, seconds_after(turn.now, -settings.skew_s), turn)
         return verified.request
-
-    def _event_type(
-        self, asked: EdgeRequest, message: Subscribe | Advertise, now: Instant
-    ) -> tuple[VerifiedType, tuple[VerifiedType, ...]]:
-        """Return the type version that a request names, and those handed over; nothing is remembered yet."""
-        event_type, handed_over = self.types.resolve(asked.event_type, message.definitions, now)
-        self.types.check(handed_over)
-        is_blinded = event_type.sealing is not None and event_type.sealing.blinded
-        if is_blinded and asked.requires != NO_REQUIREMENT:
-            raise Refusal(
-                "REFUSED-REQUIREMENT-BLINDED",
-                "frames of a blinded type show no identity: ask without a requirement",
-            )
-        return event_type, handed_over
-
-    def _question(
-        self,
-        link: Link,
-        asked: EdgeRequest,
-        event_type: VerifiedType,
-        message: Subscribe | Advertise,
-    ) -> tuple[Request, tuple[SignedCertificate, ...]]:
-        """Return what the kernel is asked, for the principal of this link alone, and what it has shown."""
-        request = Request(link.peer, asked.action, event_type.name, event_type, asked.filter)
-        return request, self.authoriser.pool(message.credentials, link.shown)
 
     def _waits(
         self,
@@ -448,8 +431,14 @@ def _version_written(
 _NOT_ASKED: Final = Answers()
 
 
-def _renewed(before: _Entry | None, event_type: VerifiedType) -> _Entry | None:
-    """Return the entry that a request renews, which is about the same type."""
-    if before is not None and before.right.event_type.type_id != event_type.type_id:
-        raise BadInput("INPUT-REF-TAKEN", f"`{before.ref}` stands for another type on this link")
-    return before
+def _check_room(link: Link, message: Subscribe | Advertise, limits: BrokerLimits) -> None:
+    """Refuse a reference in other use, and one subscription or advertisement more than a client may have."""
+    wanted: Mapping[int, Entry] = link.advertisements
+    other: Mapping[int, Entry] = link.subscriptions
+    most, ref = limits.advertisements_per_client, message.id
+    if isinstance(message, Subscribe):
+        wanted, other, most = other, wanted, limits.subscriptions_per_client
+    if ref in other:
+        raise BadInput("INPUT-REF-TAKEN", f"`{ref}` stands for something else on this link")
+    if ref not in wanted and len(wanted) >= most:
+        raise Unavailable("UNAVAILABLE-ENTRY-QUOTA", f"a client has at most {most} of these at one time")

@@ -47,10 +47,9 @@ from maia.broker.own import Own
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import StatementIssuer, ValidityTracker
-from maia.broker.sessions.connections import Connections
+from maia.broker.sessions.close import Connections
 from maia.broker.sessions.entries import Entries
-from maia.broker.streams.retention import Retention
-from maia.broker.streams.state_query import StateAnswers
+from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.timers import Statements, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes

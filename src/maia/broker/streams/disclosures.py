@@ -12,15 +12,25 @@ ledger then refuses subscriptions to it, and delivers nothing of it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from maia.bounded_map import BoundedMap
+from maia.broker.audiences.identity_classes import LinkIdentities
+from maia.broker.audiences.local_subscribers import Audiences, Seen, summary_deliveries
+from maia.broker.links.authors import AttachedStatements, vouched_for
 from maia.broker.links.links import Link, Subscription
+from maia.broker.links.transit import Transit
+from maia.broker.own import Own
+from maia.broker.refusals import LedgerRequired
 from maia.broker.rights.authorisation import Basis
+from maia.broker.rights.known_types import KnownTypes
+from maia.broker.timers import ClosePeriods, TimerWheel
+from maia.broker.turn import Turn
 from maia.credentials import Principal
-from maia.events import AttributeUid, Instant
+from maia.events import SECOND, AttributeUid, Instant
 from maia.ledger.records import (
     FORMAT,
     Audience,
@@ -34,7 +44,9 @@ from maia.ledger.records import (
     records_to_bytes,
     to_ranges,
 )
+from maia.wire.codec import encode_known
 from maia.wire.effects import Disclose, Effect, LinkId
+from maia.wire.messages import Deliver, DeliverLogged
 
 _FILE_BYTES: Final = 32 << 20
 """After about so many bytes a new file begins, and the numbers with it."""
@@ -205,3 +217,127 @@ class Disclosures:
     def _next(self) -> int:
         self._last += 1
         return self._last
+
+
+# ------------------------------------------------------------ how many rows, and how late?
+#
+# It is added to with every delivery and read with the metrics (`maia.net.telemetry`), so it is two numbers
+# and a list. The time is that between the publisher's clock and this turn of the broker.
+
+
+BOUNDS_US: Final = tuple(
+    round(one * SECOND)
+    for one in (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+)
+"""As in `maia.net.telemetry`, which a broker's core does not import."""
+
+
+@dataclass(slots=True)
+class DeliveryTally:
+    """Rows that went to subscribers, one for each subscriber and row."""
+
+    rows: int = 0
+    timed: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_US) + 1))
+    microseconds: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Return what all times come to."""
+        return self.microseconds / SECOND
+
+    def add(self, rows: int, published_at: int, now: int) -> None:
+        """Count rows that are delivered as they arrive; a clock that is ahead of ours counts as no time."""
+        took = max(0, now - published_at)
+        self.rows += rows
+        self.timed[bisect_left(BOUNDS_US, took)] += rows
+        self.microseconds += rows * took
+
+
+# ------------------------------------------------------------ deliveries and summaries
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeliveryRecords:
+    """Which deliveries go on record, and when summaries are delivered."""
+
+    own: Own
+    types: KnownTypes
+    links: dict[LinkId, Link]
+    audiences: Audiences
+    identities: LinkIdentities
+    attached: AttachedStatements
+    delivered: DeliveryTally
+    disclosures: Disclosures | None
+    timers: TimerWheel
+
+    # ------------------------------------------------------------ one subscriber, one frame
+
+    def seen_by(
+        self, entry: Subscription, transit: Transit, missing: frozenset[AttributeUid], at: Instant
+    ) -> tuple[Transit, Seen] | None:
+        """Return a frame with what one subscriber sees of it by its View now; None for nothing.
+
+        What is said of its publisher counts as of the moment `at`.
+        """
+        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        transit = vouched_for(self.attached, transit, at)
+        seen = view_class.seen_of(transit, missing)
+        return None if seen is None else (transit, seen)
+
+    def send_to(
+        self, entry: Subscription, transit: Transit, seen: Seen, message: Deliver | DeliverLogged, turn: Turn
+    ) -> int:
+        """Send a delivery to one subscriber, and put it on record before; return how long it is.
+
+        Raise LedgerRequired if it may not be sent, because it cannot be put on record.
+        """
+        ledger, refused = self.ledger_for(entry.right.event_type.type_id)
+        if refused is not None:
+            raise refused
+        if ledger is not None:
+            ledger.record(self.links, [{entry.link: [entry.ref]}], transit.identity, seen.shown, turn.now)
+        data = encode_known(message)
+        self.delivered.rows += seen.rows
+        turn.send_bytes(entry.link, data)
+        return len(data)
+
+    def ledger_for(self, type_id: bytes) -> tuple[Disclosures | None, LedgerRequired | None]:
+        """Return where deliveries of a type go on record, if they do, and why they may not be made."""
+        ledger, required = self.disclosures, self.types.requires_ledger(type_id)
+        if ledger is None and required:
+            return None, LedgerRequired("every delivery has to be on record, and this broker keeps no ledger")
+        return (ledger if ledger is not None and (required or ledger.is_of_all_types) else None), None
+
+    # ------------------------------------------------------------ summaries
+
+    def close_periods(self, type_id: bytes, turn: Turn) -> None:
+        """Deliver the summaries of a type whose periods are closed by now, and put them on record before."""
+        audience, now = self.audiences.get(type_id), turn.now
+        if audience is None:
+            return
+        ledger, refused = self.ledger_for(type_id)
+        for delivery in audience.close_periods(now):
+            if refused is not None:
+                turn.count("maia_frames_refused_total", code=refused.code)
+                continue
+            period, frame = delivery.period, delivery.rows
+            whose = self.own.principal, delivery.stream, delivery.number, int(period.ends)
+            transit = Transit(type_id, *whose, frame)
+            if ledger is not None:
+                shown = {frozenset(frame.columns): range(frame.rows)}
+                source = Summarised(
+                    delivery.stream, delivery.number, int(period.start), int(period.ends), period.events
+                )
+                ledger.record(self.links, [delivery.members], transit.identity, shown, now, source)
+            summary_deliveries(transit, delivery, turn)
+            turn.count("maia_summaries_delivered_total", frame.rows)
+        if left_out := audience.take_left_out():
+            turn.count("maia_summaries_left_out_total", left_out)
+        self.schedule_closing(type_id, now)
+
+    def schedule_closing(self, type_id: bytes, now: Instant) -> None:
+        """Set the timer for the next period that is closed, as long as a subscriber here sees summaries."""
+        audience = self.audiences.get(type_id)
+        closes_at = None if audience is None else audience.closes_after(now)
+        if closes_at is not None:
+            self.timers.add(ClosePeriods(type_id), closes_at)

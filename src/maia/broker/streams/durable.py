@@ -19,23 +19,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.audiences.identity_classes import LinkIdentities
-from maia.broker.audiences.local_subscribers import LocalSubscribers
-from maia.broker.links.authors import AttachedStatements, vouched_for
 from maia.broker.links.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
 from maia.broker.links.links import Link, Subscription
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import LedgerRequired
+from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.recorded_frames import Awaited, Readable, RecordedFrames
-from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import unseen_by
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import seconds_after
-from maia.wire.codec import encode_known, sendable_text
+from maia.wire.codec import sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import DeliverLogged, Missed
 
@@ -51,11 +47,7 @@ class DurableSubscriptions:
     recording: Recording
     recorded_frames: RecordedFrames
     links: Mapping[LinkId, Link]
-    audiences: Mapping[bytes, LocalSubscribers]
-    identities: LinkIdentities
-    attached: AttachedStatements
     records: DeliveryRecords
-    delivered: DeliveryTally
     timers: TimerWheel
     _cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict)
     """By principal's key and name."""
@@ -296,30 +288,26 @@ class DurableSubscriptions:
         )
         if is_late:
             turn.count("maia_late_frames_total")
-        if not self.identities.admits(transit.requires, entry.link, turn.now):
+        if not self.records.identities.admits(transit.requires, entry.link, turn.now):
             turn.count("maia_requirements_unmet_total")  # by the statement of this moment
             return None
         if unseen is None:
             return None
-        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
         # What its publisher's provider said when it was recorded: the statement has expired since.
-        transit = vouched_for(self.attached, unseen, logged.recorded_at)
-        seen = view_class.seen_of(transit, found.missing)
-        if seen is None:
+        shown = self.records.seen_by(entry, unseen, found.missing, logged.recorded_at)
+        if shown is None:
             return None
         if is_late:
             return Unavailable(
                 "UNAVAILABLE-LOG-GAP", "an event came behind a later one of its publisher, and was left out"
             )
+        transit, seen = shown
+        about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
         try:
-            self.records.put_on_record(entry, transit, seen, turn.now)
+            size = self.records.send_to(entry, transit, seen, DeliverLogged(*about, seen.author), turn)
         except LedgerRequired as refused:
             return refused
-        about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
-        data = encode_known(DeliverLogged(*about, seen.author))
-        cursor.delivered(logged.position, len(data))
-        self.delivered.rows += seen.rows
-        turn.send_bytes(entry.link, data)
+        cursor.delivered(logged.position, size)
         return None
 
 

@@ -10,28 +10,35 @@ by their type and reads none. A blinded frame is the same with an envelope, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
 from maia.broker.keys.blinded import BlindedIds, reveal
-from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.keys import KeyRequests, SealingKeys, spoken_of
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.authors import check_signature
 from maia.broker.links.links import Link
-from maia.broker.links.transit import Transit, author_of, written_as
+from maia.broker.links.transit import Transit, author_of
+from maia.broker.own import Own
 from maia.broker.refusals import PlainOfSealed, PublishedTooLongAgo, SealedTooWeakly, SealTooNew
+from maia.broker.rights.authoriser import Authoriser
+from maia.broker.rights.known_types import KnownTypes
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse
 from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes
-from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import AttributeUid, Frame, Instant, Kinds
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
+from maia.routing.overlay.table import node_id_of_key
 from maia.routing.table.hops import TypeId
 from maia.routing.table.routing_table import RoutingTable
 from maia.sealing import LEVEL_NUMBERS, EpochKeys, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.types import Sealing, TransitKindMismatch
 from maia.wire.columns import FrameReader
+from maia.wire.effects import LinkId
 from maia.wire.messages import Sealed
 
 EPOCHS_AHEAD_MAX: Final = 16
@@ -88,7 +95,7 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
         if frame is None:
             raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
-        written = written_as(first.columns) if run.count == 1 else {}
+        written = columns[0] if run.count == 1 else ()
         run.whole = Transit(type_id, *whose, frame, kept, written, author_of(first))
         return None
 
@@ -309,7 +316,7 @@ def opened_part(
         first.published_at,
         rows,
         first.kept,
-        written_as(columns[0]) if count == 1 else {},
+        columns[0] if count == 1 else (),
         author_of(first),
     )
     # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
@@ -358,3 +365,44 @@ def _size_of(run: Run, frame: Sealed) -> int:
     """Return roughly how much memory a frame holds on to."""
     sealed = sum(len(column.sealed) + len(column.commitment) for column in frame.columns)
     return 512 + 2 * len(frame.kept) + sealed + sum(len(one.content) for one in run.contents)
+
+
+# ------------------------------------------------------------ who signed a sealed frame?
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Signers:
+    """Whether those who sign sealed frames may publish what is in them."""
+
+    own: Own
+    authoriser: Authoriser
+    types: KnownTypes
+    routes: Routes
+    seals: SealingKeys
+    writers: PublisherRights
+    links: dict[LinkId, Link]
+
+    def may_publish(
+        self, type_id: bytes, signer: Principal, uids: frozenset[AttributeUid], now: Instant
+    ) -> bool:
+        """Say whether a signer is known to be entitled to these attributes; refuse one that is not."""
+        if not self.writers.knows(type_id, signer):
+            self.learn_what_is_at_hand(type_id, signer)
+        uids = spoken_of(self.seals, type_id, uids)
+        answer = self.writers.judge(signer, self.types.versions(type_id), uids, now)
+        if answer is False:
+            raise Refusal(
+                "SEALING-SIGNER-NOT-ENTITLED",
+                "a frame was signed by a principal that may not publish what is in it",
+            )
+        return answer is not None
+
+    def learn_what_is_at_hand(self, type_id: bytes, signer: Principal) -> None:
+        """Take a signer's certificates from what it showed itself, if it is this broker or a neighbour."""
+        if signer == self.own.principal:
+            self.writers.learn(type_id, signer, self.own.settings.credentials)
+            return
+        neighbour = self.routes.neighbours.get(node_id_of_key(signer.key))
+        link = None if neighbour is None else self.links[neighbour.link]
+        if link is not None and link.peer == signer and type_id in link.rights:
+            self.writers.learn(type_id, signer, self.authoriser.pool(link.shown, link.rights[type_id]))

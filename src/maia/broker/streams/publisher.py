@@ -12,7 +12,7 @@ from typing import Final
 from maia.broker.links.authors import attached
 from maia.broker.links.links import Advertisement, Link, Projection
 from maia.broker.links.projection import project
-from maia.broker.links.transit import Transit, written_as
+from maia.broker.links.transit import Transit
 from maia.broker.log.recording import Recording
 from maia.broker.log.retained import REMEMBERED, RetainedFrame, RetainedFrames
 from maia.broker.refusals import PublishedTooFast
@@ -50,7 +50,7 @@ def reading(entry: Advertisement, link: Link, most: int) -> Stage:
         frame = reader.read(columns, first.rows)
         if frame is None:
             raise Apart
-        run.given, written = frame, written_as(columns[0]) if run.count == 1 else {}
+        run.given, written = frame, columns[0] if run.count == 1 else ()
         run.whole = Transit(type_id, peer, stream, first.sequence, first.published_at, frame, (), written)
 
     return read
@@ -125,7 +125,7 @@ def shaping(shaper: Shaper, answer: Answer) -> Stage:
             run.columns = _written(frame, came, forced, run)
         else:
             return None
-        written = written_as(run.columns[0]) if run.count == 1 else {}
+        written = run.columns[0] if run.count == 1 else ()
         whose = whole.type_id, whole.publisher, whole.stream, whole.sequence, whole.published_at
         run.whole = Transit(*whose, frame, kept, written)
         return None
@@ -191,8 +191,10 @@ def retaining(
     """Remember the last frames of a stream as they were written, for subscribers that ask for the state."""
 
     def retain(run: Run, turn: Turn) -> None:
-        for number in range(max(0, run.count - REMEMBERED), run.count):
-            retained.remember(RetainedFrame(run.as_carried(number), turn.now, LOCAL, right, consents))
+        last = range(max(0, run.count - REMEMBERED), run.count)
+        retained.remember(
+            [RetainedFrame(run.as_carried(one), turn.now, LOCAL, right, consents) for one in last]
+        )
 
     return retain
 
@@ -205,7 +207,7 @@ def retaining_topics(retained: RetainedFrames, right: Authorisation) -> Stage:
             frame = run.transit(number)
             rows = {str(topic): row for row, topic in enumerate(frame.frame.columns[TOPIC.uid].values)}
             for topic, row in rows.items():
-                retained.remember(RetainedFrame(frame, turn.now, LOCAL, right, row=row), topic)
+                retained.remember([RetainedFrame(frame, turn.now, LOCAL, right, row=row)], topic)
 
     return retain
 
@@ -215,9 +217,9 @@ def retaining_passing(retained: RetainedFrames, came_from: Hop) -> Stage:
 
     def retain(run: Run, turn: Turn) -> None:
         passing: Sequence[Carried | Sealed] = run.carried
-        for message in passing[-REMEMBERED:]:
-            if not message.kept:
-                retained.remember(RetainedFrame(message, turn.now, came_from))
+        now = turn.now
+        if whole := [RetainedFrame(one, now, came_from) for one in passing[-REMEMBERED:] if not one.kept]:
+            retained.remember(whole)
 
     return retain
 

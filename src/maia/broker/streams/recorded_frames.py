@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from maia.broker.interests.signers import Signers
-from maia.broker.keys.answers import spoken_of
 from maia.broker.keys.blinded import reveal
-from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.keys import KeyRequests, SealingKeys, spoken_of
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.transit import Transit, from_carried
 from maia.broker.log.recording import Recording
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
-from maia.broker.streams.neighbour import opened_part
+from maia.broker.streams.neighbour import Signers, opened_part
 from maia.broker.turn import Turn
 from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import AttributeUid

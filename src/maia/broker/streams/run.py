@@ -15,13 +15,13 @@ not; no other stage asks whether it does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from maia.broker.links.transit import Transit, written_as
+from maia.broker.links.transit import Transit
 from maia.broker.rights.publisher_view import Shaped
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
@@ -87,19 +87,19 @@ class Run:
     """The publication that a blinded frame encloses; None for cover."""
     until: Instant | None = None
     """Up to when it may wait for keys, once it has begun to."""
+    taken: Collection[int] = ()
+    """The rows that a subscriber or a neighbour got."""
 
     def __init__(self, link: Link, messages: Sequence[Frames], data: Sequence[bytes] = ()) -> None:
         self.link, self.messages, self.data, self.count = link, messages, data, len(messages)
         # The stages of a stream know of which kind these are.
         self.published = self.carried = self.sealed = messages  # type: ignore[assignment]
-        self.taken: set[int] = set()
-        """The rows that a subscriber or a neighbour got."""
 
     @classmethod
     def of_cover(cls, whole: Transit, keys: EpochKeys, signer: bytes) -> Run:
         """Return a frame that no publisher has sent."""
         run = cls.__new__(cls)
-        run.messages, run.data, run.count, run.taken = (), (), 1, set()
+        run.messages, run.data, run.count = (), (), 1
         run.whole, run.keys, run.signer = whole, keys, signer
         return run
 
@@ -119,7 +119,7 @@ class Run:
             sequence=message.sequence,
             published_at=message.published_at,
             frame=whole.frame.take((number,)),
-            written=written_as(self.columns[number]),
+            written=self.columns[number],
         )
 
     def as_carried(self, number: int) -> Carried:
@@ -130,6 +130,16 @@ class Run:
         label = whole.stream, message.sequence, message.published_at
         rows, columns = 1 if self.count > 1 else whole.frame.rows, self.columns[number]
         return Carried(whole.type_id, whole.publisher.key, *label, rows, [], list(columns))
+
+    def got(self, rows: Sequence[int]) -> None:
+        """Take note of rows that a subscriber or a neighbour gets."""
+        every = self.whole.frame.rows
+        if len(rows) == every:
+            self.taken = range(every)
+        elif isinstance(self.taken, set):
+            self.taken.update(rows)
+        elif len(self.taken) < every:
+            self.taken = set(rows)
 
     def as_it_came(self, number: int) -> bytes:
         """Return the bytes of one of the frames as it came."""

@@ -20,9 +20,8 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from maia.broker.interests.router import Router
-from maia.broker.keys.answers import answers_of, with_answers
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
-from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.keys import KeyRequests, SealingKeys, answers_of, with_answers
 from maia.broker.links.transit import Transit, without_proof
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own

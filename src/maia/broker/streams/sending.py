@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from maia.broker.audiences.identity_classes import LinkIdentities
-from maia.broker.audiences.local_subscribers import LocalSubscribers, Seen, SubscriberGroup, deliveries
+from maia.broker.audiences.local_subscribers import LocalSubscribers, Seen, deliver
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.links.authors import AttachedStatements, vouched_for
@@ -18,9 +18,8 @@ from maia.broker.links.links import Link
 from maia.broker.links.transit import Labels, StreamOrder, Transit
 from maia.broker.log.recording import Recording
 from maia.broker.refusals import LedgerRequired
-from maia.broker.streams.disclosures import Disclosures
+from maia.broker.streams.disclosures import DeliveryTally, Disclosures
 from maia.broker.streams.run import LATER, Run, Stage, pass_all, refuse
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.routing.aggregation.spill import SpillAccounts
 from maia.wire.codec import encode_known
@@ -47,7 +46,7 @@ def recording_arrived(record: Callable[[Recorded, Turn], object], *, is_sealed: 
     def stage(run: Run, turn: Turn) -> None:
         for number in range(run.count):
             record(run.sealed[number] if is_sealed else run.as_carried(number), turn)
-        run.taken.update(range(run.whole.frame.rows))
+        run.got(range(run.whole.frame.rows))
 
     return stage
 
@@ -78,7 +77,7 @@ class Deliveries:
         """Deliver frames of a type; of a blinded one, the publications that are in them."""
         audiences, (ledger, refused) = self._audiences, self._ledger(type_id)
 
-        def deliver(run: Run, turn: Turn) -> None:
+        def give(run: Run, turn: Turn) -> None:
             audience = audiences.get(type_id)
             if audience is None or run.is_unread:
                 return
@@ -87,7 +86,7 @@ class Deliveries:
             else:
                 self._give(audience, run, run.inner or run.whole, ledger, turn)
 
-        return deliver
+        return give
 
     def _give(
         self, audience: LocalSubscribers, run: Run, whole: Transit, ledger: Disclosures | None, turn: Turn
@@ -100,13 +99,10 @@ class Deliveries:
         if whole.author is not None:
             whole = vouched_for(self._attached, whole, turn.now)
         matched = audience.matched(whole.matched)
-        if run.count == 1:
-            if is_late is None and matched:
-                self._give_frame(audience, run, 0, whole, matched.items(), ledger, turn)
-            return
-        for number, found in enumerate(run.by_frame(matched)):
-            if found and not (is_late is not None and is_late[number]):
-                self._give_frame(audience, run, number, None, found, ledger, turn)
+        one = whole if run.count == 1 else None
+        for number, found in enumerate(run.by_frame(matched) if matched else ()):
+            if found and (is_late is None or not is_late[number]):
+                self._give_frame(audience, run, number, one, found, ledger, turn)
 
     def _give_frame(
         self,
@@ -122,17 +118,16 @@ class Deliveries:
         labels: Labels | None = None
         now, missing, whole = turn.now, run.missing, run.whole if frame is None else frame
         label = run.messages[number] if frame is None else frame
-        sequence, moment = label.sequence, label.published_at
         for key, rows in found:
             group = audience.classes[key]
             if missing and not missing.isdisjoint(group.asks):
                 continue  # it cannot be known whether its members may see them
             members: Sequence[Mapping[LinkId, list[int]]] = [group.members]
-            taken, shown = rows if run.count == 1 else (number,), group.sort.shown
-            if group.summaries is not None:
+            taken, shown, made = rows if run.count == 1 else (number,), group.sort.shown, group.made
+            if made is not None and made.summaries is not None:
                 frame = frame or run.transit(number)
-                group.summaries.take(frame, rows, now)
-                run.taken.update(taken)
+                made.summaries.take(frame, rows, now)
+                run.got(taken)
                 continue
             is_whole = frame is None or len(rows) == frame.frame.rows
             if is_whole and shown is not None and whole.author is None:
@@ -145,20 +140,13 @@ class Deliveries:
                 seen = group.screened(frame, rows) if members else None
             if seen is None:
                 continue
-            run.taken.update(taken)
+            run.got(taken)
             if ledger is not None:
-                ledger.record(
-                    self._links, members, (whole.publisher.key, whole.stream, sequence), seen.shown, now
-                )
-            self._delivered.add(seen.rows * _count(group, members), moment, now)
-            labels = labels or whole.labels_of(sequence, moment)
-            turn.effects += deliveries(labels, seen, members)
-
-
-def _count(group: SubscriberGroup, members: Sequence[Mapping[LinkId, list[int]]]) -> int:
-    if len(members) == 1 and len(members[0]) == 1:
-        return group.subscribers
-    return sum(len(refs) for part in members for refs in part.values())
+                identity = whole.publisher.key, whole.stream, label.sequence
+                ledger.record(self._links, members, identity, seen.shown, now)
+            labels = labels or whole.labels_of(label.sequence, label.published_at)
+            sent = deliver(labels, seen, members, turn)
+            self._delivered.add(seen.rows * sent, label.published_at, now)
 
 
 # ------------------------------------------------------------ neighbours
@@ -196,7 +184,7 @@ def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Ro
                     flooding.before_frame(link, turn)
                 turn.send_bytes(link, data)
                 account.sent_bytes += len(data)
-            run.taken.update(rows)
+            run.got(rows)
 
     return forward, send
 

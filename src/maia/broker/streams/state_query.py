@@ -11,28 +11,25 @@ and that is forgotten everywhere when the right is taken away (A37).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maia.broker.audiences.identity_classes import LinkIdentities
-from maia.broker.audiences.local_subscribers import Audiences, Seen, delivery_of
+from maia.broker.audiences.local_subscribers import Audiences, Seen
 from maia.broker.interests.expected_sources import ExpectedSources
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes, book_keys
 from maia.broker.keys.blinded import BlindedIds
-from maia.broker.links.authors import AttachedStatements, vouched_for
-from maia.broker.links.links import Link, Subscription
+from maia.broker.links.links import Advertisement, Link, Subscription
 from maia.broker.links.transit import Transit
 from maia.broker.log.retained import RetainedFrame, RetainedFrames, Shows
 from maia.broker.own import Own
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
+from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.recorded_frames import Readable, RecordedFrames
-from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.sealing import SealAlone
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.timers import StateQueries, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation
@@ -42,7 +39,17 @@ from maia.predicates import ALWAYS
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import LinkId, Logged
-from maia.wire.messages import AskState, Carried, Sealed, StateDone, StateFrame, StateQuery, StateTold
+from maia.wire.messages import (
+    AskState,
+    Carried,
+    Deliver,
+    Sealed,
+    StateDone,
+    StateFrame,
+    StateGone,
+    StateQuery,
+    StateTold,
+)
 
 _ANSWERED_WITHIN_S: Final = 3.0
 _QUESTIONS_MAX: Final = 4096
@@ -88,13 +95,10 @@ class StateAnswers:
     router: Router
     seal_alone: SealAlone
     links: dict[LinkId, Link]
-    identities: LinkIdentities
     audiences: Audiences
     recorded_frames: RecordedFrames
     retained: RetainedFrames
-    attached: AttachedStatements
     timers: TimerWheel
-    delivered: DeliveryTally
     sources: ExpectedSources
     records: DeliveryRecords
     questions: dict[bytes, Question] = field(default_factory=dict)
@@ -202,7 +206,7 @@ class StateAnswers:
         # Of topics there are several last events on one stream; only their publisher's broker knows which.
         is_retained = not frame.kept and not self.types.holds_topics(frame.type_id)
         if is_retained:
-            self.retained.remember(said)
+            self.retained.remember([said])
         newer = self.retained.line(frame) if is_retained else []
         newer = [one for one in newer if one.frame.sequence > frame.sequence]
         match question.asker:
@@ -308,11 +312,9 @@ class StateAnswers:
             found = self.recorded_frames.read(Logged(0, now, encode_known(frame)))
         if not isinstance(found, Readable):
             return found.code if isinstance(found, MaiaError) else "SIGNER-AWAITED"
-        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
-        transit = vouched_for(self.attached, found.transit, now)
-        seen = view_class.seen_of(transit, found.missing)
-        admitted = seen is not None and self.identities.admits(transit.requires, entry.link, now)
-        return (transit, seen) if admitted and seen is not None else None
+        seen = self.records.seen_by(entry, found.transit, found.missing, now)
+        is_met = seen is not None and self.records.identities.admits(seen[0].requires, entry.link, now)
+        return seen if is_met else None
 
     def _is_seen(self, entry: Subscription, frame: Transit | Sealed, now: Instant) -> bool:
         return isinstance(self._seen(entry, frame, now), tuple)
@@ -326,14 +328,12 @@ class StateAnswers:
             turn.count("maia_frames_refused_total", code=found)
             return
         transit, seen = found
-        delivery = delivery_of(transit, seen, [entry.ref])
+        delivery = Deliver([entry.ref], *transit.labels, seen.rows, seen.columns, seen.author)
         try:
-            self.records.put_on_record(entry, transit, seen, turn.now)
+            self.records.send_to(entry, transit, seen, delivery, turn)
         except LedgerRequired as problem:
             turn.count("maia_frames_refused_total", code=problem.code)
             return
-        self.delivered.rows += seen.rows
-        turn.send_bytes(entry.link, encode_known(delivery))
         turn.count("maia_states_sent_total")
 
     def _for_neighbour(self, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
@@ -373,3 +373,61 @@ def _answer(question: Question, turn: Turn) -> None:
             pass
         case neighbour:
             turn.send(neighbour, StateDone(question.id, question.is_whole))
+
+
+# ------------------------------------------------------------ when is it forgotten?
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Retention:
+    """What is forgotten of the last frames of publishers, and who is told."""
+
+    authoriser: Authoriser
+    routes: Routes
+    retained: RetainedFrames
+
+    def move_retained(self, entry: Advertisement) -> None:
+        """Keep what a publisher said last under the right that it has now: the one before serves no more."""
+        for type_id, stream in _streams(entry):
+            self.retained.rest_on(type_id, entry.right.principal.key, stream, entry.right)
+
+    def publisher_lost_its_right(self, entry: Advertisement, turn: Turn) -> None:
+        """Forget what a publisher said last, and have others forget it."""
+        for type_id, stream in _streams(entry):
+            self.forget_stream(type_id, entry.right.principal.key, stream, turn)
+
+    def forget_stream(self, type_id: bytes, publisher: bytes, stream: bytes, turn: Turn) -> None:
+        """Forget what was said last on one stream, and have others forget it."""
+        self.retained.forget(type_id, publisher, stream)
+        self._tell_gone(StateGone(type_id, publisher, stream), turn, besides=None)
+
+    def forget_retained(self, certificates: Collection[bytes], turn: Turn) -> None:
+        """Forget what was said by publishers who could say it by one of these certificates alone."""
+        changed = frozenset(certificates)
+        for type_id, publisher, stream, said in self.retained.under_rights():
+            touched = [one for one in said.rights if one.depends_on(changed)]
+            try:
+                for right in touched:
+                    self.authoriser.decide_again(right, turn.now)
+            except PolicyRefusal:
+                self.forget_stream(type_id, publisher, stream, turn)
+
+    def receive_state_gone(self, link: Link, message: StateGone, turn: Turn) -> None:
+        """Forget what a publisher said last, if that came the same way, and have others forget it."""
+        node = self.routes.node_of[link.id]
+        if self.retained.forget(message.type_id, message.publisher, message.stream, node):
+            self._tell_gone(message, turn, besides=link.id)
+
+    def _tell_gone(self, message: StateGone, turn: Turn, *, besides: LinkId | None) -> None:
+        data, book = encode(message), self.routes.book
+        keys = book_keys(message.type_id)
+        hops = dict.fromkeys(hop for key in keys for hop in book.hops(key) if book.wanted(hop, key))
+        for link in dict.fromkeys(self.routes.link_to(hop) for hop in hops):
+            if link is not None and link != besides:
+                turn.send_bytes(link, data)
+
+
+def _streams(entry: Advertisement) -> list[tuple[bytes, bytes]]:
+    """Return under which types and streams a publisher's frames are remembered."""
+    above = [(one.type_id, one.stream) for one in entry.projections]
+    return [(entry.right.event_type.type_id, entry.stream), *above]

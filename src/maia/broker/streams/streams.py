@@ -18,7 +18,6 @@ from maia.broker.interests.expected_sources import ExpectedSources
 from maia.broker.interests.impairment import Impairments
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
-from maia.broker.interests.signers import Signers
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
 from maia.broker.keys.keys import KeyRequests, SealingKeys
 from maia.broker.keys.publisher_rights import PublisherRights
@@ -34,8 +33,10 @@ from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.streams.catch_up import CatchUp
+from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally
 from maia.broker.streams.neighbour import (
     Open,
+    Signers,
     Wait,
     asked_for,
     checking_author,
@@ -59,7 +60,6 @@ from maia.broker.streams.publisher import (
     shaping,
     take_or_lose,
 )
-from maia.broker.streams.records import DeliveryRecords
 from maia.broker.streams.run import END, Apart, Run, Stage, Stream, new_to, take, unseen_by
 from maia.broker.streams.sealing import (
     ForwardSealed,
@@ -80,7 +80,6 @@ from maia.broker.streams.sending import (
     recording,
     recording_arrived,
 )
-from maia.broker.streams.tally import DeliveryTally
 from maia.broker.turn import Turn
 from maia.routing.table.hops import book_key_of_sealed
 from maia.types import Sealing
@@ -170,12 +169,18 @@ class Streams:
 
     # ------------------------------------------------------------ entries
 
-    def publish(self, link: Link, messages: Sequence[Publish], data: Sequence[bytes], turn: Turn) -> None:
-        """Take a publisher's frames on, as far as its right goes at this moment."""
-        first = messages[0]
+    def publish(
+        self,
+        link: Link,
+        first: Publish,
+        turn: Turn,
+        together: Sequence[Publish] = (),
+        data: Sequence[bytes] = (),
+    ) -> None:
+        """Take a publisher's frame on, or the frames that came `together`, as far as its right goes now."""
         entry = link.advertisement(first.ref)
         if not self.authoriser.holds(entry.right, turn.now):
-            if len(messages) > 1:
+            if together:
                 raise Apart
             # What is left of the right, if anything, decides about the frame.
             self.entries.recheck_entry(link, entry, turn)
@@ -189,18 +194,23 @@ class Streams:
         if stream is None or stream.version != version:
             stream = self._of_publisher(link, entry, version, is_bare=is_bare)
             entry.streams[is_bare] = stream
-        take(stream, Run(link, messages, data), turn)
+        take(stream, Run(link, together or (first,), data), turn)
 
     def carry(
         self,
         link: Link,
-        messages: Sequence[Carried | Sealed],
-        data: Sequence[bytes],
+        message: Carried | Sealed | SealedWithPlaintext,
         turn: Turn,
-        contents: Sequence[OpenContent] = (),
+        together: Sequence[Carried | Sealed] = (),
+        data: Sequence[bytes] = (),
     ) -> None:
-        """Take a neighbour's frames to all that may have a part of them; `contents` came along."""
-        first = messages[0]
+        """Take a neighbour's frame to all that may have a part of it, or those that came `together`."""
+        first: Carried | Sealed
+        contents: Sequence[OpenContent] = ()
+        if isinstance(message, SealedWithPlaintext):
+            first, contents, data = message.frame, message.contents, ()
+        else:
+            first = message
         kind = Sealed if isinstance(first, Sealed) else type(first)
         stream, name = link.streams.get((kind, first.type_id)), first.type_id
         version = self._version()
@@ -212,22 +222,9 @@ class Streams:
             else:
                 stream = self._of_carried(link, name, kind, version)
             link.streams[kind, name] = stream
-        run = Run(link, messages, data)
+        run = Run(link, together or (first,), data)
         run.contents = contents
         take(stream, run, turn)
-
-    def publish_one(self, link: Link, message: Publish, turn: Turn) -> None:
-        """Take on a publisher's frame that comes alone, or that waited."""
-        self.publish(link, (message,), (), turn)
-
-    def carry_one(
-        self, link: Link, message: Carried | Sealed | SealedWithPlaintext, turn: Turn, data: bytes = b""
-    ) -> None:
-        """Take on a neighbour's frame that comes alone; `data` is how it came."""
-        if isinstance(message, SealedWithPlaintext):
-            self.carry(link, (message.frame,), (), turn, message.contents)
-        else:
-            self.carry(link, (message,), (data,) if data else (), turn)
 
     def resume(self, run: Run, turn: Turn, *, is_overdue: bool = False) -> None:
         """Take a neighbour's frame on again that waited; one that waited in vain is passed on unread."""

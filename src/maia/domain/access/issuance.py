@@ -48,7 +48,7 @@ from maia.credentials.certificate import OnlineTest, TestKind
 from maia.credentials.names import NamePattern
 from maia.credentials.statements import CertificateStale
 from maia.domain.access.memberships import RIGHT, keep_dependencies
-from maia.domain.access.results import EntryKind, Issued, Withheld
+from maia.domain.access.results import EntryKind, IssuedRight, Withheld
 from maia.domain.access.settings import AccessSettings, check_room
 from maia.domain.access.unit_of_work import UnitOfWork, end_of, next_number
 from maia.domain.storage.store import Tables
@@ -72,7 +72,7 @@ class Issuer:
 
     def issue_all(
         self, work: UnitOfWork, membership: RoleMembership, granted: Iterable[GrantedRight], tester: Tester
-    ) -> tuple[list[Issued], list[Withheld]]:
+    ) -> tuple[list[IssuedRight], list[Withheld]]:
         """Issue what was granted to a member, or return what was issued before and lasts long enough."""
         on_record = held_certificates(work.tables, work.now)
         held = [one for one in on_record if tester.check(one, work.now) is None]
@@ -81,7 +81,7 @@ class Issuer:
         most = self._settings.limits.rights_each
         rows = work.tables.find(RightRow, *where, limit=most, order=RightRow.c.not_after)
         standing = {row.granted: row for row in rows}
-        issued: list[Issued] = []
+        issued: list[IssuedRight] = []
         withheld: list[Withheld] = []
         for right in granted:
             try:
@@ -163,7 +163,7 @@ class Issuer:
         right: GrantedRight,
         held: Sequence[SignedCertificate],
         standing: dict[bytes, RightRow],
-    ) -> Issued:
+    ) -> IssuedRight:
         granted = _digest(right)
         known = standing.get(granted)
         half_s = self._settings.right_s * SECOND // 2
@@ -171,7 +171,7 @@ class Issuer:
         # No renewal while half of its time is left, or where a new one would not last longer.
         if known is not None and (known.not_after >= new_end or known.not_after - work.now > half_s):
             signed = certificate_from_bytes(known.certificate)
-            return Issued(signed, self.chain_to(signed, held, work.now), membership.id, right.grant)
+            return IssuedRight(signed, self.chain_to(signed, held, work.now), membership.id, right.grant)
         # The number is drawn first and lost if there is no chain: numbers need no row without gaps.
         number = next_number(work.tables, _REGISTER)
         signed = issue(self.unsigned(right, work.now, number), self._key)
@@ -188,7 +188,7 @@ class Issuer:
         keep_dependencies(work.tables, row.id, RIGHT, right.depends_on)
         standing[granted] = row
         work.given += 1
-        return Issued(signed, chain, membership.id, right.grant)
+        return IssuedRight(signed, chain, membership.id, right.grant)
 
     def _proved(
         self,

@@ -69,7 +69,7 @@ _AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhoCan:
     """Who can do `action` with a type at a moment, reading one attribute if one is named?"""
 
     action: Action
@@ -103,12 +103,12 @@ class AccessRegister(AccessCore):
         """
         with self._store.reading() as tables:
             known = self._registry.named(tables, event_type, at)
-            question = Question(action, known, attribute_of(known, attribute), at)
+            question = WhoCan(action, known, attribute_of(known, attribute), at)
             tester = self._revocations(tables, at if now is None else now)
             return self._who_can(tables, question, tester, after, limit)
 
     def _who_can(
-        self, tables: Tables, question: Question, tester: Tester, after: str | None, limit: int
+        self, tables: Tables, question: WhoCan, tester: Tester, after: str | None, limit: int
     ) -> Page[Holder]:
         looked_at_max = self._settings.limits.looked_at
         page_limit(limit, self._settings.limits)
@@ -133,7 +133,7 @@ class AccessRegister(AccessCore):
     def _holder(
         self,
         tables: Tables,
-        question: Question,
+        question: WhoCan,
         principal: Principal,
         shared: Sequence[SignedCertificate],
         tester: Tester,
@@ -186,7 +186,7 @@ class AccessRegister(AccessCore):
         rows = tables.find(RightRow, to_names, *valid_rights(at), limit=_AT_ONCE, order=RightRow.c.number)
         return (*held_certificates(tables, at), *(certificate_from_bytes(row.certificate) for row in rows))
 
-    def _candidates(self, tables: Tables, question: Question, after: bytes | None, limit: int) -> list[bytes]:
+    def _candidates(self, tables: Tables, question: WhoCan, after: bytes | None, limit: int) -> list[bytes]:
         """Return the next principals that might be able to, in the order of their keys."""
         groups, found = [about(question.event_type.name), ""], set[bytes]()
         valid, to_names = valid_rights(question.at), RightRow.c.subject == b""

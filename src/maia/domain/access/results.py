@@ -130,7 +130,7 @@ class Activated:
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedRight:
     """A valid right: its certificate, and the chain from the owner to it, itself included."""
 
     certificate: SignedCertificate
@@ -164,7 +164,7 @@ class Wallet:
 
     principal: Principal
     memberships: tuple[Activated, ...]
-    issued: tuple[Issued, ...]
+    issued: tuple[IssuedRight, ...]
     chains: tuple[SignedCertificate, ...]
     """Every certificate of every chain, once."""
     statements: tuple[SignedStatement, ...]

@@ -50,7 +50,7 @@ from maia.domain.access.register import AccessRegister
 from maia.domain.access.results import (
     Activated,
     EntryKind,
-    Issued,
+    IssuedRight,
     LoadedPolicy,
     Page,
     RegisterEntry,
@@ -337,7 +337,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
 
     def authorise(
         self, principal: Principal, membership: bytes, *, actor: Principal, now: Instant
-    ) -> tuple[Issued, ...]:
+    ) -> tuple[IssuedRight, ...]:
         """Issue all that the authorisation rules grant to this member, with the chains to the owners."""
         with self._begin(actor, now) as work:
             row = active_row(work.tables, membership, now)
@@ -368,7 +368,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
                 for found in activate(policy, world, principal, role, None, now):
                     taken.append(self._roles.register(work, found, verified))
             memberships = {one.membership.id: one for one, _ in taken}
-            issued: list[Issued] = []
+            issued: list[IssuedRight] = []
             withheld: list[Withheld] = []
             for one in memberships.values():
                 some, others = self._issue(work, one.membership, verified)
@@ -476,7 +476,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
 
     def _issue(
         self, work: UnitOfWork, membership: RoleMembership, shown: Sequence[VerifiedAppointment]
-    ) -> tuple[list[Issued], list[Withheld]]:
+    ) -> tuple[list[IssuedRight], list[Withheld]]:
         policy = self._policy_in_force(work.tables)
         tester = self._tester(work.tables)
         world = StoreWorld(work.tables, tester, work.now, shown)
@@ -496,7 +496,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         work: UnitOfWork,
         principal: Principal,
         memberships: tuple[Activated, ...],
-        issued: Sequence[Issued],
+        issued: Sequence[IssuedRight],
         withheld: Sequence[Withheld],
     ) -> Wallet:
         chains = {one.id: one for right in issued for one in right.chain}

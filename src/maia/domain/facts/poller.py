@@ -39,7 +39,7 @@ from maia.private_files import replace_file
 CONNECT_S: Final = 15
 
 
-class Changes(Protocol):
+class FactChanges(Protocol):
     """Something that says when a fact may have changed."""
 
     async def follow(self, changed: Callable[[], None]) -> None:
@@ -89,7 +89,7 @@ class FactFeed:
     source: RowSource
     every_s: float
     stale_s: float
-    changes: Changes | None = None
+    changes: FactChanges | None = None
     """What says that the fact has changed; without it, it is read every `every_s` only."""
 
 
@@ -185,7 +185,7 @@ class FactFeeder(_Feeder[FactFeed]):
             await asyncio.sleep(min(_LOOK_S, self.feed.stale_s))
             await self.check_stale()
 
-    async def _follow(self, changes: Changes) -> None:
+    async def _follow(self, changes: FactChanges) -> None:
         failures = 0
         while True:
             begun = self.clock()

@@ -18,9 +18,9 @@ from typing import Final
 
 from maia.events import AttributeUid, Kind, PresentValue
 from maia.predicates.covering.normal_form import (
+    AtomValues,
     Clause,
-    Group,
-    Literal,
+    ConjunctGroup,
     clause_of,
     clauses_of,
     groups_of,
@@ -158,7 +158,7 @@ def _proved(wide: Predicate, narrow: Predicate) -> bool:
     return any(_covers_groups(NEVER, [group], question) for group in question.groups)
 
 
-def _literals_cover(wide: list[Literal], narrow: list[Literal]) -> bool:
+def _literals_cover(wide: list[AtomValues], narrow: list[AtomValues]) -> bool:
     """Answer for two conjunctions of literals, attribute by attribute: what most filters are."""
     steps = Steps()
     try:
@@ -185,7 +185,7 @@ class _Question:
         return part in self._parts or _covers_groups(part, _about(part, self.groups), self)
 
 
-def _covers_groups(part: Predicate, groups: list[Group], question: _Question) -> bool:
+def _covers_groups(part: Predicate, groups: list[ConjunctGroup], question: _Question) -> bool:
     """Say whether one part of the wide filter covers the groups with its attributes."""
     try:
         return _covers_clauses(part, product(groups, question.steps), question.steps)
@@ -194,7 +194,7 @@ def _covers_groups(part: Predicate, groups: list[Group], question: _Question) ->
         return _visibly(part, narrow, question.steps_to_look)
 
 
-def _about(part: Predicate, groups: list[Group]) -> list[Group]:
+def _about(part: Predicate, groups: list[ConjunctGroup]) -> list[ConjunctGroup]:
     if len(groups) == 1:
         return groups
     attributes = attributes_of(part)
@@ -207,7 +207,7 @@ def _covers_clauses(wide: Predicate, narrow: list[Clause], steps: Steps) -> bool
 
 
 def _event_outside(
-    part: Predicate, groups: list[Group], steps: Steps
+    part: Predicate, groups: list[ConjunctGroup], steps: Steps
 ) -> dict[AttributeUid, PresentValue] | None:
     """Return an event of all groups that is outside one part of the wide filter."""
     about, wide = _about(part, groups), clauses_of(part, steps)

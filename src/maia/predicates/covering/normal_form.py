@@ -19,9 +19,9 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from maia.events import AttributeUid, Event, Kind
-from maia.predicates.covering.ordered_sets import FULL, successor
+from maia.predicates.covering.ordered_sets import FULL, edges_between
 from maia.predicates.covering.string_automata import TextClaim
-from maia.predicates.covering.value_sets import ANYTHING, ValueSet
+from maia.predicates.covering.value_sets import ANYTHING, ValueSet, ends_of
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -47,7 +47,7 @@ Clause: TypeAlias = Mapping[AttributeUid, ValueSet]
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class AtomValues:
     """An atom or its negation, and the values for which it is true."""
 
     atom: Atom
@@ -55,13 +55,13 @@ class Literal:
     values: ValueSet
 
 
-def literal_of(predicate: Predicate) -> Literal | None:
+def literal_of(predicate: Predicate) -> AtomValues | None:
     """Return an atom or a negated atom as a literal; None for anything larger."""
     match predicate:
         case Not(Comparison() | Membership() | TextMatch() | Exists() as atom):
-            return Literal(atom, True, ValueSet.from_atom(atom, negated=True))
+            return AtomValues(atom, True, ValueSet.from_atom(atom, negated=True))
         case Comparison() | Membership() | TextMatch() | Exists():
-            return Literal(predicate, False, ValueSet.from_atom(predicate))
+            return AtomValues(predicate, False, ValueSet.from_atom(predicate))
         case _:
             return None
 
@@ -83,9 +83,9 @@ def clauses_of(formula: Predicate, steps: Steps) -> list[Clause]:
             return [{literal.atom.uid: literal.values}]
 
 
-def literals_of(formula: Predicate) -> list[Literal] | None:
+def literals_of(formula: Predicate) -> list[AtomValues] | None:
     """Return a conjunction of literals as those literals; None for anything that holds an alternative."""
-    literals: list[Literal] = []
+    literals: list[AtomValues] = []
     for part in formula.parts if isinstance(formula, AllOf) else (formula,):
         literal = literal_of(part)
         if literal is None:
@@ -94,7 +94,7 @@ def literals_of(formula: Predicate) -> list[Literal] | None:
     return literals
 
 
-def clause_of(literals: Iterable[Literal], steps: Steps) -> dict[AttributeUid, ValueSet]:
+def clause_of(literals: Iterable[AtomValues], steps: Steps) -> dict[AttributeUid, ValueSet]:
     """Return the one clause of a conjunction of literals."""
     by_uid: dict[AttributeUid, list[ValueSet]] = {}
     for literal in literals:
@@ -175,7 +175,7 @@ def values_in(clause: Clause, uid: AttributeUid) -> ValueSet:
     return clause.get(uid, ANYTHING)
 
 
-# Which values must an event have, attribute by attribute, for a filter to admit it?
+# Alternatives: the values that an event needs, attribute by attribute.
 
 
 ALTERNATIVES_MAX: Final = 16
@@ -224,36 +224,14 @@ def _plain_ranges(predicate: Predicate) -> dict[AttributeUid, ValueSet] | None:
         kind, first, after = ranges.get(part.uid) or (part.kind, FULL[part.kind][0], None)
         if kind is not part.kind:
             return None
-        low, high = _ends(part)
+        low, high = ends_of(part.operator, part.literal)
         if low is not None and low > first:
             first = low
         if high is not None and (after is None or high < after):
             after = high
         ranges[part.uid] = kind, first, after
-    return {uid: _range(kind, first, after) for uid, (kind, first, after) in ranges.items()}
-
-
-def _ends(part: Comparison) -> tuple[Any, Any]:
-    # Any: values of the comparison's kind. None where it leaves that side open.
-    match part.operator:
-        case Operator.GE:
-            return part.literal, None
-        case Operator.LT:
-            return None, part.literal
-        case Operator.LE:
-            return None, successor(part.literal)
-        case Operator.EQ:
-            return part.literal, successor(part.literal)
-        case _:
-            following = successor(part.literal)
-            return (part.literal, part.literal) if following is None else (following, None)
-
-
-def _range(kind: Kind, first: Any, after: Any) -> ValueSet:
-    # Any: see `_ends`.
-    if after is None:
-        return ValueSet(False, {kind: (first,)})
-    return ValueSet(False, {kind: (first, after)} if first < after else {})
+    edges = {uid: (kind, edges_between(kind, first, after)) for uid, (kind, first, after) in ranges.items()}
+    return {uid: ValueSet(False, {kind: some} if some else {}) for uid, (kind, some) in edges.items()}
 
 
 def _demanded_at_the_top(formula: Predicate) -> dict[AttributeUid, ValueSet]:
@@ -285,10 +263,10 @@ def _is_possible(clause: Clause) -> bool:
     return all(values.absent or values.edges for values in clause.values())
 
 
-# Which parts of a conjunction have anything to do with each other?
+# Groups: the parts of a conjunction that share attributes.
 
 
-class Group:
+class ConjunctGroup:
     """Conjuncts that share attributes among themselves and with no other group."""
 
     __slots__ = ("_clauses", "attributes", "parts")
@@ -305,7 +283,7 @@ class Group:
         return self._clauses
 
 
-def groups_of(formula: Predicate) -> list[Group]:
+def groups_of(formula: Predicate) -> list[ConjunctGroup]:
     """Return a conjunction as groups that share no attributes."""
     group_by_uid: dict[AttributeUid, int] = {}
     members: dict[int, list[Predicate]] = {}
@@ -321,10 +299,10 @@ def groups_of(formula: Predicate) -> list[Group]:
     uids: dict[int, set[AttributeUid]] = {}
     for uid, number in group_by_uid.items():
         uids.setdefault(number, set()).add(uid)
-    return [Group(frozenset(uids.get(number, ())), tuple(parts)) for number, parts in members.items()]
+    return [ConjunctGroup(frozenset(uids.get(number, ())), tuple(parts)) for number, parts in members.items()]
 
 
-def product(groups: Iterable[Group], steps: Steps) -> list[Clause]:
+def product(groups: Iterable[ConjunctGroup], steps: Steps) -> list[Clause]:
     """Return the clauses of several groups together."""
     clauses: list[Clause] = [{}]
     for group in groups:

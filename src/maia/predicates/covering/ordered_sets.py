@@ -60,17 +60,13 @@ def successor(value: PresentValue) -> PresentValue | None:
             assert_never(value)
 
 
-def edge_at_or_above(first: PresentValue | None) -> Edges:
-    """Return the edges of `x >= first`; of nothing for None, which is beyond the last value."""
-    return NONE if first is None else (first,)
-
-
-def edge_below(kind: Kind, after_last: PresentValue | None) -> Edges:
-    """Return the edges of `x < after_last`; of the whole kind for None."""
-    lowest = FULL[kind][0]
-    if after_last is None:
-        return FULL[kind]
-    return NONE if after_last == lowest else (lowest, after_last)
+def edges_between(kind: Kind, first: Any, after: Any) -> Edges:
+    """Return the edges of `first <= x < after`; None leaves a side open."""
+    # Any: both are of that kind, see `Edges`.
+    low = FULL[kind][0] if first is None else first
+    if after is None:
+        return (low,)
+    return (low, after) if low < after else NONE
 
 
 def edges_of(values: Iterable[PresentValue]) -> Edges:

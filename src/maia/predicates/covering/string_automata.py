@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
 from maia.predicates.covering.ordered_sets import Edges
+from maia.predicates.meaning import text_holds
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.predicates.syntax import Steps, TextTest
 
@@ -42,18 +43,7 @@ class TextClaim:
 
 def claim_holds(claim: TextClaim, value: str) -> bool:
     """Say whether one string meets a demand."""
-    match claim.test:
-        case TextTest.SUFFIX:
-            found = value.endswith(claim.text)
-        case TextTest.CONTAINS:
-            found = claim.text in value
-        case TextTest.TOKEN:
-            found = claim.text in value.split(" ")
-        case TextTest.LEVELS:
-            found = parse_path_pattern(claim.text).matches(value)
-        case TextTest.PREFIX:
-            found = value.startswith(claim.text)
-    return found is claim.holds
+    return text_holds(claim.test, value, claim.text) is claim.holds
 
 
 def implies(given: TextClaim, asked: TextClaim) -> bool:

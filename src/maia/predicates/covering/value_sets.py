@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from maia.events import Kind, PresentValue, Value, kind_of
 from maia.predicates.covering.ordered_sets import (
     FULL,
     NONE,
     Edges,
-    edge_at_or_above,
-    edge_below,
+    edges_between,
     edges_of,
     edges_with_prefix,
     intersected,
@@ -289,18 +288,23 @@ def _edges_of_atom(atom: Comparison | Membership | TextMatch) -> tuple[Kind, Edg
 
 
 def _edges_of_comparison(kind: Kind, operator: Operator, literal: PresentValue) -> Edges:
+    if operator is Operator.NE:
+        return minus(FULL[kind], edges_of([literal]))
+    return edges_between(kind, *ends_of(operator, literal))
+
+
+def ends_of(operator: Operator, literal: PresentValue) -> tuple[Any, Any]:
+    """Return the first value that a comparison admits and the first after the last; None where it is open."""
+    # Any: values of the literal's kind.
     match operator:
-        case Operator.EQ:
-            return edges_of([literal])
-        case Operator.NE:
-            return minus(FULL[kind], edges_of([literal]))
         case Operator.GE:
-            return edge_at_or_above(literal)
-        case Operator.GT:
-            return edge_at_or_above(successor(literal))
+            return literal, None
         case Operator.LT:
-            return edge_below(kind, literal)
+            return None, literal
         case Operator.LE:
-            return edge_below(kind, successor(literal))
+            return None, successor(literal)
+        case Operator.EQ:
+            return literal, successor(literal)
         case _:
-            assert_never(operator)
+            following = successor(literal)
+            return (literal, literal) if following is None else (following, None)

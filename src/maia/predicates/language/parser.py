@@ -80,7 +80,7 @@ def read_predicate(
     text = scanner.text
     if len(text) > TEXT_BYTES_MAX or len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise PredicateTooLarge(f"the text is longer than {TEXT_BYTES_MAX} bytes")
-    return checked_size(_Parser(scanner, vocabulary, parameters).whole())
+    return checked_size(_PredicateParser(scanner, vocabulary, parameters).whole())
 
 
 def known_attribute(
@@ -93,7 +93,7 @@ def known_attribute(
     return known[name]
 
 
-class _Parser:
+class _PredicateParser:
     """One reading of one text. Each method reads one construct and leaves the scanner behind it."""
 
     def __init__(

@@ -89,7 +89,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedValues:
     """Some constraints on one attribute, and the values that meet them."""
 
     constraints: tuple[Constraint, ...]
@@ -119,12 +119,12 @@ class Asked:
         return self.kind is None or (is_faithful(self.kind) and len(self.values.edges[self.kind]) <= 2)
 
 
-def asked_of(constraints: Constraints) -> dict[AttributeUid, Asked]:
+def asked_of(constraints: Constraints) -> dict[AttributeUid, AskedValues]:
     """Bracket what a filter asks of each of its attributes."""
     return {uid: _asked(asked) for uid, asked in constraints.items()}
 
 
-def _asked(constraints: tuple[Constraint, ...]) -> Asked:
+def _asked(constraints: tuple[Constraint, ...]) -> AskedValues:
     values = PRESENT
     for one in constraints:
         values = values.intersection(ValueSet.from_atom(unnegated(one), negated=isinstance(one, Not)))
@@ -136,19 +136,19 @@ def _asked(constraints: tuple[Constraint, ...]) -> Asked:
     ]
     shortest = min(lists, key=len, default=None)
     members = None if shortest is None else frozenset(value for value in shortest if value in values)
-    return Asked(constraints, values, members)
+    return AskedValues(constraints, values, members)
 
 
 Domain: TypeAlias = Span | Choices
 Domains: TypeAlias = Mapping[AttributeUid, Domain]
 
 
-def share_of(asked: Mapping[AttributeUid, Asked], domains: Domains) -> float:
+def share_of(asked: Mapping[AttributeUid, AskedValues], domains: Domains) -> float:
     """Return the share of events that meet all that is asked; every attribute has a domain."""
     return prod(_share_on(one, domains[uid]) for uid, one in asked.items())
 
 
-def _share_on(asked: Asked, domain: Domain) -> float:
+def _share_on(asked: AskedValues, domain: Domain) -> float:
     if isinstance(domain, Choices):
         return sum(value in asked.values for value in domain.values) / len(domain.values)
     if asked.kind is None:
@@ -177,7 +177,7 @@ def _literals(asked: Iterable[Constraint]) -> list[PresentValue]:
 
 
 def derived_domains(
-    filters: Sequence[Mapping[AttributeUid, Asked]], given: Domains
+    filters: Sequence[Mapping[AttributeUid, AskedValues]], given: Domains
 ) -> dict[AttributeUid, Domain]:
     """Return a domain for every attribute in some filter, those given first.
 
@@ -185,14 +185,14 @@ def derived_domains(
     any filter mentions. Everything else is one of the mentioned literals, or
     one further value for the rest.
     """
-    asked: dict[AttributeUid, list[Asked]] = {}
+    asked: dict[AttributeUid, list[AskedValues]] = {}
     for one in filters:
         for uid, some in one.items():
             asked.setdefault(uid, []).append(some)
     return {uid: given.get(uid) or _derived(some) for uid, some in asked.items()}
 
 
-def _derived(asked: list[Asked]) -> Domain:
+def _derived(asked: list[AskedValues]) -> Domain:
     literals = [value for some in asked for value in _literals(some.constraints)]
     kinds = {kind_of(value) for value in literals}
     if len(kinds) == 1 and (kind := kinds.pop()) in _NUMBERS and not _all_listed(asked):
@@ -202,7 +202,7 @@ def _derived(asked: list[Asked]) -> Domain:
     return Choices((*list(unique.values())[: CHOICES_MAX - 1], _other_than(literals)))
 
 
-def _all_listed(asked: Sequence[Asked]) -> bool:
+def _all_listed(asked: Sequence[AskedValues]) -> bool:
     return all(some.is_void or some.members is not None for some in asked)
 
 
@@ -215,14 +215,14 @@ def _other_than(literals: Sequence[PresentValue]) -> str:
     return next(text for number in count() if (text := f"other {number}") not in literals)
 
 
-# Where do filters lie in the space of all events, as numbers?
+# The place of a filter in the space of all events, as numbers.
 
 
 Interval: TypeAlias = tuple[float, float]
 _NOWHERE: Final[Interval] = (1.0, 0.0)
 _EVERYWHERE: Final[Interval] = (0.0, 1.0)
 
-_Filter: TypeAlias = Mapping[AttributeUid, Asked]
+_Filter: TypeAlias = Mapping[AttributeUid, AskedValues]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Length:
     uid: AttributeUid
     span: Span
 
-    def interval(self, asked: Asked) -> Interval:
+    def interval(self, asked: AskedValues) -> Interval:
         """Return an interval that holds the values; a neutral one if there are none."""
         if asked.is_void:
             return _NOWHERE
@@ -243,7 +243,7 @@ class Length:
         width = 0.0 if span.kind is Kind.FLOAT or last < span.first or first > span.last else 1.0
         return span.position(low) / span.size, (span.position(high) + width) / span.size
 
-    def is_filled_by(self, asked: Asked) -> bool:
+    def is_filled_by(self, asked: AskedValues) -> bool:
         """Say whether everything in the interval is admitted."""
         return not asked.is_void and asked.kind in (None, self.span.kind) and asked.is_range
 
@@ -258,7 +258,7 @@ class Listing:
     weight: float
     rest: float
 
-    def bits(self, asked: Asked | None) -> int:
+    def bits(self, asked: AskedValues | None) -> int:
         """Return bits that hold all values that meet the constraints; None asks for nothing."""
         if asked is None:
             return (2 << len(self.values)) - 1
@@ -277,7 +277,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilterPlace:
     """Where one filter lies, and the share of all events that it admits."""
 
     intervals: tuple[Interval, ...]
@@ -301,10 +301,10 @@ class Geometry:
         self.listings = tuple(one for one in dimensions if isinstance(one, Listing))
         self.places = tuple(self.place(one) for one in originals)
 
-    def place(self, asked: _Filter) -> Place:
+    def place(self, asked: _Filter) -> FilterPlace:
         """Return where a filter lies."""
         measured = [one for one in self.lengths if one.uid in asked]
-        return Place(
+        return FilterPlace(
             intervals=tuple(
                 one.interval(asked[one.uid]) if one.uid in asked else _EVERYWHERE for one in self.lengths
             ),
@@ -314,7 +314,7 @@ class Geometry:
             is_full=all(one.is_filled_by(asked[one.uid]) for one in measured),
         )
 
-    def shared(self, one: Place, other: Place) -> float:
+    def shared(self, one: FilterPlace, other: FilterPlace) -> float:
         """Return an upper bound of the share of events that lie in both places."""
         lengths = prod(
             max(0.0, min(high, other_high) - max(low, other_low))
@@ -324,7 +324,7 @@ class Geometry:
         return lengths * prod(listing.share(bits & other_bits) for listing, bits, other_bits in pairs)
 
 
-def _dimension(uid: AttributeUid, domain: Domain, asked: Sequence[Asked]) -> Length | Listing:
+def _dimension(uid: AttributeUid, domain: Domain, asked: Sequence[AskedValues]) -> Length | Listing:
     if isinstance(domain, Choices):
         return _listing(uid, domain.values, weight=1 / len(domain.values), rest=0.0)
     if not _all_listed(asked):

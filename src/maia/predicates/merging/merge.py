@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from maia.errors import BadInput
 from maia.events import AttributeUid, Kind
 from maia.predicates.covering.sides import code_range, is_faithful, value_of
-from maia.predicates.merging.measure import Asked, Domains, Geometry, asked_of, derived_domains
+from maia.predicates.merging.measure import AskedValues, Domains, Geometry, asked_of, derived_domains
 from maia.predicates.merging.pairs import grouped, join_order
 from maia.predicates.merging.spill import boxes_of, spill_bound
 from maia.predicates.syntax import (
@@ -36,7 +36,7 @@ from maia.predicates.syntax import (
     constraints_of,
 )
 
-# What is the tightest collection of constraints that covers all of these?
+# The tightest collection of constraints that covers a group.
 #
 # Merging asks for every group. The answer covers each filter of the group,
 # attribute by attribute: a range over ranges, a list over lists, the same text
@@ -49,7 +49,7 @@ LISTED_MAX: Final = 64
 _Constraints = tuple[Constraint, ...]
 
 
-def joined(filters: Sequence[Mapping[AttributeUid, Asked]]) -> dict[AttributeUid, _Constraints]:
+def joined(filters: Sequence[Mapping[AttributeUid, AskedValues]]) -> dict[AttributeUid, _Constraints]:
     """Return constraints that cover every filter; at least one is given."""
     # A filter that visibly admits nothing is covered by anything, so it need not widen the others.
     some = [one for one in filters if not any(asked.is_void for asked in one.values())] or filters[:1]
@@ -57,7 +57,7 @@ def joined(filters: Sequence[Mapping[AttributeUid, Asked]]) -> dict[AttributeUid
     return {uid: _joined_on(uid, [one[uid] for one in some]) for uid in shared}
 
 
-def _joined_on(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints:
+def _joined_on(uid: AttributeUid, asked: Sequence[AskedValues]) -> _Constraints:
     first = set(asked[0].constraints)
     if all(set(one.constraints) == first for one in asked):
         return asked[0].constraints
@@ -68,7 +68,7 @@ def _joined_on(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints:
     return _listed(uid, asked) or _ranged(uid, kind, asked) or (Exists(uid),)
 
 
-def _listed(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints | None:
+def _listed(uid: AttributeUid, asked: Sequence[AskedValues]) -> _Constraints | None:
     members = frozenset(value for one in asked for value in one.members or ())
     if any(one.members is None for one in asked) or len(members) > LISTED_MAX:
         return None
@@ -77,7 +77,7 @@ def _listed(uid: AttributeUid, asked: Sequence[Asked]) -> _Constraints | None:
     return (Comparison(uid, Operator.EQ, next(iter(members))),)
 
 
-def _ranged(uid: AttributeUid, kind: Kind, asked: Sequence[Asked]) -> _Constraints | None:
+def _ranged(uid: AttributeUid, kind: Kind, asked: Sequence[AskedValues]) -> _Constraints | None:
     if not is_faithful(kind) or not kind.is_ordered:
         return None
     low, high = min(one.bounds[0] for one in asked), max(one.bounds[1] for one in asked)
@@ -94,7 +94,7 @@ def _ranged(uid: AttributeUid, kind: Kind, asked: Sequence[Asked]) -> _Constrain
 MERGED_FROM_MAX: Final = 200_000
 _NO_DOMAINS: Final[Domains] = {}
 
-_Filter: TypeAlias = Mapping[AttributeUid, Asked]
+_Filter: TypeAlias = Mapping[AttributeUid, AskedValues]
 
 
 @dataclass(frozen=True, slots=True)

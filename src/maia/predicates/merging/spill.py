@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maia.events import AttributeUid
-from maia.predicates.merging.measure import Asked, Geometry, Place
+from maia.predicates.merging.measure import AskedValues, FilterPlace, Geometry
 from maia.predicates.merging.pairs import BITS, Boxes
 
 _SLACK: Final = 1e-9
@@ -24,7 +24,7 @@ _CELLS_MAX: Final = 1 << 16
 _FULL_MAX: Final = 256
 _COMPARED_MAX: Final = 1024
 
-_Filter: TypeAlias = Mapping[AttributeUid, Asked]
+_Filter: TypeAlias = Mapping[AttributeUid, AskedValues]
 _Flags = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def _is_tight(geometry: Geometry, group: Sequence[int], merged: _Filter) -> bool
     return len(group) == 1 or any(_same(geometry.originals[one], merged) for one in group)
 
 
-def _wanted(geometry: Geometry, group: Sequence[int], place: Place) -> float:
+def _wanted(geometry: Geometry, group: Sequence[int], place: FilterPlace) -> float:
     """Return a lower bound of the share that the originals of a group admit together."""
     members = sorted((geometry.places[one] for one in group), key=lambda one: -one.share)
     at_least = max(_by_hull(geometry, members), _by_cells(geometry, members), members[0].share)
@@ -84,11 +84,11 @@ def _same(one: _Filter, other: _Filter) -> bool:
     return one.keys() == other.keys() and all(_same_on(asked, other[uid]) for uid, asked in one.items())
 
 
-def _same_on(one: Asked, other: Asked) -> bool:
+def _same_on(one: AskedValues, other: AskedValues) -> bool:
     return one.values == other.values or set(one.constraints) == set(other.constraints)
 
 
-def _by_hull(geometry: Geometry, members: Sequence[Place]) -> float:
+def _by_hull(geometry: Geometry, members: Sequence[FilterPlace]) -> float:
     """Add members one by one, less what they can share with the hull of those before."""
     at_least = members[0].share
     hulls = accumulate(members, _hull)
@@ -97,16 +97,16 @@ def _by_hull(geometry: Geometry, members: Sequence[Place]) -> float:
     return at_least
 
 
-def _hull(one: Place, other: Place) -> Place:
+def _hull(one: FilterPlace, other: FilterPlace) -> FilterPlace:
     intervals = tuple(
         (min(low, other_low), max(high, other_high))
         for (low, high), (other_low, other_high) in zip(one.intervals, other.intervals, strict=True)
     )
     bits = tuple(some | more for some, more in zip(one.bits, other.bits, strict=True))
-    return Place(intervals, bits, share=1.0, is_full=False)
+    return FilterPlace(intervals, bits, share=1.0, is_full=False)
 
 
-def _by_cells(geometry: Geometry, members: Sequence[Place]) -> float:
+def _by_cells(geometry: Geometry, members: Sequence[FilterPlace]) -> float:
     """Cut space at every edge of a member and add up the cells that some member fills: exact.
 
     Members are taken in as long as the cells stay few; fewer members can only
@@ -126,7 +126,7 @@ def _by_cells(geometry: Geometry, members: Sequence[Place]) -> float:
     return float(share)
 
 
-def _axes(geometry: Geometry, full: Sequence[Place]) -> list[tuple[_Flags, _Floats]]:
+def _axes(geometry: Geometry, full: Sequence[FilterPlace]) -> list[tuple[_Flags, _Floats]]:
     """Return for each dimension which cells each member takes, and how wide the cells are."""
     axes = [_axis_of_length([place.intervals[at] for place in full]) for at in range(len(geometry.lengths))]
     for at, listing in enumerate(geometry.listings):
@@ -147,7 +147,7 @@ def _axis_of_length(intervals: Sequence[tuple[float, float]]) -> tuple[_Flags, _
     return inside, np.diff(cuts)
 
 
-def _union_at_least(geometry: Geometry, places: Sequence[Place], shares: Sequence[float]) -> float:
+def _union_at_least(geometry: Geometry, places: Sequence[FilterPlace], shares: Sequence[float]) -> float:
     """Return a lower bound of the share of a union, of parts that lie in places and have these shares.
 
     Parts are counted largest first, each less all that its place shares with
@@ -167,7 +167,7 @@ def _union_at_least(geometry: Geometry, places: Sequence[Place], shares: Sequenc
 class _Overlaps:
     """Places whose overlaps are bounded from above, many at a time."""
 
-    def __init__(self, geometry: Geometry, places: Sequence[Place]) -> None:
+    def __init__(self, geometry: Geometry, places: Sequence[FilterPlace]) -> None:
         shape = (len(places), len(geometry.lengths), 2)
         intervals = np.array([place.intervals for place in places], np.float64).reshape(shape)
         self._low, self._high = intervals[:, :, 0], intervals[:, :, 1]
@@ -210,7 +210,7 @@ def _folded(bits: int) -> int:
     return folded
 
 
-def _fullness(geometry: Geometry, place: Place) -> float:
+def _fullness(geometry: Geometry, place: FilterPlace) -> float:
     """Return which part of its place a filter fills, as far as lengths tell."""
     if place.is_full:
         return 1.0

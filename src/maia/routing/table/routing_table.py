@@ -13,7 +13,7 @@ what is sent, and that `hop_up` and `hop_gone` frame everything said on a link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -23,8 +23,7 @@ from maia.events import AttributeUid, Frame, Instant
 from maia.predicates import Predicate
 from maia.routing.table.hops import LOCAL, Hop, ResyncRequest, RouteEntry, RouteUpdate, TypeId, is_of_sealed
 from maia.routing.table.neighbours import BookLimits, Leases, Links, NeighbourLink, is_within
-from maia.routing.table.targets import Targets
-from maia.routing.table.type_routes import TypeRoutes
+from maia.routing.table.type_routes import Targets, TypeRoutes
 
 __all__ = [
     "BookLimits",
@@ -60,7 +59,7 @@ class RoutingTable:
 
     def targets_of_frame(
         self, type_id: TypeId, from_hop: Hop, frame: Frame, missing: Collection[AttributeUid] = ()
-    ) -> dict[Hop, list[int]]:
+    ) -> dict[Hop, Sequence[int]]:
         """Return the rows of a frame that each neighbour wants, in order; those that want none are left out.
 
         `missing` are attributes of a sealed frame that this broker cannot open.

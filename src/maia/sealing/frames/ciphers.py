@@ -62,7 +62,7 @@ class Cipher:
 class HeldCiphers:
     """The ciphers of all columns of a frame, None where no key is held, and what they have in common."""
 
-    __slots__ = ("ciphers", "held", "key_names", "missing", "names")
+    __slots__ = ("ciphers", "held", "key_names", "missing", "names", "salts")
 
     def __init__(self, uids: tuple[str, ...], ciphers: list[Cipher | None]) -> None:
         """Work out once what all frames with these columns have in common that one process seals."""
@@ -70,6 +70,7 @@ class HeldCiphers:
         self.held = [one for one in ciphers if one is not None]
         self.missing = [uid for uid, one in zip(uids, ciphers, strict=True) if one is None]
         self.key_names = tuple([one.name for one in self.held])
+        self.salts = [one.salt for one in self.held]
 
 
 class EpochKeys:

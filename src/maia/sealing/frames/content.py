@@ -33,6 +33,7 @@ _LENGTH: Final = Struct(">I")
 _FIRST_LARGE: Final = 1024
 _ZEROS: Final = [bytes(length) for length in range(PADDED_TO)]
 _KIND_BYTES: Final = [bytes((number,)) for number in range(16)]
+_LENGTHS: Final = [bytes((length,)) for length in range(256)]
 _KINDS: Final = range(1, 7)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
@@ -139,11 +140,11 @@ def _padding(length: int) -> bytes:
     return bytes(-whole % (1 << (whole.bit_length() - 5)))
 
 
-def commitment(salt: bytes, counter: int, uid: str, plaintext: bytes) -> bytes:
-    """Return what a signer says of what it sealed; without the key that `salt` grew from it tells nothing."""
-    return sha256(b"".join((salt, counter.to_bytes(8, "big"), _head(uid), plaintext))).digest()
-
-
-@lru_cache(maxsize=8192)
-def _head(uid: str) -> bytes:
-    return bytes((len(uid),)) + uid.encode()
+def commitments(
+    salts: Iterable[bytes], counters: Iterable[int], names: Iterable[bytes], plaintexts: Iterable[bytes]
+) -> list[bytes]:
+    """Return what a signer says of what it sealed; without the key that a salt grew from it tells nothing."""
+    return [
+        sha256(b"".join((salt, counter.to_bytes(8, "big"), _LENGTHS[len(name)], name, one))).digest()
+        for salt, counter, name, one in zip(salts, counters, names, plaintexts)  # noqa: B905 - a counter may be repeated
+    ]

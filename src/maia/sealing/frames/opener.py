@@ -22,8 +22,8 @@ from cryptography.exceptions import InvalidTag
 from maia.credentials import Principal, same_secret
 from maia.credentials.proof import Proof
 from maia.errors import BrokenCredential, ProtocolViolation
-from maia.sealing.frames.ciphers import Cipher, EpochKeys, description, nonce
-from maia.sealing.frames.content import LEVEL_NUMBERS, commitment, is_uid, read_columns, read_event
+from maia.sealing.frames.ciphers import EpochKeys, HeldCiphers, description, nonce
+from maia.sealing.frames.content import LEVEL_NUMBERS, commitments, is_uid, read_columns, read_event
 from maia.sealing.frames.proof import SignatureChecks, roots_of
 from maia.types import SealingLevel
 from maia.wire.messages import Column, Sealed
@@ -41,6 +41,9 @@ class SealedRun(msgspec.Struct, frozen=True):
     uids: tuple[str, ...]
     """What is sealed in each of them; of whole events, an empty one."""
     described: Sequence[bytes]
+    said: Sequence[tuple[bytes, ...]]
+    """What the signer says of the columns of each."""
+    ciphertexts: Sequence[list[bytes]]
 
 
 @final
@@ -103,13 +106,13 @@ def read_run(frames: Sequence[Sealed]) -> SealedRun:
             raise ProtocolViolation(
                 "PROTOCOL-SEALED-FRAME", "the rows that were kept are not numbered in their order"
             )
-        if _alike(frame) != alike or len(frame.columns) != len(uids):
+        if frame is not first and (
+            _alike(frame) != alike or tuple([column.uid for column in frame.columns]) != uids
+        ):
             raise ProtocolViolation("PROTOCOL-SEALED-FRAME", "a frame is of another run")
-    for uid, same in zip(uids, zip(*[frame.columns for frame in frames], strict=True), strict=True):
-        for column in same:  # one by one is fastest
-            if column.uid != uid:
-                raise ProtocolViolation("PROTOCOL-SEALED-FRAME", "a frame is of another run")
-    return SealedRun(frames, uids, list(map(description, frames)))
+    said = [tuple([column.commitment for column in frame.columns]) for frame in frames]
+    ciphertexts = [[column.sealed for column in frame.columns] for frame in frames]
+    return SealedRun(frames, uids, list(map(description, frames)), said, ciphertexts)
 
 
 @lru_cache(maxsize=4096)
@@ -125,10 +128,9 @@ def _has_columns(level: int, uids: tuple[str, ...]) -> bool:
 
 def verify(run: SealedRun, checks: SignatureChecks) -> VerifiedRun:
     """Return the proof of who signed frames, of which nothing is opened; no key is needed for it."""
-    frames, is_committed = run.frames, run.frames[0].is_committed
-    said = [tuple([column.commitment for column in frame.columns]) for frame in frames]
-    signed = [() if is_committed else [column.sealed for column in frame.columns] for frame in frames]
-    signer = checks.check(frames, roots_of(run.uids, run.described, said, signed))
+    frames = run.frames
+    signed = [()] * len(frames) if frames[0].is_committed else run.ciphertexts
+    signer = checks.check(frames, roots_of(run.uids, run.described, run.said, signed))
     return VerifiedRun(run, signer, [()] * len(frames), frozenset(run.uids), frozenset(), _SEAL)
 
 
@@ -151,15 +153,13 @@ def open_run(
         raise BrokenCredential(
             "SEALING-BROKEN", "frames cannot be opened with the keys of another type or epoch"
         )
-    ciphers = keys.ciphers(run.uids, first.mark.instance)
-    held = [
-        (at, uid, cipher)
-        for at, (uid, cipher) in enumerate(zip(run.uids, ciphers, strict=True))
-        if cipher is not None and (only is None or not uid or uid in only)
-    ]
-    uids, count, rows = [uid for _, uid, _ in held], len(run.frames), first.rows
-    believed = _believed(run, held, along) if along else {}
-    plaintexts = _decrypted(run, [one for one in held if one[1] not in believed] if believed else held)
+    held = keys.looked_up(run.uids, first.mark.instance)
+    places: Sequence[int] = range(len(run.uids))
+    if held.missing or only is not None:
+        places = [at for at in places if held.ciphers[at] is not None and _is_among(run.uids[at], only)]
+    uids, count, rows = [run.uids[at] for at in places], len(run.frames), first.rows
+    believed = _believed(run, held, places, along) if along else {}
+    plaintexts = _decrypted(run, held, [at for at in places if run.uids[at] not in believed])
     if believed:
         others = iter(plaintexts)
         plaintexts = [believed[uid] if uid in believed else next(others) for uid in uids]
@@ -172,47 +172,51 @@ def open_run(
     return VerifiedRun(run, verified.signer, columns, frozenset(run.uids).difference(uids), lies, _SEAL)
 
 
-_Held = tuple[int, str, Cipher]
-"""The number of a column, its uid and its cipher."""
+def _is_among(uid: str, only: Collection[str] | None) -> bool:
+    return only is None or not uid or uid in only  # whole events are all or nothing
 
 
-def _believed(run: SealedRun, held: Sequence[_Held], along: Mapping[str, bytes]) -> dict[str, bytes]:
+def _believed(
+    run: SealedRun, held: HeldCiphers, places: Sequence[int], along: Mapping[str, bytes]
+) -> dict[str, bytes]:
     """Return what came along with a frame and is what its signer committed to."""
-    frame = run.frames[0]
+    frame, shown = run.frames[0], [at for at in places if run.uids[at] in along]
     if not frame.is_committed or len(run.frames) > 1:
         return {}
+    contents = [along[run.uids[at]] for at in shown]
+    made = _said(run, held, shown, contents)
     return {
-        uid: along[uid]
-        for at, uid, by in held
-        if uid in along
-        and same_secret(
-            frame.columns[at].commitment, commitment(by.salt, frame.mark.counter, uid, along[uid])
-        )
+        run.uids[at]: one
+        for at, one, said in zip(shown, contents, made, strict=True)
+        if same_secret(run.said[0][at], said)
     }
 
 
-def _decrypted(run: SealedRun, held: Sequence[_Held]) -> list[bytes]:
+def _said(
+    run: SealedRun, held: HeldCiphers, places: Sequence[int], plaintexts: Sequence[bytes]
+) -> list[bytes]:
+    """Return what a signer says that has sealed these columns, one after the other, frame after frame."""
+    ciphers = [cipher for at in places if (cipher := held.ciphers[at]) is not None for _ in run.frames]
+    if not run.frames[0].is_committed:
+        return [cipher.name for cipher in ciphers]
+    counters = [frame.mark.counter for frame in run.frames] * len(places)
+    names = [held.names[at] for at in places for _ in run.frames]
+    return commitments([cipher.salt for cipher in ciphers], counters, names, plaintexts)
+
+
+def _decrypted(run: SealedRun, held: HeldCiphers, places: Sequence[int]) -> list[bytes]:
     """Open columns, one after the other, and each of them frame after frame."""
     frames = run.frames
-    ciphers = [cipher for _, _, cipher in held for _ in frames]
-    sealed = [frame.columns[at] for at, _, _ in held for frame in frames]
-    numbers = [nonce(frame.mark) for frame in frames] * len(held)
-    bound = [one + uid.encode() for _, uid, _ in held for one in run.described]
+    decrypt = [one.decrypt for at in places if (one := held.ciphers[at]) is not None for _ in frames]
+    numbers = [nonce(frame.mark) for frame in frames] * len(places)
+    bound = [one + held.names[at] for at in places for one in run.described]
+    ciphertexts = [own[at] for at in places for own in run.ciphertexts]
     found: list[bytes] = []
-    decrypt, ciphertexts = [cipher.decrypt for cipher in ciphers], [column.sealed for column in sealed]
     try:
         found.extend(map(call, decrypt, numbers, ciphertexts, bound))
     except InvalidTag:
-        raise BrokenCredential(
-            "SEALING-BROKEN", f"the seal of attribute `{sealed[len(found)].uid or '*'}` is broken"
-        ) from None
-    said = [cipher.name for cipher in ciphers]
-    if frames[0].is_committed:
-        counters = [frame.mark.counter for frame in frames] * len(held)
-        said = [
-            commitment(cipher.salt, counter, column.uid, one)
-            for cipher, counter, column, one in zip(ciphers, counters, sealed, found, strict=True)
-        ]
-    if said != [column.commitment for column in sealed]:
+        uid = run.uids[places[len(found) // len(frames)]]
+        raise BrokenCredential("SEALING-BROKEN", f"the seal of attribute `{uid or '*'}` is broken") from None
+    if _said(run, held, places, found) != [own[at] for at in places for own in run.said]:
         raise BrokenCredential("SEALING-PROOF", "an attribute is not what the frame's signer published")
     return found

@@ -36,6 +36,7 @@ SIGNATURES_REMEMBERED: Final = 4096
 _ROOT: Final = b"maia/2/frame-root\x00"
 _NODE: Final = b"maia/1/frames\x00"
 _NOBODY: Final = bytes(HASH_BYTES)
+_NOT_BEGUN: Final = sha256()
 
 
 def roots_of(
@@ -48,14 +49,16 @@ def roots_of(
 
     Of each there are its description, what is said of its columns and, if these are signed, its ciphertexts.
     """
-    roots, known, begun, lengths, packed = [], tuple[bytes, ...](), sha256(), list[int](), b""
+    roots: list[bytes] = []
+    known: Sequence[bytes] = ()
+    lengths: list[int] = []
+    begun, packed = _NOT_BEGUN, b""
     for one, own_said, own in zip(described, said, sealed, strict=True):
         if not own:
             roots.append(sha256(_beginning(uids, own_said) + one).digest())
             continue
         if own_said != known:  # single events of one process say the same, the names of its keys
-            known = tuple(own_said)
-            begun = _begun(uids, known)
+            known, begun = own_said, _begun(uids, tuple(own_said))
         sizes = list(map(len, own))
         if sizes != lengths:
             lengths, packed = sizes, _lengths(len(sizes)).pack(*sizes)
@@ -92,7 +95,8 @@ def _names(uids: tuple[str, ...]) -> tuple[bytes, ...]:
 
 def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
     """Return the hash to sign for some frames, and each one's path to it."""
-    level, beside, width = list(roots), list[Iterable[bytes]](), 1
+    level, width = list(roots), 1
+    beside: list[Iterable[bytes]] = []
     while len(level) > 1:
         if len(level) % 2:
             # A neighbour that is no hash of anything: were it the frame itself, the frame had two places.

@@ -14,6 +14,7 @@ Frames of one turn share a signature. Sealed together or one by one, frames are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import attrgetter, call
 from typing import Final, NoReturn
 
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.sealing.frames.ciphers import INSTANCE_BYTES, EpochKeys, description, nonce
-from maia.sealing.frames.content import LEVEL_NUMBERS, commitment, plaintexts_of
+from maia.sealing.frames.content import LEVEL_NUMBERS, commitments, plaintexts_of
 from maia.sealing.frames.proof import BATCH_MAX, batch_of, roots_of
 from maia.types import SealingLevel
 from maia.wire.messages import Author, Column, Sealed, SealedColumn, SealedWithAuthor, SealMark
@@ -144,10 +145,8 @@ class Sealer:
             of_columns: Sequence[bytes] = held.key_names
             ciphertexts = sealed[at::count]
             if frame.is_committed:
-                of_columns = [
-                    commitment(cipher.salt, frame.mark.counter, uid, one)
-                    for cipher, uid, one in zip(held.held, uids, plaintexts[at::count], strict=True)
-                ]
+                counter = repeat(frame.mark.counter)
+                of_columns = commitments(held.salts, counter, held.names, plaintexts[at::count])
             frame.columns.extend(map(SealedColumn, uids, ciphertexts, of_columns))
             said.append(of_columns)
             signed.append(() if frame.is_committed else ciphertexts)
