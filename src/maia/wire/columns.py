@@ -7,8 +7,6 @@ refuse. That function is the definition; whole columns are looked over by a
 few fast tests, and only a column that may hold something odd is gone through
 value by value.
 
-Which number has a frame in its stream, what does a subscriber see of that, and does it come too late?
-
 A publisher numbers the frames of its stream, and brokers route, order and remember them by these
 numbers. A subscriber gets labels in their place: a number would say how many frames it did not get, and a
 restriction is to withhold without a trace (A91). A label is a hash of the stream, which is

@@ -33,7 +33,7 @@ from maia.policy.answers import Answers, answers_to, asked_about
 from maia.predicates import attributes_of
 from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, MembershipState, standing
+from maia.sealing.groups.membership import VERSIONS_MAX, Claim, MemberGrounds, MembershipState, standing
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
@@ -221,7 +221,9 @@ class KeyRequests:
         # What others have to vouch for is asked for when the manager wants it.
         hoped = VouchedFor.assumed(settings.credentials, now)
         claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], settings.credentials, hoped)
-        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester)
+        grounds = MemberGrounds(
+            sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+        )
         found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
         if not found.groups:

@@ -213,7 +213,7 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
     recorded: bytes
 
 
-class _Kept(msgspec.Struct, array_like=True, frozen=True):
+class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
     log: bytes
     types: list[_KeptType]
     fetched: list[tuple[int, int]] = []
@@ -227,13 +227,13 @@ def progress_to_bytes(
         _KeptType(type_id, int(one.since), list(one.places.values()), one.recorded.exported())
         for type_id, one in progress.items()
     ]
-    return msgspec.msgpack.encode(_Kept(log_id, types, fetched))
+    return msgspec.msgpack.encode(_KeptProgress(log_id, types, fetched))
 
 
 def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list[tuple[int, int]]]:
     """Read what `progress_to_bytes` wrote: the broker was down since, so it may have missed something."""
     try:
-        kept = msgspec.msgpack.decode(data, type=_Kept)
+        kept = msgspec.msgpack.decode(data, type=_KeptProgress)
     except msgspec.MsgspecError as problem:
         raise BadInput("INPUT-KEPT-CATCH-UP", "what was kept of catching up cannot be read") from problem
     if len(kept.log) != LOG_ID_BYTES:
