@@ -40,7 +40,7 @@ class Target:
     """Whether the bound is a part of the ratio that is possible at all, which is measured with the rest."""
 
     def is_met_by(self, ratio: float) -> bool:
-        """Say whether `ratio` is on the good side, the bound included."""
+        """Return whether `ratio` is on the good side, the bound included."""
         return ratio >= self.bound if self.sign == ">=" else ratio <= self.bound
 
     def __str__(self) -> str:

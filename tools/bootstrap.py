@@ -80,7 +80,7 @@ def digest() -> str:
 
 
 def is_complete(wanted: str) -> bool:
-    """Say whether the environment was finished from the same locks by the same Python in this place."""
+    """Return whether the environment was finished from the same locks by the same Python in this place."""
     return STAMP.is_file() and STAMP.read_text(encoding="ascii") == wanted and PYTHON.exists()
 
 
@@ -122,7 +122,7 @@ def find_uv(pip: list[str] | None) -> list[str] | None:
 
 
 def install_with_uv(uv: list[str], environment: Mapping[str, str]) -> bool:
-    """Make the environment equal to the lock. Say whether that worked."""
+    """Make the environment equal to the lock. Return whether that worked."""
     fresh = ["-q", "--clear", "--python", sys.executable, str(VENV)]
     to_venv = ["--python", str(PYTHON)]
     hashed = ["--require-hashes", "--build-constraints", str(BUILD_LOCK)]
@@ -168,7 +168,7 @@ def pip_settings(pip: list[str] | None) -> dict[str, str]:
 
 
 def is_writable(folder: Path) -> bool:
-    """Say whether we may write into `folder`, or could make it."""
+    """Return whether we may write into `folder`, or could make it."""
     existing = folder
     while not existing.exists():
         existing = existing.parent
@@ -225,13 +225,13 @@ def compile_packages() -> None:
 
 
 def has(module: str) -> bool:
-    """Say whether this Python has `module`; an empty folder of that name does not count."""
+    """Return whether this Python has `module`; an empty folder of that name does not count."""
     found = importlib.util.find_spec(module)
     return found is not None and found.origin is not None
 
 
 def is_usable(python: Path) -> bool:
-    """Say whether `python` runs and is of our own version."""
+    """Return whether `python` runs and is of our own version."""
     if not python.exists():
         return False
     asked = [str(python), "-c", "import sys; print(sys.version)"]
@@ -239,13 +239,13 @@ def is_usable(python: Path) -> bool:
 
 
 def has_pip(python: Path) -> bool:
-    """Say whether `python` has pip; one whose making was interrupted runs, and has none."""
+    """Return whether `python` has pip; one whose making was interrupted runs, and has none."""
     asked = [str(python), "-m", "pip", "--version"]
     return is_usable(python) and not subprocess.run(asked, capture_output=True, check=False).returncode
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None) -> bool:
-    """Run `command` without input, its messages on our stderr. Say whether it succeeded."""
+    """Run `command` without input, its messages on our stderr. Return whether it succeeded."""
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment)
     return done.returncode == 0
 

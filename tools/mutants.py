@@ -137,7 +137,7 @@ class Room:
     copies: SimpleQueue[Path]
 
     def is_noticed(self, mutant: Mutant | None, timeout_s: float) -> bool:
-        """Say whether a test fails, or hangs, with this change."""
+        """Return whether a test fails, or hangs, with this change."""
         source = self.copies.get()
         file = None if mutant is None else source / mutant.file.relative_to(ROOT / "src")
         try:

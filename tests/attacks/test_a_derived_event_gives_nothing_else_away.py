@@ -24,7 +24,7 @@ from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
 from maia.policy.view import is_summarised, summarised
 from maia.roles import parse_policy
 from maia.roles.statements import BadPolicy
-from maia.sealing.groups.membership import Claim, Grounds, standing
+from maia.sealing.groups.membership import Claim, MemberGrounds, standing
 from maia.testing import grant
 from maia.types import (
     Sealing,
@@ -105,7 +105,7 @@ def test_a93_a_holder_of_summaries_gets_no_key_and_sees_no_event() -> None:
     definition = replace(READING.definition, sealing=sealing)
     sealed = verify_definition(sign_definition(definition, CITY), at=NOW, previous=None)
     claim = Claim(PUBLIC.principal, (sealed,), (right,))
-    assert not standing(claim, Grounds(SealingLevel.ATTRIBUTE), NOW).groups
+    assert not standing(claim, MemberGrounds(SealingLevel.ATTRIBUTE), NOW).groups
     view = view_of(PUBLIC, Action.SUBSCRIBE, right)
     assert view is not None
     assert is_summarised(view)

@@ -195,7 +195,7 @@ def test_the_body_of_a_stranger_is_not_even_read(met: DomainAtWork, monkeypatch:
 
 
 def _closed_by_peer(link: socket.socket, *, while_sending: bytes) -> bool:
-    """Say whether a connection is closed while we send a little of something now and then."""
+    """Return whether a connection is closed while we send a little of something now and then."""
     link.settimeout(0.1)
     ends = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends:
@@ -244,7 +244,7 @@ def test_an_answer_that_no_peer_takes_is_not_kept(met: DomainAtWork, monkeypatch
 
 
 def _is_closed(link: socket.socket) -> bool:
-    """Say whether the other side has closed a connection on which nothing is under way."""
+    """Return whether the other side has closed a connection on which nothing is under way."""
     try:
         return link.recv(1 << 16) == b""
     except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):

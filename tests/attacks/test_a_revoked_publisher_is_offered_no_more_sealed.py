@@ -71,7 +71,7 @@ class Town:
         return edge.say(self.offers[number])
 
     def is_wanted(self, at: NetBroker, by: NetBroker) -> bool:
-        """Say whether a broker is told by another one that something is wanted there."""
+        """Return whether a broker is told by another one that something is wanted there."""
         book = at.parts.routes.book
         return bool(book.entries(node_id_of_key(by.key.principal.key), self.net.key))
 

@@ -93,7 +93,7 @@ class Town:
         return asking.request(action, event_type=definition.definition.name)
 
     def believes(self, rogue: NetClient, plate: str = "FORGED") -> bool:
-        """Say whether a frame of the super-type is taken from the rogue broker."""
+        """Return whether a frame of the super-type is taken from the rogue broker."""
         reader = self.client(STATISTICS)
         ref = reader.subscribe()
         frame = Carried(

@@ -29,7 +29,7 @@ from maia.policy import NO_FACTS, Permit, Request, View, decide, gather_evidence
 from maia.predicates import parse_predicate
 from maia.roles import parse_policy
 from maia.roles.statements import BadPolicy
-from maia.sealing.groups.membership import Claim, Grounds, standing
+from maia.sealing.groups.membership import Claim, MemberGrounds, standing
 from maia.testing import grant
 from maia.testing.refusals import raises
 from maia.types import (
@@ -179,7 +179,7 @@ def test_a93_a_holder_of_transformed_events_gets_no_key() -> None:
     sealing = Sealing(SealingLevel.ATTRIBUTE, HOSPITAL.principal, ("127.0.0.1:7500",))
     definition = replace(PRESCRIBE.definition, sealing=sealing)
     sealed = verify_definition(sign_definition(definition, HOSPITAL), at=NOW, previous=None)
-    grounds = Grounds(SealingLevel.ATTRIBUTE)
+    grounds = MemberGrounds(SealingLevel.ATTRIBUTE)
 
     def groups(who: SigningKey, *rights: SignedCertificate) -> set[str | None]:
         return {one.uid for one in standing(Claim(who.principal, (sealed,), rights), grounds, NOW).groups}

@@ -162,7 +162,7 @@ def test_an_unknown_field_is_refused_wherever_it_stands(body):
 
 
 def _only_another_attribute(node: tuple[SExpression, ...], extra: SExpression) -> bool:
-    """Say whether the addition is no unknown field but one more attribute uid, which is a wider grant."""
+    """Return whether the addition is no unknown field but one more attribute uid, which is a wider grant."""
     return node[0] == b"attributes" and extra == b"extra"
 
 

@@ -28,10 +28,10 @@ def texts_up_to(length: int, alphabet: str) -> tuple[str, ...]:
 
 
 def covers_in_world(*, wide: Predicate, narrow: Predicate, events: Iterable[Event]) -> bool:
-    """Say whether every event of the world that `narrow` admits is admitted by `wide`."""
+    """Return whether every event of the world that `narrow` admits is admitted by `wide`."""
     return all(admits(wide, event) for event in events if admits(narrow, event))
 
 
 def overlap_in_world(one: Predicate, other: Predicate, events: Iterable[Event]) -> bool:
-    """Say whether some event of the world is admitted by both."""
+    """Return whether some event of the world is admitted by both."""
     return any(admits(one, event) and admits(other, event) for event in events)

@@ -61,7 +61,7 @@ class DeferringGroup:
         self.linked.discard(person)
 
     def may_know(self, person: bytes, version: int) -> bool:
-        """Say whether a person's right covers the moment at which a version began."""
+        """Return whether a person's right covers the moment at which a version began."""
         return self.began_at[version - 1] in self.rights[person]
 
     def breaches(self) -> list[tuple[int, frozenset[bytes]]]:

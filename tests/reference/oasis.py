@@ -196,7 +196,7 @@ class Model:
 
 
 def conditions_hold(rule, values) -> bool:
-    """Say whether the comparisons of a rule hold."""
+    """Return whether the comparisons of a rule hold."""
     if rule.at_least is not None and values["$" + rule.at_least[0]][1] < rule.at_least[1]:
         return False
     return rule.unequal is None or values["$" + rule.unequal[0]] != values["$" + rule.unequal[1]]

@@ -145,7 +145,7 @@ class OftTree(KeyTree):
         self._secrets[node] = mixed(left=left, right=right)
 
     def _all_told(self, level: int, index: int, told: set[int]) -> bool:
-        """Say whether everybody here joins right now, and is handed a path anyway."""
+        """Return whether everybody here joins right now, and is handed a path anyway."""
         children = 2 * index, 2 * index + 1
         taken = [child for child in children if self._slots.counts[level - 1][child]]
         return bool(taken) and all(child in told for child in taken)

@@ -60,7 +60,7 @@ def parts(home: Path) -> dict[str, dict]:
 
 
 def is_back(home: Path, part: str, before: int) -> bool:
-    """Say whether a process runs again, and is linked with the others."""
+    """Return whether a process runs again, and is linked with the others."""
     found = parts(home)[part]
     return found.get("pid", before) != before and found["peers"] >= 1
 

@@ -123,7 +123,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def _renewed_broker(one: Client) -> bool:
-    """Say whether a client has verified the renewed statement of its broker."""
+    """Return whether a client has verified the renewed statement of its broker."""
     session = one._session._connection._session
     return session is not None and session.identity.statement.not_after > system_now() + 2 * SHORT_S * SECOND
 

@@ -376,7 +376,7 @@ class World:
         )
 
     def asks_beyond_keys(self, one: RandomReader) -> bool:
-        """Say whether a reader's rights speak of something that its broker has no key for.
+        """Return whether a reader's rights speak of something that its broker has no key for.
 
         Such a broker cannot tell others what it wants, nor prove it. Its
         client has whatever comes for somebody else.

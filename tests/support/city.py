@@ -108,7 +108,7 @@ def tell_city_story(seed: int) -> Cast:
 
 
 def has_topics(seed: int) -> bool:
-    """Say whether events of a city are on topics; in the others the second camera publishes a sub-type."""
+    """Return whether events of a city are on topics; in the others the second camera publishes a sub-type."""
     return seed % 2 == 0
 
 

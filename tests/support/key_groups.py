@@ -320,7 +320,7 @@ class KeyNet(Net):
         return 0 if manager is None else manager.number
 
     def holds(self, member: Member, uid: AttributeUid | None = None, epoch: int | None = None) -> bool:
-        """Say whether a member holds the key of a group in an epoch, the newest unless told."""
+        """Return whether a member holds the key of a group in an epoch, the newest unless told."""
         ring = member.node.ring(self.type_id)
         return (
             ring is not None

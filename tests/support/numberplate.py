@@ -113,7 +113,7 @@ def held_by(cast: Cast, domain: str, about: type[ResourcePattern]) -> SignedCert
 
 
 def is_about(signed: SignedCertificate, kind: type[ResourcePattern]) -> bool:
-    """Say whether a certificate grants something about a type, or a network."""
+    """Return whether a certificate grants something about a type, or a network."""
     one = signed.certificate
     return isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, kind)
 

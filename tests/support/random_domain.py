@@ -491,7 +491,7 @@ class DomainBeside:
         return known
 
     def _is_much(self, ways: set) -> bool:
-        """Say whether this would only take long, or be more ways to one thing than the service keeps."""
+        """Return whether this would only take long, or be more ways to one thing than the service keeps."""
         each: dict = {}
         for way in ways:
             each.setdefault((way.values, way.rule), []).append(way)

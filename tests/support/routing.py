@@ -201,7 +201,7 @@ class SimulatedNetwork:
         assert not useless, "a publication was carried to a broker behind which nobody wants it"
 
     def can_reach(self, one: int, other: int) -> bool:
-        """Say whether two brokers are on the same side of a partition, whose sides are fully linked."""
+        """Return whether two brokers are on the same side of a partition, whose sides are fully linked."""
         return one == other or (one, other) in self.queues
 
     def spread(self, origin: int, type_id: bytes, event: Event) -> tuple[set[int], set[int]]:

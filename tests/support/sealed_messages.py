@@ -32,7 +32,7 @@ def sealed_offer(type_id: bytes, proof: SealedProof | None) -> Offer:
 
 
 def is_sealed(message: object, *kinds: type) -> bool:
-    """Say whether a message is of one of these kinds, and about sealed publications."""
+    """Return whether a message is of one of these kinds, and about sealed publications."""
     return (
         isinstance(message, Interest | Offer | Replica)
         and type(message) in kinds

@@ -202,7 +202,7 @@ async def _statements_at(by: Principal, text: str, now: Instant, *, within_s: fl
 
 
 def _counts(signed: SignedStatement, by: Principal, now: Instant) -> bool:
-    """Say whether a statement is its sender's own and not over; raise if it is not what it says."""
+    """Return whether a statement is its sender's own and not over; raise if it is not what it says."""
     said = signed.statement
     if isinstance(said, OneTimeAnswer) or said.by != by:
         return False  # another tester's statement is valid too, but was not asked for here

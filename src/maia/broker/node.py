@@ -229,7 +229,7 @@ class Broker:
                 self._parts.closing.forget_link(link, turn)
 
     def _is_of_key_manager(self, happened: Input) -> bool:
-        """Say whether something happened on the way to a key manager, which belongs to the key member."""
+        """Return whether something happened on the way to a key manager, which belongs to the key member."""
         member = self._parts.keys.member
         match happened:
             case Received(link=link) | LinkClosed(link=link):

@@ -145,7 +145,7 @@ class TimerWheel:
         return len(self._heap)
 
     def __contains__(self, timer: Timer) -> bool:
-        """Say whether a timer runs."""
+        """Return whether a timer runs."""
         return timer in self._moments
 
     def moment_of(self, timer: Timer) -> Instant | None:
@@ -166,7 +166,7 @@ class TimerWheel:
             self.add(timer, at)
 
     def is_due(self, now: Instant) -> bool:
-        """Say whether a timer has expired, or was reset from a moment that has come."""
+        """Return whether a timer has expired, or was reset from a moment that has come."""
         return bool(self._heap) and self._heap[0][0] <= now
 
     def lateness(self, now: Instant) -> int:

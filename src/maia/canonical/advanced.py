@@ -343,7 +343,7 @@ def _shown_string(text: bytes) -> str:
 
 
 def _is_text(text: bytes) -> bool:
-    """Say whether a person would take the bytes for words in some language rather than for a key."""
+    """Return whether a person would take the bytes for words in some language rather than for a key."""
     try:
         return text.decode("utf-8").isprintable()
     except UnicodeDecodeError:

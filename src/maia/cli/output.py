@@ -61,7 +61,7 @@ def use_json(is_wanted: bool) -> None:
 
 
 def wants_json() -> bool:
-    """Say whether a program reads the answer."""
+    """Return whether a program reads the answer."""
     return _Used.as_json
 
 

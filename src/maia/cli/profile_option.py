@@ -55,7 +55,7 @@ _NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})
 
 
 def takes_profile(path: str, options: Sequence[object]) -> bool:
-    """Say whether a command, by its path, takes what a participant needs from a profile."""
+    """Return whether a command, by its path, takes what a participant needs from a profile."""
     if path in _NAMING:
         return True
     if path in _NOT or not any(one in _FILLED for one in options):
@@ -65,7 +65,7 @@ def takes_profile(path: str, options: Sequence[object]) -> bool:
 
 # Any: Typer carries a copy of Click inside, whose classes have no public names.
 def is_filled(parameter: Any) -> bool:
-    """Say whether a profile may say what an option says."""
+    """Return whether a profile may say what an option says."""
     return any(one in _FILLED for one in parameter.opts)
 
 

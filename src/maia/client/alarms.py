@@ -46,7 +46,7 @@ class Alarms:
                 yield whose
 
     def is_quiet(self, now: Instant) -> bool:
-        """Say whether no moment has come, and the runtime has been asked for the next one."""
+        """Return whether no moment has come, and the runtime has been asked for the next one."""
         return self._promised is not None and now < self._promised <= (self._heap or [(0, 0)])[0][0]
 
     def woken(self) -> None:

@@ -53,7 +53,7 @@ class PublishedBy:
 
     @property
     def is_verified(self) -> bool:
-        """Say whether this client has verified author, content and statement, without trust in a router."""
+        """Whether this client has verified author, content and statement, without trust in a router."""
         return self.is_signed and (self.identity is None or self.is_identity_verified)
 
     def __str__(self) -> str:

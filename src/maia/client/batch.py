@@ -167,7 +167,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Say whether the first frame should wait for no more events."""
+        """Return whether the first frame should wait for no more events."""
         if len(self._frames) != 1:
             return bool(self._frames)
         first = self._frames[0]
@@ -175,7 +175,7 @@ class Outbox:
 
     @property
     def waits(self) -> bool:
-        """Say whether what is here waits for company while another frame is under way."""
+        """Return whether what is here waits for company while another frame is under way."""
         return not self._frames or (self._frames[0].waits and not self.is_full)
 
     def put(self, frame: OutgoingFrame) -> None:
@@ -212,7 +212,7 @@ class Outbox:
     # Of an application's publisher, calls that wait learn it; a gateway has others to tell.
 
     def go_together(self, last: OutgoingFrame, frame: OutgoingFrame) -> bool:
-        """Say whether events of two who gave them may share a frame."""
+        """Return whether events of two who gave them may share a frame."""
         del last, frame
         return True
 

@@ -108,7 +108,7 @@ class Connection(Endpoint[Session]):
 
     @property
     def is_ready(self) -> bool:
-        """Say whether a broker has welcomed this client."""
+        """Return whether a broker has welcomed this client."""
         return self._session is not None and self._session.is_ready
 
     # -------------------------------------------------------- a link begins
@@ -253,7 +253,7 @@ class Connection(Endpoint[Session]):
                 return self.sent(self._requests.told(message, now))
 
     def _was_accepted(self, ref: int) -> bool:
-        """Say whether a broker has accepted an entry, on this link or on one before."""
+        """Return whether a broker has accepted an entry, on this link or on one before."""
         entry = self._requests.find(ref)
         return entry is not None and entry.was_accepted
 

@@ -95,5 +95,5 @@ def told_by_broker(code: str, message: str) -> MaiaError:
 
 
 def is_passing(code: str) -> bool:
-    """Say whether the same request may succeed later without a change by the user."""
+    """Return whether the same request may succeed later without a change by the user."""
     return code.startswith(_PASSING)

@@ -164,7 +164,7 @@ class Requests:
     # -------------------------------------------------------- frames
 
     def has_room(self, entry: Advertised) -> bool:
-        """Say whether another frame may be under way."""
+        """Return whether another frame may be under way."""
         return (
             entry.stage is EntryStage.ACCEPTED
             and len(entry.under_way) < self._settings.frames_under_way
@@ -257,7 +257,7 @@ class Requests:
         return [message for entry in standing for message in self._ask(entry, now, renews=True)]
 
     def _is_at_the_broker(self, entry: RequestEntry) -> bool:
-        """Say whether the broker will count an entry as accepted when it receives the next message."""
+        """Return whether the broker will count an entry as accepted when it receives the next message."""
         is_held = entry.stage is EntryStage.ASKED and self._challenges.is_open(entry.ref)
         return entry.stage in _AT_THE_BROKER and not is_held
 

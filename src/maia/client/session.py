@@ -88,7 +88,7 @@ class ClientSession:
 
     @property
     def is_ready(self) -> bool:
-        """Say whether a broker has welcomed this client."""
+        """Return whether a broker has welcomed this client."""
         return self._connection.is_ready
 
     def take_notices(self) -> list[Notice]:

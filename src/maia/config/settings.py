@@ -76,7 +76,7 @@ class Mismatch(ValueError):
 # ------------------------------------------------------------ what a setting may be
 
 
-class Word(str):
+class ChosenWord(str):
     """Text of a form of its own: how it is read, and what an error says was expected."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class Word(str):
         return cls(text)
 
 
-class PrincipalWord(Word):
+class PrincipalWord(ChosenWord):
     """A key or a quorum, written out or by the name of its file."""
 
     __slots__ = ()
@@ -104,7 +104,7 @@ class PrincipalWord(Word):
         return word if word.startswith(("ed25519:", "quorum:")) else cls(folder / Path(word).expanduser())
 
 
-class Secret(Word):
+class Secret(ChosenWord):
     """Text that may hold a password: no error and no representation shows it."""
 
     __slots__ = ()
@@ -450,7 +450,7 @@ def _one(setting: Setting, name: str, kind: object) -> object:
     def read(form: type, written: object) -> object:
         if not isinstance(written, str) or not written:
             raise ValueError
-        if issubclass(form, Word):
+        if issubclass(form, ChosenWord):
             return form.read(written, setting.folder)
         return setting.folder / Path(written).expanduser()
 
@@ -463,7 +463,7 @@ def _one(setting: Setting, name: str, kind: object) -> object:
             dec_hook=read,
         )
     except (msgspec.ValidationError, ValueError):
-        is_secret = isinstance(kind, type) and issubclass(kind, Word) and kind.is_secret
+        is_secret = isinstance(kind, type) and issubclass(kind, ChosenWord) and kind.is_secret
         found = "" if is_secret else f", not {_shown(setting.value)}"
         raise setting.wrong(name, f"must be {_expected(kind)}{found}") from None
 
@@ -476,7 +476,7 @@ def _expected(kind: object) -> str:
         return f"one of {', '.join(get_args(kind))}"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return f"one of {', '.join(one.value for one in kind)}"
-    if isinstance(kind, type) and issubclass(kind, Word):
+    if isinstance(kind, type) and issubclass(kind, ChosenWord):
         return kind.expected
     return {bool: "true or false", Path: "a path"}[kind]  # type: ignore[index]  # no other kinds are fields
 

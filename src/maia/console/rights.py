@@ -102,7 +102,7 @@ class ShownNames:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedInConsole:
     """Which certificates are looked for."""
 
     type: str = ""
@@ -112,7 +112,7 @@ class Asked:
 
 
 def state_of(entry: RegisterEntry, now: Instant) -> str:
-    """Say whether a certificate counts at a moment."""
+    """Return whether a certificate counts at a moment."""
     validity = entry.signed.certificate.validity
     if entry.problem == "revoked" or (entry.revoked_at is not None and entry.revoked_at <= now):
         return "revoked"
@@ -188,7 +188,7 @@ def record_of(entry: RegisterEntry, names: ShownNames, now: Instant) -> dict[str
 
 
 def filtered(
-    entries: Iterable[RegisterEntry], asked: Asked, names: ShownNames, now: Instant
+    entries: Iterable[RegisterEntry], asked: AskedInConsole, names: ShownNames, now: Instant
 ) -> list[RegisterEntry]:
     """Return the certificates that fit, the newest state first: valid ones before those that are over."""
     types = [one for label, one in names.by_label.items() if asked.type and asked.type in label]

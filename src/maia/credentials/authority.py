@@ -150,7 +150,7 @@ class Transformation:
     """Whom its certificate names, where noise is its own; keys that it is passed on to share it."""
 
     def is_keyed(self, scope: Scope | None = None) -> bool:
-        """Say whether a secret is needed to apply it; with a `scope`, a key of that scope."""
+        """Return whether a secret is needed to apply it; with a `scope`, a key of that scope."""
         summarises = self.summary is not None and self.summary.is_keyed(scope)
         return summarises or rules_are_keyed(self.rules, scope)
 
@@ -320,7 +320,7 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
 
 
 def covers_request(authority: Authority, action: Action, resource: ResourceName) -> bool:
-    """Say whether a grant allows `action` on `resource`; attributes and terms are asked later.
+    """Return whether a grant allows `action` on `resource`; attributes and terms are asked later.
 
     To administer is to publish or subscribe without an event: attributes and a restriction could
     not be kept there, so a grant with any does not allow it.

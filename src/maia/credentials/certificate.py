@@ -86,11 +86,11 @@ class Validity:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether no moment lies inside."""
+        """Return whether no moment lies inside."""
         return self.not_before is not None and self.not_after is not None and self.not_after < self.not_before
 
     def contains(self, now: Instant) -> bool:
-        """Say whether `now` lies inside the period. Nothing is said about the tests."""
+        """Return whether `now` lies inside the period. Nothing is said about the tests."""
         start, end = self.not_before, self.not_after
         return (start is None or start <= now) and (end is None or now <= end)
 
@@ -114,7 +114,7 @@ class Validity:
         return new_validity(start if starts_last else later, end if ends_first else earlier, tests)
 
     def outlasts(self, other: Validity) -> bool:
-        """Say whether every moment of `other` lies inside, and no test is asked that `other` is free of."""
+        """Whether every moment of `other` lies inside, and no test is asked that `other` is free of."""
         start, end = self.not_before, self.not_after
         later, earlier = other.not_before, other.not_after
         if start is not None and (later is None or later < start):

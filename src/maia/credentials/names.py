@@ -60,7 +60,7 @@ def checked_topic_path(text: str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Say whether a name, or what a pattern's names begin with, belongs to the system itself.
+    """Return whether a name, or what a pattern's names begin with, belongs to the system itself.
 
     A pattern means reserved names only if it spells their beginning out: `/admin/*` does, and
     `*`, `/*` or the blanket resource do not.
@@ -184,11 +184,11 @@ class NamePattern:
 
     @property
     def is_reserved(self) -> bool:
-        """Say whether the names meant belong to the system itself; a pattern never means both sorts."""
+        """Return whether the names meant belong to the system itself; a pattern never means both sorts."""
         return is_reserved(self.prefix if self.exact is None else self.exact)
 
     def matches(self, name: str) -> bool:
-        """Say whether `name` is one of the names meant."""
+        """Return whether `name` is one of the names meant."""
         if self.exact is not None:
             return name == self.exact
         return (

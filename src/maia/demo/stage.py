@@ -276,7 +276,7 @@ class Stage:
         return [inbox.reader for inbox in self.inboxes.values()]
 
     def is_probe(self, event: Happening) -> bool:
-        """Say whether an event is one of the probes, by what is left of it."""
+        """Return whether an event is one of the probes, by what is left of it."""
         return self.story.is_probe(event)
 
     # ------------------------------------------------------------ what happens

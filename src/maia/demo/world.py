@@ -96,7 +96,7 @@ class Database:
 
 
 def is_from_1970(event: Happening) -> bool:
-    """Say whether an event has a moment that is none of a story's: probes have one."""
+    """Return whether an event has a moment that is none of a story's: probes have one."""
     return any(isinstance(value, Instant) and value < FIRST_REAL for value in event.values())
 
 

@@ -53,7 +53,7 @@ class Kind(Enum):
 
     @property
     def is_ordered(self) -> bool:
-        """Say whether `<` and its relatives mean anything for this kind."""
+        """Return whether `<` and its relatives mean anything for this kind."""
         return self is not Kind.BOOL
 
 

@@ -134,7 +134,7 @@ class TransformationKeys:
         self._tables = {issuer: dict(named) for issuer, named in (tables or {}).items()}
 
     def __bool__(self) -> bool:
-        """Say whether there is any secret or table."""
+        """Return whether there is any secret or table."""
         return bool(self._secrets or self._tables)
 
     @property
@@ -247,7 +247,7 @@ def calculated(sign: ArithmeticSign, one: PresentValue, other: PresentValue) -> 
 
 
 def in_float_range(number: float) -> bool:
-    """Say whether a float takes part in arithmetic."""
+    """Return whether a float takes part in arithmetic."""
     return number == 0.0 or FLOAT_LOW <= abs(number) <= FLOAT_HIGH
 
 

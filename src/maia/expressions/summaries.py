@@ -141,7 +141,7 @@ class Summary:
         return reads_of(self.inputs)
 
     def is_keyed(self, scope: Scope | None = None) -> bool:
-        """Say whether a secret is needed; with a `scope`, a key of that scope."""
+        """Return whether a secret is needed; with a `scope`, a key of that scope."""
         return any(is_keyed(rule.value, scope) for rule in self.inputs)
 
     def closes_at(self, start: Instant) -> Instant:

@@ -286,7 +286,7 @@ def reads_of(rules: Iterable[Rule]) -> frozenset[AttributeUid]:
 
 
 def is_keyed(expression: Expression | None, scope: Scope | None = None) -> bool:
-    """Say whether an expression needs a key or a table; with a `scope`, whether one of that scope."""
+    """Return whether an expression needs a key or a table; with a `scope`, whether one of that scope."""
     return expression is not None and any(
         isinstance(one, Call) and one.function in KEYED and scope in (None, one.scope)
         for one in expressions_in(expression)
@@ -294,7 +294,7 @@ def is_keyed(expression: Expression | None, scope: Scope | None = None) -> bool:
 
 
 def rules_are_keyed(rules: Iterable[Rule], scope: Scope | None = None) -> bool:
-    """Say whether one of the rules needs a key; with a `scope`, one of that scope."""
+    """Return whether one of the rules needs a key; with a `scope`, one of that scope."""
     return any(is_keyed(rule.value, scope) for rule in rules)
 
 

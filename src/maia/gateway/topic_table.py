@@ -104,7 +104,7 @@ def check_filter(text: str) -> tuple[str | None, list[str]]:
 
 
 def matches(wanted: Sequence[str], topic: Sequence[str]) -> bool:
-    """Say whether the levels of a filter admit those of a topic name (MQTT 5.0, section 4.7)."""
+    """Return whether the levels of a filter admit those of a topic name (MQTT 5.0, section 4.7)."""
     if topic[0].startswith("$") and wanted[0] in ("+", "#"):
         return False
     for number, level in enumerate(wanted):
@@ -255,7 +255,7 @@ class TopicRow:
         return self.messages_of({name: (value,) for name, value in event.items()}, 1)[0]
 
     def clears(self, event: Mapping[str, Value]) -> bool:
-        """Say whether an event holds nothing beside its topic, which has then no retained message."""
+        """Return whether an event holds nothing beside its topic, which has then no retained message."""
         return all(event.get(name) is None for name in self.by_name)
 
     def _topics_of(self, columns: Columns, rows: int) -> Sequence[str]:

@@ -90,7 +90,7 @@ class ReadTable:
 
     @property
     def is_due(self) -> bool:
-        """Say whether it is time to read the table again."""
+        """Return whether it is time to read the table again."""
         return self._clock() - self._asked_at >= self.every_s
 
     def refresh(self) -> None:

@@ -146,12 +146,12 @@ class SocketLink:
 
     @property
     def is_closing(self) -> bool:
-        """Say whether nothing more can be sent."""
+        """Return whether nothing more can be sent."""
         return self._is_closing
 
     @property
     def is_hanging_up(self) -> bool:
-        """Say whether this side has said its last word, and waits for the peer to take it and go."""
+        """Return whether this side has said its last word, and waits for the peer to take it and go."""
         return self._closing_ends is not None
 
     @property

@@ -132,7 +132,7 @@ class Recorder(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Say whether nothing more should be read from links for now."""
+        """Return whether nothing more should be read from links for now."""
         ...
 
     def status(self) -> Mapping[str, object]:

@@ -228,7 +228,7 @@ def own_folder(data: Path) -> Iterator[None]:
 
 
 def is_free(data: Path | None, *addresses: str | None) -> bool:
-    """Say whether no process runs with a data folder; then its addresses have to be free, too.
+    """Return whether no process runs with a data folder; then its addresses have to be free, too.
 
     A process that runs with the folder is taken to be this server, which has the addresses then.
     """

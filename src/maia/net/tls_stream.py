@@ -149,7 +149,7 @@ class SocketStream(ABC):
 
     @property
     def is_reading(self) -> bool:
-        """Say whether what arrives is taken from TCP."""
+        """Return whether what arrives is taken from TCP."""
         return self._is_reading
 
     def pause_reading(self) -> None:
@@ -235,7 +235,7 @@ class SocketStream(ABC):
 
     @property
     def is_closing(self) -> bool:
-        """Say whether nothing more can be written."""
+        """Return whether nothing more can be written."""
         return self._is_closing or self._is_lost
 
     def close(self) -> None:

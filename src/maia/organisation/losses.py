@@ -45,7 +45,7 @@ class Losses:
 
 
 def is_membership(signed: SignedCertificate, network: NetworkName | None = None) -> bool:
-    """Say whether a certificate lets its subject into a network (or into this one), and nothing else."""
+    """Return whether a certificate lets its subject into a network (or into this one), and nothing else."""
     one = signed.certificate
     pattern = one.authority.resources if isinstance(one, AuthorisationCertificate) else None
     if not isinstance(pattern, NetworkPattern):

@@ -879,7 +879,7 @@ class Organisation:
         return list(read_grant(path).certificates)
 
     def _keeps_keys_of(self, signed: SignedDefinition) -> bool:
-        """Say whether old keys of a type are kept here; one version of it says so for all."""
+        """Return whether old keys of a type are kept here; one version of it says so for all."""
         sealing, version = signed.definition.sealing, signed.definition.name.version
         return sealing is not None and sealing.manager == self.principal and version == FIRST_VERSION
 

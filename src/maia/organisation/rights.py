@@ -283,7 +283,7 @@ def check_held(
 
 
 def _holds(right: Right, who: Principal, pool: Sequence[SignedCertificate], *, now: Instant) -> bool | None:
-    """Say whether a principal may do the same itself: None if not, else whether it may pass it on."""
+    """Return whether a principal may do the same itself: None if not, else whether it may pass it on."""
     request = Request(who, right.action, right.event_type.name, right.event_type)
     chains = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD).chains
     return any(one.may_delegate for one in chains) if chains else None
@@ -292,7 +292,7 @@ def _holds(right: Right, who: Principal, pool: Sequence[SignedCertificate], *, n
 def reaches_network(
     network: NetworkName, subject: Principal, pool: Sequence[SignedCertificate], *, now: Instant
 ) -> bool:
-    """Say whether certificates let a subject connect to a network."""
+    """Return whether certificates let a subject connect to a network."""
     request = Request(subject, Action.CONNECT, network)
     evidence = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD)
     return not isinstance(decide(request, evidence, NO_FACTS, now), Denial)

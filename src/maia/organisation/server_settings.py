@@ -63,7 +63,7 @@ def _edited(text: str, generated: str) -> str:
 
 
 def _means(generated: str, text: str, kept: str) -> bool:
-    """Say whether the lines that are kept mean, over the generated ones, what the whole text did."""
+    """Return whether the lines that are kept mean, over the generated ones, what the whole text did."""
     try:
         below, whole, rest = map(tomllib.loads, (generated, text, kept))
     except tomllib.TOMLDecodeError:

@@ -203,7 +203,7 @@ _NO_CHAIN = Reason("chain", "no certificates at hand lead from the owner of the 
 
 
 def type_miss(request: Request, now: Instant) -> Miss | None:
-    """Say whether the proof behind the event type has lapsed since it was made."""
+    """Return whether the proof behind the event type has lapsed since it was made."""
     if request.event_type is None or request.event_type.validity.contains(now):
         return None
     reason = Reason("type", "the definition of the event type is not valid at this moment")
@@ -485,7 +485,7 @@ def unmeetable_miss(request: Request, openings: Sequence[Opening]) -> Miss | Non
 
 
 def _makes_its_type(request: Request, view: View) -> bool:
-    """Say whether what is made on publication has only attributes of the version, in their kinds."""
+    """Return whether what is made on publication has only attributes of the version, in their kinds."""
     declared = kinds_of(request)
     made = kinds_shown(Window(ALWAYS, ALL_ATTRIBUTES, view.on_publication), declared)
     return not view.on_publication or all(declared.get(uid) is kind for uid, kind in made.items())
@@ -544,7 +544,7 @@ class PermittedFilters:
     size_max: int
 
     def __contains__(self, wanted: Predicate) -> bool:
-        """Say whether a filter is one of them; others have to be decided upon."""
+        """Return whether a filter is one of them; others have to be decided upon."""
         return (
             mistyped(wanted, self.kinds) is None
             and attributes_of(wanted) <= self.kinds.keys()

@@ -254,7 +254,7 @@ class Request:
         object.__setattr__(self, "fingerprint", hash(key))
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both ask for the same thing."""
+        """Return whether both ask for the same thing."""
         return isinstance(other, Request) and self._key == other._key
 
     def __hash__(self) -> int:

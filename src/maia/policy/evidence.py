@@ -80,7 +80,7 @@ class BoundRule:
     def applies_to(
         self, principal: Principal, certificates: frozenset[bytes], action: Action, resource: ResourceName
     ) -> bool:
-        """Say whether the rule limits this principal, who relies on these certificates."""
+        """Return whether the rule limits this principal, who relies on these certificates."""
         held = self.holder == principal if isinstance(self.holder, Principal) else self.holder in certificates
         if not held or action is not self.action:
             return False
@@ -91,7 +91,7 @@ class BoundRule:
 
 
 def permits(rule: BoundRule, requested: Predicate) -> bool:
-    """Say whether a filter, or an advertisement, stays inside the bound; a cautious no if not proved."""
+    """Return whether a filter, or an advertisement, stays inside the bound; a cautious no if not proved."""
     try:
         return _RELATIONS[rule.bound](rule.filter, requested)
     except NotAConstraintFilter:
@@ -99,7 +99,7 @@ def permits(rule: BoundRule, requested: Predicate) -> bool:
 
 
 def screens(rule: BoundRule) -> bool:
-    """Say whether the bound's holder sees only attributes in its own filter (section 3.5)."""
+    """Return whether the bound's holder sees only attributes in its own filter (section 3.5)."""
     return rule.action is Action.SUBSCRIBE and rule.bound in (Bound.STRICT_UPPER, Bound.STRICT_LOWER)
 
 

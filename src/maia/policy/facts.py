@@ -241,7 +241,7 @@ class Facts(Mapping[AttributeUid, PresentValue]):
         return len(self._values)
 
     def satisfy(self, condition: Predicate, *, of: Principal | None, now: Instant) -> bool:
-        """Say whether a condition holds that the issuer `of` has set; unknown is no."""
+        """Return whether a condition holds that the issuer `of` has set; unknown is no."""
         if condition == ALWAYS:
             return True
         said = self._asserted.get(of, {}) if of is not None else {}

@@ -179,7 +179,7 @@ def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
 
 
 def _asks_for_the_unread(grant: Grant, request: Request) -> Miss | None:
-    """Say whether a restriction admits nothing, since its issuer may not read what it asks for (A104)."""
+    """Return whether a restriction admits nothing, since its issuer may not read what it asks for (A104)."""
     restriction, steps = grant.authority.restriction, grant.authority.transformations
     if request.action not in _WORDS or (restriction is ALWAYS and not steps):
         return None
@@ -254,7 +254,7 @@ class Allowances:
         self._answers: dict[int, bool] = {}
 
     def permits(self, rule: BoundRule) -> bool:
-        """Say whether one of the bounds allows the filter."""
+        """Return whether one of the bounds allows the filter."""
         # By identity: the rules live as long as the tuple does, and a deep predicate is slow to hash.
         answer = self._answers.get(id(rule))
         if answer is None:
@@ -306,14 +306,14 @@ def names_of(request: Request) -> dict[AttributeUid, str]:
 
 
 def includes(wide: Opening, narrow: Opening) -> bool:
-    """Say whether one opening visibly shows all that another shows, for at least as long."""
+    """Return whether one opening visibly shows all that another shows, for at least as long."""
     wide_end, narrow_end = wide.grant.validity.not_after, narrow.grant.validity.not_after
     lives_on = wide_end is None or (narrow_end is not None and narrow_end <= wide_end)
     return lives_on and is_as_wide(wide, narrow)
 
 
 def is_as_wide(wide: Opening, narrow: Opening) -> bool:
-    """Say whether one opening visibly shows all that another shows, for as long as it lasts.
+    """Return whether one opening visibly shows all that another shows, for as long as it lasts.
 
     Visibly: every term of the wide restriction is also a term of the narrow
     one. `covers` would find more, at a price that a requester with many

@@ -98,7 +98,7 @@ class View:
 
 
 def shows(window: Window, uid: AttributeUid) -> bool:
-    """Say whether a window may show an attribute, transformed or as it was published."""
+    """Return whether a window may show an attribute, transformed or as it was published."""
     shown = is_among(uid, window.attributes)
     for step in window.transformations:
         is_left = shown and step.result is None and uid not in _always_removed(step)
@@ -115,7 +115,7 @@ def _always_removed(step: Transformation) -> frozenset[AttributeUid]:
 
 
 def keeps(window: Window, uid: AttributeUid) -> bool:
-    """Say whether a window shows an attribute exactly as it was published, whenever it is open.
+    """Return whether a window shows an attribute exactly as it was published, whenever it is open.
 
     What is asked of such an attribute can be asked of the whole event. Keys
     of sealed attributes are for holders of windows that keep them.
@@ -174,12 +174,12 @@ def window_size(window: Window) -> int:
 
 
 def is_for_one(window: Window) -> bool:
-    """Say whether what a window shows depends on who its holder is."""
+    """Return whether what a window shows depends on who its holder is."""
     return any(step.is_keyed(Scope.RECIPIENT) for step in window.transformations)
 
 
 def is_among(uid: AttributeUid, attributes: AttributeSet) -> bool:
-    """Say whether a set of attributes has one."""
+    """Return whether a set of attributes has one."""
     return attributes is ALL_ATTRIBUTES or uid in attributes
 
 
@@ -277,7 +277,7 @@ class SummarisedView:
 
 
 def is_summarised(view: View) -> bool:
-    """Say whether a View shows what many events come to, and no single one of them."""
+    """Return whether a View shows what many events come to, and no single one of them."""
     return any(step.summary is not None for window in view.windows for step in window.transformations)
 
 

@@ -136,7 +136,7 @@ class ViewOutcome:
 
     @property
     def shows(self) -> bool:
-        """Say whether the view shows anything."""
+        """Return whether the view shows anything."""
         return self.definition is not None and self.problem is None
 
 

@@ -32,12 +32,12 @@ from maia.predicates.syntax import (
 
 
 def admits(predicate: Predicate, event: Event) -> bool:
-    """Say whether `event` passes: its verdict is true, not false and not unknown."""
+    """Return whether `event` passes: its verdict is true, not false and not unknown."""
     return verdict(predicate, event) is True
 
 
 def verdict(predicate: Predicate, event: Event) -> bool | None:
-    """Say whether `event` satisfies `predicate`: True, False, or None for unknown."""
+    """Return whether `event` satisfies `predicate`: True, False, or None for unknown."""
     match predicate:
         case Exists(uid):
             return event.get(uid) is not None
@@ -141,7 +141,7 @@ def row_reader(predicate: Predicate) -> RowReader:
 
 
 def is_quickly_read(predicate: Predicate) -> bool:
-    """Say whether a filter is short, and goes down columns only: nothing has to be asked row by row."""
+    """Return whether a filter is short, and goes down columns only: nothing has to be asked row by row."""
     pending, atoms = [predicate], 0
     while pending and atoms <= QUICK_ATOMS_MAX:
         match pending.pop():

@@ -50,11 +50,11 @@ class PathPattern:
 
     @property
     def is_literal(self) -> bool:
-        """Say whether no level is a wildcard; there may still be a rest."""
+        """Return whether no level is a wildcard; there may still be a rest."""
         return ONE not in self.levels
 
     def matches(self, path: str) -> bool:
-        """Say whether `path` is one of the paths meant. Plain and slow: the definition."""
+        """Return whether `path` is one of the paths meant. Plain and slow: the definition."""
         before, *found = path.split("/")
         wanted = self.levels
         is_long_enough = len(found) >= len(wanted) if self.has_rest else len(found) == len(wanted)
@@ -68,7 +68,7 @@ class PathPattern:
         )
 
     def covers(self, narrow: PathPattern) -> bool:
-        """Say whether every path that `narrow` means is meant here; exact."""
+        """Return whether every path that `narrow` means is meant here; exact."""
         if self.has_rest:
             if len(narrow.levels) < len(self.levels):
                 return False

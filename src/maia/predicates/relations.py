@@ -22,18 +22,18 @@ from maia.predicates.syntax import AllOf, AnyOf, Constraints, Predicate, constra
 
 
 def filter_covers_notification(*, filter: Predicate, notification: Event) -> bool:
-    """Say whether every constraint is met by some attribute (definition 1)."""
+    """Return whether every constraint is met by some attribute (definition 1)."""
     return _all_met(constraints_of(filter), notification)
 
 
 def filter_strictly_covers_notification(*, filter: Predicate, notification: Event) -> bool:
-    """Say whether, besides, every attribute meets some constraint (definition 2)."""
+    """Return whether, besides, every attribute meets some constraint (definition 2)."""
     constraints = constraints_of(filter)
     return _all_met(constraints, notification) and _all_asked_for(constraints, notification)
 
 
 def filter_covers_filter(*, wide: Predicate, narrow: Predicate) -> bool:
-    """Say whether `wide` covers every notification that `narrow` covers (definition 3)."""
+    """Return whether `wide` covers every notification that `narrow` covers (definition 3)."""
     outer, inner = constraints_of(wide), constraints_of(narrow)
     if _contradictory(inner):
         return True
@@ -41,7 +41,7 @@ def filter_covers_filter(*, wide: Predicate, narrow: Predicate) -> bool:
 
 
 def filter_strictly_covers_filter(*, wide: Predicate, narrow: Predicate) -> bool:
-    """Say whether `wide` strictly covers every notification that `narrow` strictly covers (definition 4)."""
+    """Whether `wide` strictly covers every notification that `narrow` strictly covers (definition 4)."""
     outer, inner = constraints_of(wide), constraints_of(narrow)
     if _contradictory(inner):
         return True
@@ -49,7 +49,7 @@ def filter_strictly_covers_filter(*, wide: Predicate, narrow: Predicate) -> bool
 
 
 def advertisement_covers_notification(*, advertisement: Predicate, notification: Event) -> bool:
-    """Say whether every attribute meets some constraint (definition 5).
+    """Return whether every attribute meets some constraint (definition 5).
 
     A notification without attributes is covered by every advertisement. An
     attribute that the advertisement does not name is never covered: the
@@ -59,7 +59,7 @@ def advertisement_covers_notification(*, advertisement: Predicate, notification:
 
 
 def advertisement_strictly_covers_notification(*, advertisement: Predicate, notification: Event) -> bool:
-    """Say whether, besides, every constraint is met by some attribute.
+    """Return whether, besides, every constraint is met by some attribute.
 
     Definition 7 uses this relation without defining it. We take the analogue
     of definition 2, which makes it the same question as for a filter.
@@ -68,7 +68,7 @@ def advertisement_strictly_covers_notification(*, advertisement: Predicate, noti
 
 
 def advertisement_covers_advertisement(*, wide: Predicate, narrow: Predicate) -> bool:
-    """Say whether `wide` covers every notification that `narrow` covers (definition 6)."""
+    """Return whether `wide` covers every notification that `narrow` covers (definition 6)."""
     outer, inner = constraints_of(wide), constraints_of(narrow)
     return all(
         covers(wide=AnyOf(outer.get(uid, ())), narrow=AnyOf(offered)) for uid, offered in inner.items()
@@ -76,7 +76,7 @@ def advertisement_covers_advertisement(*, wide: Predicate, narrow: Predicate) ->
 
 
 def advertisement_strictly_covers_advertisement(*, wide: Predicate, narrow: Predicate) -> bool:
-    """Say whether `wide` strictly covers every notification that `narrow` strictly covers (definition 7)."""
+    """Whether `wide` strictly covers every notification that `narrow` strictly covers (definition 7)."""
     return filter_strictly_covers_filter(wide=wide, narrow=narrow)
 
 
@@ -98,5 +98,5 @@ def _contradictory(constraints: Constraints) -> bool:
 
 
 def _each_within(outer: Constraints, inner: Constraints) -> bool:
-    """Say whether `outer` asks for no less than `inner` does, attribute by attribute."""
+    """Return whether `outer` asks for no less than `inner` does, attribute by attribute."""
     return all(covers(wide=AllOf(outer[uid]), narrow=AllOf(inner[uid])) for uid in outer)

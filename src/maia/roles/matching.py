@@ -172,7 +172,7 @@ class Search:
 
 
 def is_active(member: RoleMembership, now: Instant) -> bool:
-    """Say whether `now` lies inside the membership's own time."""
+    """Return whether `now` lies inside the membership's own time."""
     return member.since <= now and (member.until is None or now <= member.until)
 
 

@@ -29,7 +29,7 @@ class Dials:
         return (self._failures.get(address) or (0, 0))[1]
 
     def may_begin(self, address: str, now: int) -> bool:
-        """Say whether this address is neither being tried nor resting after a failure."""
+        """Return whether this address is neither being tried nor resting after a failure."""
         return address not in self.under_way and self.rests_until(address) <= now
 
     def begin(self, address: str, now: int) -> None:

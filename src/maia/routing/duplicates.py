@@ -120,11 +120,11 @@ class _Stream:
         return _BYTES_PER_NUMBER * (max(0, len(self.ends) - 1) + len(self.parts)) + self.row_bytes
 
     def is_next(self, sequence: int) -> bool:
-        """Say whether a number follows the only run, and nothing else was here."""
+        """Return whether a number follows the only run, and nothing else was here."""
         return len(self.ends) == 1 and not self.parts and self.ends[self.starts[0]] == sequence
 
     def follow(self, numbers: Sequence[int]) -> bool:
-        """Say whether numbers that grow follow the only run without a gap, and nothing else was here."""
+        """Return whether numbers that grow follow the only run without a gap, and nothing else was here."""
         return self.is_next(numbers[0]) and numbers[-1] - numbers[0] == len(numbers) - 1
 
     def rows_of(self, sequence: int) -> RowSet:
@@ -201,7 +201,7 @@ class DuplicateMemory:
         return fresh
 
     def are_new(self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes = b"") -> bool:
-        """Say whether no row of some publications was here before; their numbers grow."""
+        """Return whether no row of some publications was here before; their numbers grow."""
         known = self._streams.get((publisher, stream, signer))
         return known is None or known.follow(numbers) or not any(map(known.rows_of, numbers))
 
@@ -228,7 +228,7 @@ class DuplicateMemory:
         return rows if known is None else rows & ~known.rows_of(sequence)
 
     def knows(self, publisher: bytes, stream: bytes, signer: bytes = b"") -> bool:
-        """Say whether anything of a stream was here."""
+        """Return whether anything of a stream was here."""
         return (publisher, stream, signer) in self._streams
 
     def newest_runs(self, streams_max: int) -> list[tuple[bytes, bytes, bytes, int, int]]:

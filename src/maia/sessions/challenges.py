@@ -334,7 +334,7 @@ class OwnChallenges:
         return Vouched(message.id, [statement_to_bytes(signed) for signed in answers])
 
     def is_open(self, ref: int) -> bool:
-        """Say whether the verifier waits for answers before it decides about `ref`."""
+        """Return whether the verifier waits for answers before it decides about `ref`."""
         return any(message.ref == ref for message in self._open.values())
 
     def reason(self, ref: int, code: str) -> MaiaError | None:

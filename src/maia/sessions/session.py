@@ -134,7 +134,7 @@ class Session:
 
     @property
     def is_ready(self) -> bool:
-        """Say whether both sides have proved their right to connect."""
+        """Return whether both sides have proved their right to connect."""
         return self.stage is Stage.READY
 
     def hold(self, statements: Iterable[bytes], limits: SessionLimits) -> None:

@@ -317,7 +317,7 @@ class NetClient:
         return found[-1]
 
     def was_accepted(self, ref: int) -> bool:
-        """Say whether a request was accepted."""
+        """Return whether a request was accepted."""
         return any(message.id == ref for message in self.all_heard(Accepted))
 
     def code_of(self, ref: int) -> str | None:

@@ -99,7 +99,7 @@ def checked_topic(path: str, root: str) -> str:
 
 
 def is_topic(path: object, root: str) -> bool:
-    """Say whether a value is such a path."""
+    """Return whether a value is such a path."""
     try:
         return isinstance(path, str) and checked_topic(path, root) == path
     except BadName:
@@ -212,7 +212,7 @@ _STRENGTH: Final = {None: 0, SealingLevel.EVENT: 1, SealingLevel.ATTRIBUTE: 2}
 
 
 def is_weaker(sealing: Sealing | None, *, than: Sealing | None) -> bool:
-    """Say whether one choice protects less than another; plaintext < event < attribute.
+    """Return whether one choice protects less than another; plaintext < event < attribute.
 
     Blinding and cover are never given up, and none of them makes up for a lower level.
     """

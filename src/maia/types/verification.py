@@ -440,7 +440,7 @@ def _check_compared_version(validity: Validity, at: Instant) -> None:
 def _out_of_date(
     credentials: tuple[SignedCertificate, ...], at: Instant, grounds_at: Callable[[Instant], object]
 ) -> BrokenCredential | None:
-    """Say whether the rights were there at another moment, for which certificates inside give the hint."""
+    """Return whether the rights were there at another moment, for which certificates inside give the hint."""
     validities = [signed.certificate.validity for signed in credentials]
     ends = [each.not_after for each in validities if each.not_after is not None and each.not_after < at]
     starts = [each.not_before for each in validities if each.not_before is not None and each.not_before > at]

@@ -97,7 +97,7 @@ class VerifiedType(Proof):
         return self.signed.definition.name
 
     def replaces(self, known: VerifiedType | None) -> bool:
-        """Say whether this is to be kept in the place of a known one: it is new, or the same for longer."""
+        """Whether this is to be kept in the place of a known one: it is new, or the same for longer."""
         if known is None:
             return True
         mine, theirs = self.validity.not_after, known.validity.not_after
@@ -309,7 +309,7 @@ class TypeHistory:
         )
 
     def descends(self, *, later: Version, earlier: Version) -> bool:
-        """Say whether `later` was made from `earlier`, directly or through versions known here."""
+        """Return whether `later` was made from `earlier`, directly or through versions known here."""
         return earlier in self._ancestors(later)
 
     def upgrade(self, *, current: VerifiedType, offered: VerifiedType) -> VerifiedType:
@@ -398,7 +398,7 @@ def validity_definition(key: SigningKey, credentials: tuple[SignedCertificate, .
 
 
 def is_validity_stream(event_type: VerifiedType) -> bool:
-    """Say whether this is exactly the standard type: its name, its one attribute, in plaintext.
+    """Return whether this is exactly the standard type: its name, its one attribute, in plaintext.
 
     Such a type is public, so nothing that could hide more is one.
     """

@@ -128,7 +128,7 @@ def _checked(series: Series, kind: SeriesKind) -> Series:
 
 
 def _was_said(hold: Hold) -> bool:
-    """Say whether each source of a period holds all the while."""
+    """Return whether each source of a period holds all the while."""
     periods = [numbered(signed).period for signed in hold.sources]
     said = [
         one for one in periods if one is not None and one.contains(hold.since) and one.contains(hold.until)

@@ -127,7 +127,7 @@ class Series:
         return tuple(signed for signed in self.said if numbered(signed).sequence == self.sequence)
 
     def knows(self, identifier: bytes) -> bool:
-        """Say whether the statement of this id is held."""
+        """Return whether the statement of this id is held."""
         return identifier in self._held()
 
     def statements(self) -> tuple[SignedStatement, ...]:

@@ -166,7 +166,7 @@ class ViewPlan:
         return {uid: self.stored[uid] for uid in self.shown_by}
 
     def is_always_shown(self, uid: AttributeUid) -> bool:
-        """Say whether every window shows this attribute, so that an admitted row always has it."""
+        """Return whether every window shows this attribute, so that an admitted row always has it."""
         return len(self.shown_by[uid]) == len(self.windows)
 
 
@@ -183,7 +183,7 @@ def plan(view: View, stored: Kinds) -> ViewPlan:
 
 
 def transforms(view: View) -> bool:
-    """Say whether a View shows anything else than was published."""
+    """Return whether a View shows anything else than was published."""
     return any(window.transformations for window in view.windows)
 
 
@@ -208,7 +208,7 @@ def checked_view(view: View) -> View:
 
 
 def is_stepwise(view: View, stored: Kinds) -> bool:
-    """Say whether a View is written with `transformed`: it transforms, or its columns would repeat too much.
+    """Whether a View is written with `transformed`: it transforms, or its columns would repeat too much.
 
     The planners of Spark and PostgreSQL put the definition of a column wherever it is used, so
     an attribute that some windows show costs the size of those windows each time.

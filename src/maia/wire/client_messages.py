@@ -215,7 +215,7 @@ class Publish(AnyMessage, tag=20, frozen=True, gc=False):
 
     @property
     def is_bare(self) -> bool:
-        """Say whether nothing is in it but the frame."""
+        """Return whether nothing is in it but the frame."""
         return self.requires is None and self.signed is None
 
 

@@ -125,7 +125,7 @@ decode_recorded: Final[Callable[[bytes], Recorded]] = partial(_decoded, _RECORDE
 
 
 def is_welcome(data: bytes) -> bool:
-    """Say whether these bytes begin as a `Welcome`: after it, either side may send longer messages."""
+    """Return whether these bytes begin as a `Welcome`: after it, either side may send longer messages."""
     return data.startswith(_WELCOME)
 
 

@@ -7,8 +7,6 @@ refuse. That function is the definition; whole columns are looked over by a
 few fast tests, and only a column that may hold something odd is gone through
 value by value.
 
-Which number has a frame in its stream, what does a subscriber see of that, and does it come too late?
-
 A publisher numbers the frames of its stream, and brokers route, order and remember them by these
 numbers. A subscriber gets labels in their place: a number would say how many frames it did not get, and a
 restriction is to withhold without a trace (A91). A label is a hash of the stream, which is
@@ -207,7 +205,7 @@ def array_header(rows: int) -> bytes:
 
 
 def _may_hold_odd_values(kind: Kind, values: Sequence[Value], data: bytes) -> bool:
-    """Say whether a column must be gone through value by value; a cautious yes costs only time."""
+    """Return whether a column must be gone through value by value; a cautious yes costs only time."""
     if kind is Kind.STRING:
         # The length of a long string may have a zero byte too; the count of rows is left out.
         if b"\0" not in data:
@@ -626,7 +624,7 @@ _STREAM: Final = b"maia/1/stream-label\x00"
 
 
 def is_late(sequence: int, *, newest: int) -> bool:
-    """Say whether a frame was published before the newest one of its stream, as far as numbers tell."""
+    """Return whether a frame was published before the newest one of its stream, as far as numbers tell."""
     return newest - NUMBERS_BEHIND_MAX <= sequence < newest
 
 

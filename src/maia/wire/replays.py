@@ -38,7 +38,7 @@ _Nonce: TypeAlias = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NON
 _Entry: TypeAlias = tuple[_Moment, _Key, _Nonce]
 
 
-class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class _KeptRequest(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A memory, or one page of it, as it is stored."""
 
     version: Annotated[int, Meta(ge=1, le=1)]
@@ -47,7 +47,7 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Kept)
+_DECODER: Final = msgspec.msgpack.Decoder(_KeptRequest)
 
 
 def page_of(nonce: bytes) -> int:
@@ -251,7 +251,7 @@ def record_of(principal: Principal, nonce: bytes, signed_at: Instant) -> bytes:
 def records_to_bytes(records: Iterable[bytes], horizon: Instant | None) -> bytes:
     """Return records and a horizon as they are kept across a restart."""
     entries = [_entry(record) for record in sorted(records)]
-    return _ENCODER.encode(_Kept(1, None if horizon is None else +horizon, entries))
+    return _ENCODER.encode(_KeptRequest(1, None if horizon is None else +horizon, entries))
 
 
 def _moment_bytes(moment: int) -> bytes:
@@ -268,7 +268,7 @@ def _entry(record: bytes) -> _Entry:
     return moment, record[_MOMENT_BYTES:-NONCE_BYTES], record[-NONCE_BYTES:]
 
 
-def _read(part: bytes) -> _Kept:
+def _read(part: bytes) -> _KeptRequest:
     try:
         return _DECODER.decode(part)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:

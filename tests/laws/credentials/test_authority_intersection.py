@@ -35,7 +35,7 @@ ASKED = st.tuples(ACTIONS, RESOURCE_NAMES, ATTRIBUTES, EVENTS)
 
 
 def allows(authority: Authority | None, asked: Asked) -> bool:
-    """Say whether a grant lets one attribute of one event pass: every field of it is asked."""
+    """Return whether a grant lets one attribute of one event pass: every field of it is asked."""
     action, resource, uid, event = asked
     return (
         authority is not None

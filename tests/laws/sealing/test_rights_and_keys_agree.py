@@ -76,7 +76,7 @@ class City:
         self.samples.append((now, epoch, known, {name: self.may_see(name, now) for name in NAMES}))
 
     def can_open(self, name: str, group: GroupId, epoch: int, key: bytes) -> bool:
-        """Say whether anything that a member ever held leads to a content key."""
+        """Return whether anything that a member ever held leads to a content key."""
         return any(
             content_key(Secret.from_bytes(secret), group, epoch).reveal() == key
             for secret, of in self.hoards.get(name, {}).items()
@@ -192,7 +192,7 @@ def observe(city: City) -> None:
 
 
 def is_served(city: City, name: str) -> bool:
-    """Say whether a member runs, needs the type, is connected, and was not distrusted a moment ago."""
+    """Return whether a member runs, needs the type, is connected, and was not distrusted a moment ago."""
     member = city.net.members.get(name)
     if member is None or member.is_cut_off or member.node.ring(city.net.type_id) is None:
         return False
@@ -203,7 +203,7 @@ def is_served(city: City, name: str) -> bool:
 
 
 def has_right(group: GroupId, seen: frozenset[AttributeUid]) -> bool:
-    """Say whether a View that shows these attributes opens a group."""
+    """Return whether a View that shows these attributes opens a group."""
     return bool(seen) if group.uid is None else group.uid in seen
 
 

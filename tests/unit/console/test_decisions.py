@@ -7,7 +7,7 @@ from pathlib import Path
 
 from maia.console.decisions import ask, preview, who_sees
 from maia.console.principal import RegisterEntry, judged
-from maia.console.rights import Asked, ShownNames, chain_above, filtered, graph_of, state_of
+from maia.console.rights import AskedInConsole, ShownNames, chain_above, filtered, graph_of, state_of
 from maia.credentials import (
     Action,
     OnlineTest,
@@ -89,7 +89,7 @@ def test_the_graph_has_owners_first_and_the_way_to_a_certificate_begins_at_the_o
     assert [one.signed for one in chain_above(entries[0], entries, NOW)] == [TO_BRANCH]
     clerk = KnownName(CLERK.principal, "clerk", OWN, Path("bank/clerk.pub"))
     names = ShownNames(AddressBook({str(CLERK.principal): clerk}), {NUMBERPLATE.type_id: NUMBERPLATE})
-    by_person = filtered(entries, Asked(person="clerk", attribute="place"), names, NOW)
+    by_person = filtered(entries, AskedInConsole(person="clerk", attribute="place"), names, NOW)
     assert [one.signed for one in by_person] == [TO_CLERK]
 
 

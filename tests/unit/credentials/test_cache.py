@@ -17,7 +17,7 @@ from maia.credentials import (
     verify_chain,
 )
 from maia.credentials.chains import chain as chain_module
-from maia.credentials.chains.chain import Links
+from maia.credentials.chains.chain import ChainLinks
 from maia.events import Instant
 from maia.testing.refusals import raises
 from support.chains import ALICE, BOB, CAROL, DAVE, NOON, OWNER, TODAY, about, grant, types_of
@@ -121,11 +121,11 @@ def test_chains_and_readings_are_remembered_within_a_number_of_bytes() -> None:
 def test_a_reduction_is_worked_out_once_for_the_same_links() -> None:
     cache = VerificationCache(reductions_max=2)
     certificates = tuple(signed.certificate for signed in CHAIN)
-    links = Links(certificates)
+    links = ChainLinks(certificates)
     assert cache.reduce(links) is cache.reduce(links)
     assert cache.reduce(links) == reduce_chain(certificates)
     for other in range(5):
-        cache.reduce(Links((replace(certificates[0], comment=str(other)), certificates[1])))
+        cache.reduce(ChainLinks((replace(certificates[0], comment=str(other)), certificates[1])))
     assert cache.reduce(links) == reduce_chain(certificates)
 
 

@@ -116,7 +116,7 @@ def test_the_image_installs_what_is_locked_by_its_hashes_and_runs_without_privil
 
 
 def ignored(path: str) -> bool:
-    """Say whether a build leaves a file out by .dockerignore: the last line that fits decides."""
+    """Return whether a build leaves a file out by .dockerignore: the last line that fits decides."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     answer = False
     for rule in (one for one in lines if one and not one.startswith("#")):

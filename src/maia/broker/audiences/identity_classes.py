@@ -93,7 +93,7 @@ class LinkIdentities:
         return self._class_of(link, now).attributes
 
     def admits(self, requires: bytes, link: LinkId, now: Instant) -> bool:
-        """Say whether a subscriber on this link meets what a publisher requires."""
+        """Return whether a subscriber on this link meets what a publisher requires."""
         return not requires or self._meets(requires, self._class_of(link, now))
 
     def partition(

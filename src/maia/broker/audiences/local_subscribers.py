@@ -225,12 +225,12 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_kept(self) -> bool:
-        """Say whether its members are served from the event log and not at once."""
+        """Return whether its members are served from the event log and not at once."""
         return self.sort.is_kept
 
     @property
     def is_quickly_read(self) -> bool:
-        """Say whether its filter is read down the columns in little time."""
+        """Return whether its filter is read down the columns in little time."""
         return self.sort.is_quickly_read
 
     @property
@@ -472,7 +472,7 @@ class LocalSubscribers:
         return found
 
     def represents(self, key: bytes, member: tuple[LinkId, int]) -> bool:
-        """Say whether others were sent a class on behalf of this reference: the first one is shown."""
+        """Return whether others were sent a class on behalf of this reference: the first one is shown."""
         known = self.classes[key]
         if known.others is None:
             return (known.link, known.ref) == member

@@ -53,7 +53,7 @@ class ExpectedSources:
     outbox: Outbox
 
     def is_expected_source(self, link: Link, type_id: bytes, now: Instant) -> bool:
-        """Say whether a frame may come from a neighbour at this moment; `type_id` is as the book names it."""
+        """Whether a frame may come from a neighbour at this moment; `type_id` is as the book names it."""
         routes = self.routes
         node = routes.node_of[link.id]
         if routes.book.may_come_from(node, type_id):
@@ -69,7 +69,7 @@ class ExpectedSources:
         return node in (nearest[: nearest.index(own)] if own in nearest else nearest)
 
     def is_known_type(self, type_id: bytes) -> bool:
-        """Say whether a definition, interest or offer of a type is known here: no frame comes before it."""
+        """Whether a definition, interest or offer of a type is known here: no frame comes before it."""
         book = self.routes.book
         return self.types.knows(type_id) or any(map(book.knows, book_keys(type_id)))
 

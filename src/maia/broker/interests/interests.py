@@ -3,9 +3,7 @@
 Groups of local subscribers and local advertisements enter the routing table;
 its changes leave as messages.
 
-What does a recording broker want for its own log, and may it?
-
-It wants everything of the types that it records, under its own right to
+A recording broker wants everything of the types that it records, under its own right to
 subscribe, and proves that to other brokers as any client's broker does. A
 type for which it has no right is recorded as far as its frames pass by.
 """

@@ -547,7 +547,7 @@ class MeshRouter:
         self._assigned.put(about, _Assigned(routers, max(before.hops, named.hops)))
 
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
-        """Say whether a neighbour named routers for a frame: another neighbour may have named others."""
+        """Return whether a neighbour named routers for a frame: another neighbour may have named others."""
         return (publisher, stream, sequence, signer) in self._assigned
 
     def targets(
@@ -607,7 +607,7 @@ class MeshRouter:
         return self._table.own.number if self._version() == self._seen_version else None
 
     def has_received(self, origin: bytes, number: int) -> bool:
-        """Say whether an aggregate of a router, or a later one, is at hand."""
+        """Return whether an aggregate of a router, or a later one, is at hand."""
         known = self._table.origins.get(origin)
         is_own = origin == self.own.principal.key
         return is_own or (known is not None and known.parts is not None and known.number >= number)
@@ -635,7 +635,7 @@ class MeshRouter:
         return sorted({row for rows in wanted.values() for row in rows})
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
-        """Say whether a router wants anything of a type."""
+        """Return whether a router wants anything of a type."""
         del link
         book = self.routes.book
         return any(hop != LOCAL and book.wanted(hop, key) for hop in book.hops(key))

@@ -230,7 +230,7 @@ def _shown(proof: Proof) -> tuple[bytes | None, list[bytes]]:
 
 
 def _speaks_of_sub_type(type_id: bytes, entry: Subscription | Advertisement) -> bool:
-    """Say whether a request or its certificates hold values of attributes that a super-type lacks."""
+    """Return whether a request or its certificates hold values of attributes that a super-type lacks."""
     event_type = entry.right.event_type
     above = next((one for one in event_type.super_types if one.type_id == type_id), event_type)
     rights = [signed.certificate for signed in entry.right.used]

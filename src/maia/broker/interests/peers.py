@@ -113,7 +113,7 @@ class OverlayPeers:
         own, overlay = routes.membership.own.node, routes.overlay
 
         def follows(type_id: bytes) -> bool:
-            """Say whether this broker leads where another may have led; one further away never did (A67)."""
+            """Whether this broker leads where another may have led; one further away never did (A67)."""
             rendezvous = node_id_of_type(type_id)
             return overlay.next_hop(rendezvous) is None and is_closer(node, than=own, target=rendezvous)
 

@@ -354,7 +354,7 @@ TASKS_PER_STEP: Final = 64
 
 
 def _may_change(entry: RouteEntry, ring: KeyRing | None) -> bool:
-    """Say whether other keys could say anything new of an entry: most are of this epoch and open already."""
+    """Whether other keys could say anything new of an entry: most are of this epoch and open already."""
     received = entry.baggage
     if ring is None or not isinstance(entry, SealedEntry) or not isinstance(received, SealedClaim):
         return True

@@ -146,7 +146,7 @@ class RendezvousRouter(OverlayPeers):
         return [link for hop in parents if hop is not None and (link := routes.link_to(hop)) is not None]
 
     def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
-        """Say whether a neighbour leads to the rendezvous or offers the type."""
+        """Return whether a neighbour leads to the rendezvous or offers the type."""
         return self.sources.is_expected_source(link, key, now)
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
@@ -165,7 +165,7 @@ class RendezvousRouter(OverlayPeers):
         return routes.book.targets_of_frame(key, came_from, frame).get(routes.node_of[link], ())
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
-        """Say whether anything of a type is wanted behind the neighbour."""
+        """Return whether anything of a type is wanted behind the neighbour."""
         routes = self.routes
         return bool(routes.book.wanted(routes.node_of[link], key))
 

@@ -113,7 +113,7 @@ class RouteSyncs:
         return self._keys(about) is None or self._number(about) is None
 
     def _is_under_way(self, about: _About) -> bool:
-        """Say whether a round about one of these types has not ended, or has not begun."""
+        """Return whether a round about one of these types has not ended, or has not begun."""
         others = (*self.next, *(one.about for one in self.rounds.values() if one.about is not None))
         return any(
             one.is_offer == about.is_offer and not set(one.type_ids).isdisjoint(about.type_ids)

@@ -38,7 +38,7 @@ class Flooding(Protocol):
         """Return under which number this broker's interests were sent; None while some were not."""
 
     def has_received(self, origin: bytes, number: int) -> bool:
-        """Say whether what a broker sent under a number has arrived here."""
+        """Return whether what a broker sent under a number has arrived here."""
 
     def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
         """Take note that a frame arrives from a neighbour, before anything is decided about it."""
@@ -47,7 +47,7 @@ class Flooding(Protocol):
         """Send what a neighbour has to have just before a frame for which it is a target."""
 
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
-        """Say whether a frame that was here before is carried on for the sake of others."""
+        """Return whether a frame that was here before is carried on for the sake of others."""
 
 
 class Router(Protocol):
@@ -123,7 +123,7 @@ class Router(Protocol):
         """Return the neighbours that interests in these types go to; of an offer, those that offers go to."""
 
     def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
-        """Say whether a frame of a type may come from a neighbour at this moment."""
+        """Return whether a frame of a type may come from a neighbour at this moment."""
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""
@@ -132,7 +132,7 @@ class Router(Protocol):
         """Return the rows of a retained frame that a neighbour that asks for them may have."""
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
-        """Say whether a neighbour that asks for retained frames of a type may have sealed ones."""
+        """Return whether a neighbour that asks for retained frames of a type may have sealed ones."""
 
     # ------------------------------------------------------------ operators
 

@@ -153,7 +153,7 @@ class Routes:
         return self.membership.overlay
 
     def is_current(self, link: LinkId) -> bool:
-        """Say whether a link is the one through which its broker is a neighbour."""
+        """Return whether a link is the one through which its broker is a neighbour."""
         return link in self.node_of
 
     def wait_for(self, node: NodeId, replica: Replica, *, bytes_max: int) -> None:

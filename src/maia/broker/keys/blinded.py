@@ -61,7 +61,7 @@ class BlindedIds:
         """By id, the stream of this broker under it, and its next number."""
 
     def is_blinded(self, type_id: bytes) -> bool:
-        """Say whether the owner of a known type wants it blinded; `type_id` is the type's own id."""
+        """Return whether the owner of a known type wants it blinded; `type_id` is the type's own id."""
         sealing = self._types.sealing(type_id)
         return sealing is not None and sealing.blinded
 
@@ -71,7 +71,7 @@ class BlindedIds:
         return name if found is None else found[0]
 
     def is_id(self, name: bytes) -> bool:
-        """Say whether something is a blinded id of a type whose keys are held here."""
+        """Return whether something is a blinded id of a type whose keys are held here."""
         return name in self._seen
 
     def ids(self, type_id: bytes) -> tuple[bytes, ...]:

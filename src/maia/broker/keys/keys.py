@@ -33,7 +33,7 @@ from maia.policy.answers import Answers, answers_to, asked_about
 from maia.predicates import attributes_of
 from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, MembershipState, standing
+from maia.sealing.groups.membership import VERSIONS_MAX, Claim, MemberGrounds, MembershipState, standing
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.member.member import KeyMember
 from maia.sealing.member.settings import MemberSettings
@@ -96,7 +96,7 @@ class WaitingFrames(Generic[_Frame]):
         return tuple(self._queues)
 
     def holds(self, type_id: bytes, stream: Hashable) -> bool:
-        """Say whether a frame of this stream waits: a later one must not overtake it."""
+        """Return whether a frame of this stream waits: a later one must not overtake it."""
         queue = self._queues.get(type_id)
         return queue is not None and stream in queue.streams
 
@@ -221,7 +221,9 @@ class KeyRequests:
         # What others have to vouch for is asked for when the manager wants it.
         hoped = VouchedFor.assumed(settings.credentials, now)
         claim = Claim(self._key.principal, versions[-VERSIONS_MAX:], settings.credentials, hoped)
-        grounds = Grounds(sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester)
+        grounds = MemberGrounds(
+            sealing.level, settings.bounds, settings.constitutions, self._cache, self._tester
+        )
         found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
         if not found.groups:
@@ -233,12 +235,12 @@ class KeyRequests:
         return _add(asked, turn)
 
     def opens_any(self, type_id: bytes) -> bool | None:
-        """Say whether this broker's certificates open a group of a type; None if that was not worked out."""
+        """Whether this broker's certificates open a group of a type; None if that was not worked out."""
         found = self._found.get(type_id)
         return None if found is None else bool(found[0].groups)
 
     def opens(self, type_id: bytes, uid: AttributeUid) -> bool:
-        """Say whether this broker's certificates open the group of an attribute, so that its key may come."""
+        """Whether this broker's certificates open the group of an attribute, so that its key may come."""
         found = self._found.get(type_id)
         return found is not None and GroupId(type_id, uid) in found[0].groups
 
@@ -299,7 +301,7 @@ class KeyRequests:
         turn.add(*without_alarms(self.member.ask_writer(type_id, signer, turn.now)))
 
     def awaits_past(self, type_id: bytes, epoch: int) -> bool:
-        """Say whether the manager may still hand out keys of an epoch that is over."""
+        """Return whether the manager may still hand out keys of an epoch that is over."""
         if self.member.is_suspended(type_id):
             return True
         return self.ring_of(type_id) is not None and not self.member.past.is_answered(type_id, epoch)
@@ -452,17 +454,17 @@ class SealingKeys:
         return keys
 
     def has_key(self, type_id: bytes, uid: AttributeUid | None, epoch: int) -> bool:
-        """Say whether the key of an attribute (None: of the type's own group) is held in an epoch."""
+        """Return whether the key of an attribute (None: of the type's own group) is held in an epoch."""
         ring = self.ring_of(type_id)
         return ring is not None and ring.key(GroupId(type_id, uid), epoch) is not None
 
     def has_begun(self, type_id: bytes, now: Instant) -> bool:
-        """Say whether there is an epoch to seal in at all."""
+        """Return whether there is an epoch to seal in at all."""
         ring = self.ring_of(type_id)
         return ring is not None and ring.sealing_epoch(now) is not None
 
     def holds(self, type_id: bytes, uid: AttributeUid | None, now: Instant) -> bool:
-        """Say whether an attribute (None: the type's own group) can be read in the present epoch."""
+        """Return whether an attribute (None: the type's own group) can be read in the present epoch."""
         ring = self.ring_of(type_id)
         epoch = None if ring is None else ring.sealing_epoch(now)
         return epoch is not None and self.has_key(type_id, uid, epoch)

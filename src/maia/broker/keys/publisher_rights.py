@@ -53,7 +53,7 @@ class PublisherRights:
         self._known: BoundedMap[tuple[bytes, bytes], _Writer] = BoundedMap(_WRITERS_MAX)
 
     def knows(self, type_id: bytes, principal: Principal) -> bool:
-        """Say whether a signer's certificates are known."""
+        """Return whether a signer's certificates are known."""
         known = self._known.get((type_id, principal.key))
         return known is not None and known.pool is not None
 
@@ -76,7 +76,7 @@ class PublisherRights:
         uids: frozenset[AttributeUid],
         now: Instant,
     ) -> bool | None:
-        """Say whether a signer may publish these attributes at this moment; None if it is not known.
+        """Return whether a signer may publish these attributes at this moment; None if it is not known.
 
         Attributes that no version known here has are delivered to no
         subscriber, and so they are not checked.
@@ -108,7 +108,7 @@ class PublisherRights:
         uids: frozenset[AttributeUid],
         at: Instant,
     ) -> bool | None:
-        """Say whether a signer could publish these attributes at an earlier moment; None if it is not known.
+        """Whether a signer could publish these attributes at an earlier moment; None if it is not known.
 
         What `judge` remembers is about the present, and stays as it is.
         """

@@ -159,7 +159,7 @@ class Share:
     versions: int
 
     def holds(self, now: Instant, evidence: int, versions: int) -> bool:
-        """Say whether the answer was worked out for this moment, from what is known today."""
+        """Return whether the answer was worked out for this moment, from what is known today."""
         return self.since <= now <= self.until and self.evidence == evidence and self.versions == versions
 
 

@@ -97,7 +97,7 @@ class Pending:
             turn.count("maia_refused_total", code=problem.code)
 
     def is_due(self, link: Link, ref: int | None, right: Authorisation | None, now: Instant) -> bool:
-        """Say whether what stands has to be vouched for anew, and its holder was not asked yet."""
+        """Return whether what stands has to be vouched for anew, and its holder was not asked yet."""
         vouched = None if right is None else right.vouched
         return vouched is not None and vouched.ask_at <= now and not self.one_time.is_asked(link.id, ref)
 

@@ -71,7 +71,7 @@ class Projections:
         return tuple(found)
 
     def consents_hold(self, entry: Advertisement, now: Instant) -> bool:
-        """Say whether every consent was decided for this moment and from today's evidence."""
+        """Return whether every consent was decided for this moment and from today's evidence."""
         # The furthest super-type depends on all of them.
         return all(self.authoriser.holds(right, now) for right in entry.projections[-1].consents)
 

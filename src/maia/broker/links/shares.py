@@ -15,7 +15,7 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.credentials import VerificationCache
 from maia.events import Instant
-from maia.sealing.groups.membership import VERSIONS_MAX, Claim, Grounds, standing
+from maia.sealing.groups.membership import VERSIONS_MAX, Claim, MemberGrounds, standing
 from maia.types import Sealing
 
 
@@ -41,7 +41,7 @@ class Shares:
             )
             settings = self.own.settings
             statements = self.statements
-            grounds = Grounds(
+            grounds = MemberGrounds(
                 sealing.level, settings.bounds, settings.constitutions, self.certificates, statements.monitor
             )
             found = standing(claim, grounds, now)

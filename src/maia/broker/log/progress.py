@@ -89,7 +89,7 @@ class Round:
     """Whether there is reason for another round as soon as this one ends."""
 
     def lacks_rest_of(self, frame: Recorded, progress: Progress) -> bool:
-        """Say whether a broker with more of a frame has not answered: a sealed one is whole at its signer."""
+        """Whether a broker with more of a frame has not answered: a sealed one is whole at its signer."""
         asked = self.request
         is_answered = frame.signer in asked.places if isinstance(frame, Sealed) else not asked.is_refused
         return not is_answered and progress.lacks_rest_of(frame)
@@ -139,22 +139,22 @@ class Progress:
         return self.recorded.unseen_rows(publisher, stream, number, rows, signer) != 0
 
     def follows_gap(self, frame: Recorded) -> bool:
-        """Say whether the number before a frame is missing."""
+        """Return whether the number before a frame is missing."""
         key, number, _ = identity_of(frame)
         return number > 0 and self._lacks(key, number - 1, 1)
 
     def lacks_rest_of(self, frame: Recorded) -> bool:
-        """Say whether a frame is a part, as it was sent to some reader, of one that is not recorded whole."""
+        """Whether a frame is a part, as it was sent to some reader, of one that is not recorded whole."""
         key, number, rows = identity_of(frame)
         return rows != ALL_ROWS and self._lacks(key, number, ALL_ROWS)
 
     def leaves_hole(self, frame: Recorded) -> bool:
-        """Say whether a stream of which something is recorded goes on behind a gap."""
+        """Return whether a stream of which something is recorded goes on behind a gap."""
         publisher, stream, signer = identity_of(frame)[0]
         return self.follows_gap(frame) and self.recorded.knows(publisher, stream, signer)
 
     def holds_gap(self) -> bool:
-        """Say whether something is missing before what is held."""
+        """Return whether something is missing before what is held."""
         numbers = {identity_of(frame)[:2] for frame in self.held}
         return any(
             self.follows_gap(frame) and ((found := identity_of(frame))[0], found[1] - 1) not in numbers
@@ -174,7 +174,7 @@ class Progress:
         return not self.is_over
 
     def is_patient(self, now: Instant) -> bool:
-        """Say whether what is held may wait for longer."""
+        """Return whether what is held may wait for longer."""
         return self.held_since is not None and now < seconds_after(self.held_since, HOLD_S)
 
     def follow(self, places: Mapping[bytes, tuple[LogPlace, int]]) -> bool:
@@ -213,7 +213,7 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
     recorded: bytes
 
 
-class _Kept(msgspec.Struct, array_like=True, frozen=True):
+class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
     log: bytes
     types: list[_KeptType]
     fetched: list[tuple[int, int]] = []
@@ -227,13 +227,13 @@ def progress_to_bytes(
         _KeptType(type_id, int(one.since), list(one.places.values()), one.recorded.exported())
         for type_id, one in progress.items()
     ]
-    return msgspec.msgpack.encode(_Kept(log_id, types, fetched))
+    return msgspec.msgpack.encode(_KeptProgress(log_id, types, fetched))
 
 
 def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list[tuple[int, int]]]:
     """Read what `progress_to_bytes` wrote: the broker was down since, so it may have missed something."""
     try:
-        kept = msgspec.msgpack.decode(data, type=_Kept)
+        kept = msgspec.msgpack.decode(data, type=_KeptProgress)
     except msgspec.MsgspecError as problem:
         raise BadInput("INPUT-KEPT-CATCH-UP", "what was kept of catching up cannot be read") from problem
     if len(kept.log) != LOG_ID_BYTES:

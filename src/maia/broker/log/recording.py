@@ -85,7 +85,7 @@ class Recording:
     """Whether a type is to be compared, or a durable subscription has a new gap notice to be sent."""
 
     def records(self, type_id: bytes) -> bool:
-        """Say whether frames of a type are recorded here.
+        """Return whether frames of a type are recorded here.
 
         Of a type without a known definition nothing is recorded unless its id was chosen: other
         ids can be made up, and would fill the disk (A90). So are those of blinded types: what
@@ -131,7 +131,7 @@ class Recording:
             self.fetched = [*self.fetched, (first, self.next_position - 1)][-FETCHED_MAX:]
 
     def was_fetched(self, position: int) -> bool:
-        """Say whether a frame was fetched, so that it was recorded here later than it was published."""
+        """Return whether a frame was fetched, so that it was recorded here later than it was published."""
         return any(first <= position <= last for first, last in self.fetched)
 
     def next_read(self) -> int:
@@ -168,7 +168,7 @@ class Recording:
 
     @property
     def is_safe(self) -> bool:
-        """Say whether all that was numbered so far is safe."""
+        """Return whether all that was numbered so far is safe."""
         return self.upto + 1 == self.next_position
 
     def once_safe(self, effect: Effect, turn: Turn) -> None:
@@ -198,7 +198,7 @@ class Recording:
         return {one.right.event_type.type_id for one in self.link.subscriptions.values()}
 
     def takes_all(self, type_id: bytes) -> bool:
-        """Say whether this broker is sent every event of a type: a restricted right leaves numbers out."""
+        """Return whether this broker is sent every event of a type: a restricted right leaves numbers out."""
         own = (one.right for one in self.link.subscriptions.values())
         return any(one.event_type.type_id == type_id and routed_filter(one.view) == ALWAYS for one in own)
 

@@ -256,7 +256,7 @@ class RetainedFrames:
     # ------------------------------------------------------------ is that everything?
 
     def is_complete(self, type_id: bytes, now: Instant) -> bool:
-        """Say whether all neighbours were asked not long ago, and everything passed here since."""
+        """Return whether all neighbours were asked not long ago, and everything passed here since."""
         return now < self._complete.get(type_id, _LONG_AGO)
 
     def complete(self, type_id: bytes, until: Instant) -> None:

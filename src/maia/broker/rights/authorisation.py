@@ -148,7 +148,7 @@ class Basis(msgspec.Struct, frozen=True, gc=False):
         return f"Basis(terms={self.terms!r}, stable={self.stable!r})"
 
     def depends_on(self, certificates: Set[bytes]) -> bool:
-        """Say whether it is decided again with one of these certificates."""
+        """Return whether it is decided again with one of these certificates."""
         for signed in self.used:
             if signed.id in certificates:
                 return True
@@ -201,7 +201,7 @@ class Authorisation(msgspec.Struct, frozen=True, gc=False):
         return (*[signed.id for signed in self.basis.used], *self.basis.missed)
 
     def depends_on(self, certificates: Set[bytes]) -> bool:
-        """Say whether it is decided again with one of these certificates."""
+        """Return whether it is decided again with one of these certificates."""
         return self.basis.depends_on(certificates)
 
     @property

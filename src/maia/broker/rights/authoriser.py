@@ -254,11 +254,11 @@ class Authoriser:
         return wanted if is_of_use else NO_ANSWERS
 
     def may_be_vouched_for(self, request: Request, pool: tuple[SignedCertificate, ...], now: Instant) -> bool:
-        """Say whether a one-time test keeps a certificate from counting for a request."""
+        """Return whether a one-time test keeps a certificate from counting for a request."""
         return bool(self._evidence(request, pool, now).once)
 
     def may_ask(self, right: Authorisation, pool: tuple[SignedCertificate, ...]) -> bool:
-        """Say whether one-time tests may keep more from counting; quickly, for most rights no."""
+        """Return whether one-time tests may keep more from counting; quickly, for most rights no."""
         asked = (right.principal, right.terms.action, right.terms.resource, id(pool), NO_ANSWERS)
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
@@ -271,7 +271,7 @@ class Authoriser:
         return Facts({**_connection_facts(remote), **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
 
     def spend_rate(self, right: Authorisation, events: int, now: Instant) -> bool:
-        """Say whether a publisher's conditions hold with so many events more, and count them if so."""
+        """Return whether a publisher's conditions hold with so many events more, and count them if so."""
         request, type_id = right.request, right.event_type.type_id
         found = self._evidence(request, right.evidence[0], now, right.evidence[1])
         rates = self._rates.facts(right.principal, type_id, now, more=events)
@@ -456,7 +456,7 @@ class Authoriser:
         self._refused.forget(certificates)
 
     def holds(self, right: Authorisation, now: Instant) -> bool:
-        """Say whether a right was decided for this moment and from today's evidence."""
+        """Return whether a right was decided for this moment and from today's evidence."""
         basis = right.basis
         return basis.terms.epoch == self.epoch and basis.stable.contains(now)
 

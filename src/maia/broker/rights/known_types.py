@@ -76,7 +76,7 @@ class KnownTypes(KnownVersions):
         return self._sealings.get(type_id)
 
     def requires_ledger(self, type_id: bytes) -> bool:
-        """Say whether any known version of a type demands that every delivery of it is on record."""
+        """Return whether any known version of a type demands that every delivery of it is on record."""
         return type_id in self._on_record
 
     def sealed(self) -> Mapping[bytes, Sealing]:

@@ -52,7 +52,7 @@ class Shaper:
 
     @property
     def is_open(self) -> bool:
-        """Say whether every frame of the type may be sent as it is."""
+        """Return whether every frame of the type may be sent as it is."""
         is_any_row = self.test is None and self.transform is None
         return is_any_row and not self.forced and self.window.attributes is ALL_ATTRIBUTES
 

@@ -51,7 +51,7 @@ class DependencyIndex:
         return len(self._by_certificate)
 
     def __contains__(self, certificate: bytes) -> bool:
-        """Say whether anything depends on a certificate."""
+        """Return whether anything depends on a certificate."""
         return certificate in self._by_certificate
 
     def note(self, link: LinkId, watched: Collection[bytes]) -> None:
@@ -228,7 +228,7 @@ class ValidityTracker:
         return type_id
 
     def wants(self, by: Principal) -> bool:
-        """Say whether there is a reason to take in the statements of an issuer."""
+        """Return whether there is a reason to take in the statements of an issuer."""
         return validity_type_id(by) in self.streams
 
     # ------------------------------------------------------------ what was said
@@ -243,18 +243,18 @@ class ValidityTracker:
         return changed.certificates | touched
 
     def is_missed(self, issuer: StatementIssuer, now: Instant) -> bool:
-        """Say whether a statement of an issuer is demanded that is not at hand."""
+        """Return whether a statement of an issuer is demanded that is not at hand."""
         return not issuer.kinds - {TestKind.ONE_TIME} <= self.monitor.at_hand(issuer.by, now)
 
     def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
-        """Say whether a certificate is refused only because a statement has not arrived yet."""
+        """Return whether a certificate is refused only because a statement has not arrived yet."""
         check = self.monitor.check
         return any(
             isinstance(check(signed, now, once=one_time_tests(signed)), CertificateStale) for signed in pool
         )
 
     def is_refused(self, signed: SignedCertificate, now: Instant) -> bool:
-        """Say whether something speaks against a certificate, where others have decided upon it.
+        """Return whether something speaks against a certificate, where others have decided upon it.
 
         Of an issuer that has stated nothing here, nothing is missed: the edge has its statements. One-time
         answers are for the edge that asked, which has had them (docs/decisions/one-time-tests.md).

@@ -77,7 +77,7 @@ class LogRecorder:
 
     @property
     def is_full(self) -> bool:
-        """Say whether nothing more should be read from links for now."""
+        """Return whether nothing more should be read from links for now."""
         return self._waiting_bytes >= self._limits.waiting_bytes
 
     def status(self) -> Mapping[str, object]:

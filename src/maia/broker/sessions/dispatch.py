@@ -4,9 +4,8 @@ A client asks and publishes; a broker carries and tells. Whoever says what is
 the other's to say loses the link (A68). A request that fails is answered, and
 the link lives on.
 
-How much may a peer make this broker keep, and what follows if it is more?
-
-An account in bytes for each link, beside all limits on numbers (A89):
+What a peer makes this broker keep has an account in bytes for each link, beside all
+limits on numbers (A89):
 
 - before its welcome a peer has proved nothing: what it sends, all messages
   together, is as much as a handshake takes and no more (`maia.sessions`);

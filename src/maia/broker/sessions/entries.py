@@ -12,11 +12,9 @@ nothing but this link, and nothing that has ended comes back by it, so there is
 nothing to sign and nothing to replay (A65). Rights are not decided again for it: each
 is rechecked when it ends, renewed or not.
 
-Does an entry still hold, and on which right?
-
-Asked when a lease or a right ends, when a client publishes on a right that
-may have ended, and when certificates count no more, count again, or are
-shown in addition. Its holder receives what became of it.
+Whether an entry still holds, and on which right, is asked when a lease or a right ends,
+when a client publishes on a right that may have ended, and when certificates count
+no more, count again, or are shown in addition. Its holder receives what became of it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ the one before it counts until it expires. Expiry ends a link that a statement h
 link goes on without attributes, because its peer was admitted by certificates alone.
 A broker shows its own statement to other brokers before anything else, and renewed ones while it runs.
 
-What does this broker demand of the routers beside it?
+What this broker demands of the routers beside it is a setting:
 
     [identity]
     demand = "tpm-integrity >= 2"
@@ -19,8 +19,6 @@ that it sends is looked at, and nothing is sent to it. It shows its statement in
 the handshake, or has opened the link with it. A neighbour
 whose statement expires, or whose new one says less, loses its link and all routes
 over it, and comes back as soon as it shows one that meets the demand again.
-
-What does a peer show beside its requests, and what does that change?
 
 Within a session a client may show more certificates: what stands on its link
 is decided again with them, so that rights widen without a reconnection. It

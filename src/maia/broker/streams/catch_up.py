@@ -59,13 +59,13 @@ class CatchUp:
 
     @property
     def is_changed(self) -> bool:
-        """Say whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
+        """Return whether a round is to begin, or a durable subscription has a new gap notice to be sent."""
         return self.recording.is_changed
 
     # ------------------------------------------------------------ what arrives by itself
 
     def records(self, type_id: bytes) -> bool:
-        """Say whether what arrives of a type is recorded."""
+        """Return whether what arrives of a type is recorded."""
         return self.recording.records(type_id)
 
     def record_arrived(self, frame: Recorded, turn: Turn) -> None:
@@ -85,7 +85,7 @@ class CatchUp:
             turn.count("maia_catch_up_overflows_total")
 
     def _waits(self, progress: Progress, frame: Recorded) -> bool:
-        """Say whether a frame is recorded behind another one; or whole, in place of the part that came.
+        """Return whether a frame is recorded behind another one; or whole, in place of the part that came.
 
         A broker that was cut off carries for others before it is sent all that it wants itself.
         """
@@ -265,7 +265,7 @@ class CatchUp:
 
 
 def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
-    """Say whether frames came in part, and brokers that have all of them have not answered.
+    """Return whether frames came in part, and brokers that have all of them have not answered.
 
     Brokers record what they were sent, for readers of their own and those behind them.
     """

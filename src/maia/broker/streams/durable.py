@@ -95,7 +95,7 @@ class DurableSubscriptions:
         turn.keep(cursor.forgotten())
 
     def serves(self, type_id: bytes) -> bool:
-        """Say whether there is something to be served of a type."""
+        """Return whether there is something to be served of a type."""
         return self.recording.records(type_id)
 
     def types(self) -> set[bytes]:

@@ -335,7 +335,7 @@ class Wait:
         self._seals, self._keys, self._writers, self._changed = seals, keys, writers, changed
 
     def is_behind(self, type_id: bytes, frame: Sealed) -> bool:
-        """Say whether an earlier frame of the same stream and signer waits (A85)."""
+        """Return whether an earlier frame of the same stream and signer waits (A85)."""
         return self._seals.carrying.holds(type_id, (frame.publisher, frame.stream, frame.signer))
 
     def begin(self, type_id: bytes, run: Run, turn: Turn) -> bool:
@@ -385,7 +385,7 @@ class Signers:
     def may_publish(
         self, type_id: bytes, signer: Principal, uids: frozenset[AttributeUid], now: Instant
     ) -> bool:
-        """Say whether a signer is known to be entitled to these attributes; refuse one that is not."""
+        """Return whether a signer is known to be entitled to these attributes; refuse one that is not."""
         if not self.writers.knows(type_id, signer):
             self.learn_what_is_at_hand(type_id, signer)
         uids = spoken_of(self.seals, type_id, uids)

@@ -416,7 +416,7 @@ class SignTogether:
         self._unsigned: list[Draft] = []
 
     def __bool__(self) -> bool:
-        """Say whether something is to be signed."""
+        """Return whether something is to be signed."""
         return bool(self._unsigned)
 
     def send(self, link: LinkId, form: Sealed | SealedWithPlaintext, draft: Draft, turn: Turn) -> None:

@@ -58,7 +58,7 @@ _QUESTION_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class AskingClient:
     """A subscriber that waits for an answer."""
 
     link: LinkId
@@ -72,7 +72,7 @@ class Question:
 
     id: bytes
     type_id: bytes
-    asker: Client | LinkId | None
+    asker: AskingClient | LinkId | None
     """A client, a neighbouring broker, or this broker itself."""
     waits_for: set[LinkId]
     until: Instant
@@ -114,10 +114,10 @@ class StateAnswers:
                 "INPUT-STATE-DURABLE",
                 "a durable subscription goes on where it was, and has no use for the state",
             )
-        asker = Client(link.id, message.ref, message.id)
+        asker = AskingClient(link.id, message.ref, message.id)
         for question in self.questions.values():
             waiting = question.asker
-            if isinstance(waiting, Client) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
+            if isinstance(waiting, AskingClient) and (waiting.link, waiting.ref) == (asker.link, asker.ref):
                 question.asker = asker  # repeated, it waits for the same answer: it costs others nothing more
                 turn.send(asker.link, StateTold(waiting.request, is_whole=False))
                 return
@@ -145,7 +145,7 @@ class StateAnswers:
                     turn.send(link.id, StateFrame(question, data))
         self._ask(link.id, question, type_id, turn)
 
-    def _ask(self, asker: Client | LinkId | None, number: bytes, type_id: bytes, turn: Turn) -> None:
+    def _ask(self, asker: AskingClient | LinkId | None, number: bytes, type_id: bytes, turn: Turn) -> None:
         """Ask all neighbours behind which a publisher may be, unless the answer is known."""
         now = turn.now
         question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
@@ -157,7 +157,7 @@ class StateAnswers:
             question.is_whole = False
             _answer(question, turn)
             return
-        flooding = self.router.flooding if isinstance(asker, Client) else None
+        flooding = self.router.flooding if isinstance(asker, AskingClient) else None
         wait_s = 0.0 if flooding is None else flooding.question_wait_s
         if wait_s:
             question.ask_at, question.until = (
@@ -167,7 +167,7 @@ class StateAnswers:
         self.questions[number] = question
         if not wait_s:
             self._ask_neighbours(question, turn)
-        due = asker.link if isinstance(asker, Client) else asker
+        due = asker.link if isinstance(asker, AskingClient) else asker
         if due is not None and number in self.questions:
             self.timers.add(StateQueries(due), question.ask_at or question.until)
             self.timers.add(StateQueries(due), question.until)
@@ -182,7 +182,9 @@ class StateAnswers:
         for link in sorted(question.waits_for):
             turn.send_bytes(link, query)
 
-    def _towards_publishers(self, type_id: bytes, *, besides: Client | LinkId | None) -> Iterator[LinkId]:
+    def _towards_publishers(
+        self, type_id: bytes, *, besides: AskingClient | LinkId | None
+    ) -> Iterator[LinkId]:
         return (link for link in self.router.towards_publishers(book_keys(type_id)) if link != besides)
 
     # ------------------------------------------------------------ answers
@@ -210,7 +212,7 @@ class StateAnswers:
         newer = self.retained.line(frame) if is_retained else []
         newer = [one for one in newer if one.frame.sequence > frame.sequence]
         match question.asker:
-            case Client(link=number, ref=ref):
+            case AskingClient(link=number, ref=ref):
                 holder = self.links.get(number)
                 entry = None if holder is None else holder.subscriptions.get(ref)
                 if entry is not None and not any(self._is_seen(entry, one.frame, now) for one in newer):
@@ -258,7 +260,7 @@ class StateAnswers:
         """Expect no answer from a link that is gone, and answer nothing to it."""
         for question in list(self.questions.values()):
             asker = question.asker
-            if (asker.link if isinstance(asker, Client) else asker) == link:
+            if (asker.link if isinstance(asker, AskingClient) else asker) == link:
                 del self.questions[question.id]
             elif link in question.waits_for:
                 self._one_less(question, link, turn, is_whole=False)
@@ -367,7 +369,7 @@ class StateAnswers:
 
 def _answer(question: Question, turn: Turn) -> None:
     match question.asker:
-        case Client(link=link, request=request):
+        case AskingClient(link=link, request=request):
             turn.send(link, StateTold(request, question.is_whole))
         case None:
             pass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from maia.api import endpoints as api
 from maia.api.requests import AuditQuestion, StatementBody
 from maia.cli.command import arg, flag, need, opt
-from maia.cli.domain.calls import Caller, EntitledCaller
+from maia.cli.domain.calls import DomainCaller, EntitledCaller
 from maia.cli.inputs import BadFile, command_group, read_principal, read_text
 from maia.cli.output import Answer, plain, row, several
 
@@ -82,7 +82,7 @@ def verify(
 @app.command()
 def statements(
     *,
-    caller: Caller,
+    caller: DomainCaller,
     history: bool = flag("All that are kept, and not only what holds now."),
     out: Path | None = opt("A folder to keep them in, as *.statement.", "--out", "-o"),
 ) -> Answer:

@@ -107,7 +107,7 @@ Shows: TypeAlias = Annotated[
 
 
 @options
-class Caller:
+class DomainCaller:
     """Which domain is asked, and by whom: the options of a command that needs no right."""
 
     server: Server
@@ -148,7 +148,7 @@ class Caller:
 
 
 @options
-class EntitledCaller(Caller):
+class EntitledCaller(DomainCaller):
     """A caller that shows certificates."""
 
     credentials: Shown = None

@@ -17,7 +17,7 @@ from maia.api import endpoints as api
 from maia.api.requests import ROWS_MAX, GuestBody, IdentityBody, Reason, SubjectBody, TrustBody
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import (
-    Caller,
+    DomainCaller,
     EntitledCaller,
     ReasonText,
     arguments_from_words,
@@ -303,7 +303,7 @@ def _provider(one: ProviderAnswer) -> Answer:
 @app.command()
 def identity(
     *,
-    caller: Caller,
+    caller: DomainCaller,
     out: Path = need("The file to write the statement to.", "--out", "-o"),
     lifetime_s: int | None = opt("Seconds; the domain may give fewer.", min=1, max=86_400),
     guest: Path | None = opt("Your home domain's statement: ask for a guest's.", metavar="FILE"),

@@ -21,7 +21,7 @@ from maia.api.requests import (
 )
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.domain.calls import (
-    Caller,
+    DomainCaller,
     EntitledCaller,
     ReasonText,
     Shows,
@@ -106,7 +106,7 @@ def _record(found: AppointmentAnswer) -> dict[str, object]:
 def activate(
     *,
     role: str = arg("The role, as the policy calls it."),
-    caller: Caller,
+    caller: DomainCaller,
     arguments: Words = None,
     any_arguments: bool = flag("For all arguments that some rule allows.", "--any"),
     show: Shows = None,

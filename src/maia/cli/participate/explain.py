@@ -84,7 +84,7 @@ def explain(
         raise BadInput("INPUT-GRANT", f"`{audience[:32]}` is no audience; give {' or '.join(known)}")
     reader = known[audience]
     pool = read_certificates(credentials)
-    standing = Asked.of(pool, now) if at is None else Asked()
+    standing = AskedRight.of(pool, now) if at is None else AskedRight()
     evidence = gather_evidence(
         request, pool, at=now, bounds=read_bounds(bounds or ()), constitutions=quorums, standing=standing
     )
@@ -140,7 +140,7 @@ def _required(text: str, identity: Path | None, principal: Principal, now: Insta
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedRight:
     """What testers say of certificates now. Those that cannot be asked are taken to confirm them."""
 
     heard: Monitor | None = None
@@ -148,7 +148,7 @@ class Asked:
     silent: Mapping[Principal, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pool: list[SignedCertificate], now: Instant) -> Asked:
+    def of(cls, pool: list[SignedCertificate], now: Instant) -> AskedRight:
         """Ask the testers of these certificates, where the certificates say."""
         import asyncio
 
@@ -182,7 +182,7 @@ class Asked:
         ]
 
     def _answers(self, test: OnlineTest) -> bool:
-        """Say whether a test was made: one-time answers are given to verifiers alone."""
+        """Return whether a test was made: one-time answers are given to verifiers alone."""
         is_fetched = test.kind.value != "one-time" and bool(test.locations)
         return self.heard is not None and is_fetched and test.by not in self.silent
 

@@ -221,12 +221,12 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
 
     from maia.spark.matching.tables import SUBSCRIPTIONS_MAX
 
-    class Line(msgspec.Struct, forbid_unknown_fields=True):
+    class MatchLine(msgspec.Struct, forbid_unknown_fields=True):
         subscription: str
         principal: str
         filter: str = "true"
 
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(MatchLine)
     found: dict[str, tuple[str, Principal, str]] = {}
     principals: dict[str, Principal] = {}
     with file.open("rb") as lines:

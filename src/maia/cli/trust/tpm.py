@@ -14,7 +14,7 @@ import typer
 from maia.api import endpoints as api
 from maia.api.requests import ActivationBody, ApprovedBody, EnrolBody, QuoteBody
 from maia.cli.command import arg, flag, need, opt
-from maia.cli.domain.calls import Caller, EntitledCaller, repeat
+from maia.cli.domain.calls import DomainCaller, EntitledCaller, repeat
 from maia.cli.inputs import BadFile, check_new, command_group, moment, read_text, write_new
 from maia.cli.output import Answer, plain, row, rows, show
 from maia.cli.trust.key import FORCE
@@ -44,7 +44,7 @@ INTERMEDIATES = opt("A certificate that leads to a root, in DER. May be repeated
 
 @app.command()
 def attest(
-    caller: Caller,
+    caller: DomainCaller,
     tpm: str = DEVICE,
     out: Path | None = opt("Where to write the router's statement, each time anew.", "--out", "-o"),
     folder: Path | None = opt("Where the attestation key is kept, sealed by its TPM. KEY.tpm if not given."),
@@ -140,7 +140,7 @@ def _device(address: str, folder: Path, log: Path | None) -> Tpm2Tools:
 
 @app.command()
 def enrol(
-    caller: Caller,
+    caller: DomainCaller,
     endorsement: Path | None = opt("The TPM's endorsement certificate, in DER."),
     attestation_key: Path | None = opt(
         "The public part of the attestation key, as `tpm2_createak -u` writes it."
@@ -177,7 +177,7 @@ def enrol(
 
 @app.command()
 def quote(
-    caller: Caller,
+    caller: DomainCaller,
     nonce_out: Path | None = opt("First step: where to write the nonce, in hexadecimal digits."),
     quoted: Path | None = opt("What `tpm2_quote -m` wrote."),
     signature: Path | None = opt("What `tpm2_quote -s` wrote."),

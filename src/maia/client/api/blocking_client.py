@@ -39,7 +39,7 @@ _R = TypeVar("_R")
 _Inner = TypeVar("_Inner")
 
 
-class _Waiting(Protocol):
+class _WaitingCall(Protocol):
     """Runs something on the client's thread and waits for what comes of it."""
 
     def __call__(self, work: Coroutine[object, object, _T], /) -> _T: ...
@@ -52,7 +52,7 @@ class _Blocking(Generic[_Inner]):
     declares itself.
     """
 
-    def __init__(self, wait: _Waiting, inner: _Inner) -> None:
+    def __init__(self, wait: _WaitingCall, inner: _Inner) -> None:
         """Ask from any thread."""
         self._wait, self._inner = wait, inner
 
@@ -84,7 +84,7 @@ def _waits(
 
 def _opens(
     work: Callable[Concatenate[Client, _P], Coroutine[Any, Any, _T]],
-    shown_as: Callable[[_Waiting, _T], _R],
+    shown_as: Callable[[_WaitingCall, _T], _R],
 ) -> Callable[Concatenate[_Blocking[Client], _P], _R]:
     """Return such a method whose answer is for every thread too."""
     waiting = _waits(work)

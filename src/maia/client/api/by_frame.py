@@ -67,7 +67,7 @@ def next_frame(subscription: Subscription) -> Delivered | None:
 
 
 def is_full(subscription: Subscription) -> bool:
-    """Say whether so much waits that the client stops reading, and hears of no end either."""
+    """Return whether so much waits that the client stops reading, and hears of no end either."""
     return not subscription._has_room
 
 

@@ -187,7 +187,7 @@ class Subscription(HeldRequest):
 
     @property
     def _has_room(self) -> bool:
-        """Say whether the client should read on."""
+        """Return whether the client should read on."""
         return self._waiting < ROWS_WAITING_MAX and self._bytes < BYTES_WAITING_MAX
 
     @property

@@ -25,7 +25,7 @@ from maia.console.pages.page import (
     table,
 )
 from maia.console.principal import REVOKE, RegisterEntry
-from maia.console.rights import STATES, Asked, chain_above, filtered, graph_of, record_of
+from maia.console.rights import STATES, AskedInConsole, chain_above, filtered, graph_of, record_of
 from maia.console.works import NoSuchThing
 
 ROWS: Final = 100
@@ -35,7 +35,7 @@ _LABEL: Final = 28
 
 async def _data(visit: Visit) -> Data:
     names, entries = await visit.names(), await visit.acting.entries(visit.acts)
-    asked = Asked(*(visit.asked(one) for one in ("type", "person", "attribute", "state")))
+    asked = AskedInConsole(*(visit.asked(one) for one in ("type", "person", "attribute", "state")))
     found = filtered(entries, asked, names, visit.now)
     first = max(0, int(visit.asked("from", 6))) if visit.asked("from", 6).isdecimal() else 0
     graph = graph_of(found)

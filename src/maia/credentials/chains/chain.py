@@ -88,13 +88,13 @@ _FORGED_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Links:
+class ChainLinks:
     """A chain to be reduced again and again: equal to itself alone, so no memo looks inside."""
 
     certificates: tuple[Reducible, ...]
 
 
-def _reduced_links(links: Links) -> FiveTuple:
+def _reduced_links(links: ChainLinks) -> FiveTuple:
     return reduce_chain(links.certificates)
 
 
@@ -132,7 +132,7 @@ class VerificationCache:
         )
         # A method of ours would cost more than the lookup, so the memo itself is what is called.
         reduce = lru_cache(reductions_max)(_reduced_links)
-        self.reduce: Callable[[Links], FiveTuple] = reduce
+        self.reduce: Callable[[ChainLinks], FiveTuple] = reduce
         self._forget_reductions = reduce.cache_clear
         # By the identity of a tuple, which is a key only while the tuple lives; so the tuple is kept too.
         self._chains: dict[int, tuple[tuple[SignedCertificate, ...], object]] = {}
@@ -157,7 +157,7 @@ class VerificationCache:
         return known
 
     def knows(self, signed: SignedCertificate) -> bool:
-        """Say whether the signature of exactly this certificate was found good before."""
+        """Return whether the signature of exactly this certificate was found good before."""
         kept = self._certificates.get(signed.id)
         if kept is None or not (kept is signed or _is_same(kept, signed)):
             return False

@@ -310,7 +310,7 @@ class _Quest:
 
 
 def _is_about(certificate: Certificate, action: Action, resource: ResourceName) -> bool:
-    """Say whether a certificate grants this action on this resource, if it grants anything."""
+    """Return whether a certificate grants this action on this resource, if it grants anything."""
     return isinstance(certificate, AuthorisationCertificate) and covers_request(
         certificate.authority, action, resource
     )
@@ -325,7 +325,7 @@ class _Trust:
     forgiving: bool
 
     def of(self, signed: SignedCertificate) -> bool:
-        """Say whether the signature holds."""
+        """Return whether the signature holds."""
         if self.forgiving or self.cache.knows(signed):
             return True
         if (signed.id, signed.signature) in self.budget.refused:

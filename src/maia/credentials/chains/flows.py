@@ -327,7 +327,7 @@ class FlowSearch:
         return edges
 
     def _is_replaced(self, edge: Flow, by: Iterable[Flow]) -> bool:
-        """Say whether one of these is as good as an edge, and what is left of it as what is left of that.
+        """Return whether one of these is as good as an edge, and what is left of it as what is left of that.
 
         That is certain of grants of one resource without transformations, however they go on.
         """
@@ -366,7 +366,7 @@ class FlowSearch:
         self._add(issuer, reached)
 
     def _adds_nothing(self, edge: Flow, issuer: Principal, flow: Flow) -> bool:
-        """Say whether its issuer has by now a flow that grants all that a certificate can pass on."""
+        """Return whether its issuer has by now a flow that grants all that a certificate can pass on."""
         kept = self.flows.get(issuer, [])
         compared = self._compared.get(id(edge))
         if compared is None:  # nothing has passed yet
@@ -490,7 +490,7 @@ def flow_search(
 
 
 def at_least_as_good(one: Flow, other: Flow) -> bool:
-    """Say whether `one` surely grants all that `other` grants, for as long and to the same holders.
+    """Return whether `one` surely grants all that `other` grants, for as long and to the same holders.
 
     And hanging on nothing that `other` is free of, such as a condition or a bound: whether those hold is
     asked later, and grants add up then. Asked first: it tells most pairs of narrow grants apart at once.
@@ -526,7 +526,7 @@ def hinges_of(certificate: AuthorisationCertificate) -> frozenset[object]:
 
 
 def _is_plain(one: Authority | None, other: Authority | None) -> bool:
-    """Say whether two grants are of one resource, and transform nothing."""
+    """Return whether two grants are of one resource, and transform nothing."""
     if one is None or other is None:
         return True
     return not one.transformations and not other.transformations and one.resources == other.resources

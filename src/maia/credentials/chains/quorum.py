@@ -99,7 +99,7 @@ def leaves(threshold: Threshold) -> Iterator[Principal | LocalName]:
 
 
 def satisfied(threshold: Threshold, agreed: Collection[Principal]) -> bool:
-    """Say whether `agreed` holds enough members of a checked threshold without names.
+    """Return whether `agreed` holds enough members of a checked threshold without names.
 
     Such a threshold lists every key once, so counting members counts keys.
     """

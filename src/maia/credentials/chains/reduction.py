@@ -294,7 +294,7 @@ def checked_owned_part(authority: Authority, owner: Owner, identifier: bytes) ->
 
 
 def includes(*, wide: Authority, narrow: Authority) -> bool:
-    """Say whether `wide` surely grants all that `narrow` grants; a cautious no is possible."""
+    """Return whether `wide` surely grants all that `narrow` grants; a cautious no is possible."""
     if wide is narrow:
         return True
     shown, asked = wide.attributes, narrow.attributes

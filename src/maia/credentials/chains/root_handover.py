@@ -51,7 +51,7 @@ def root_handover_certificate(
 
 
 def is_for_good(certificate: Certificate) -> bool:
-    """Say whether a certificate hands over all that its issuer owns, or one network or type, for good.
+    """Return whether a certificate hands over all that its issuer owns, or one network or type, for good.
 
     It says whose that is. A blanket over every owner's resources is for brokers, and can be revoked.
     """
@@ -72,7 +72,7 @@ def is_for_good(certificate: Certificate) -> bool:
 def is_root_handover(
     certificate: Certificate, *, owner: Principal, resource: ResourceName | None = None
 ) -> bool:
-    """Say whether `certificate` hands over all of `owner`'s resources, or the one `resource`, for good."""
+    """Return whether `certificate` hands over all of `owner`'s resources, or the one `resource`, for good."""
     return not reasons_against_handover(certificate, owner=owner, resource=resource)
 
 

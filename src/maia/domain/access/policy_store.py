@@ -267,7 +267,7 @@ def newest(tables: Tables) -> PolicyRow | None:
 
 
 def was_replaced(tables: Tables, text: str, parents: Mapping[str, str]) -> bool:
-    """Say whether a policy was in force once and another is now: an administrator decides to go back."""
+    """Return whether a policy was in force once and another is now: an administrator decides to go back."""
     last = newest(tables)
     if last is None or _is_of(last, text, parents):
         return False

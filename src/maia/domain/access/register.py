@@ -277,7 +277,7 @@ class AccessRegister(AccessCore):
     # ------------------------------------------------------------ what can be asked
 
     def was_replaced(self, text: str, parents: Mapping[str, str]) -> bool:
-        """Say whether this policy was in force once, and another is now."""
+        """Return whether this policy was in force once, and another is now."""
         with self._store.reading() as tables:
             return was_replaced(tables, text, parents)
 
@@ -301,7 +301,7 @@ class AccessRegister(AccessCore):
         return self._page(MembershipRow, *where, after=after, limit=limit, shape=activated_of)
 
     def is_of(self, principal: Principal, membership: bytes) -> bool:
-        """Say whether a membership is, or was, this principal's."""
+        """Return whether a membership is, or was, this principal's."""
         with self._store.reading() as tables:
             row = tables.get(MembershipRow, membership)
             return row is not None and row.principal == principal.key

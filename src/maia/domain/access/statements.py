@@ -82,7 +82,7 @@ class AccessStatements(AccessCore):
             return max(now, min(moments))
 
     def is_silent(self, now: Instant) -> bool:
-        """Say whether more is revoked than a list can name, so that nothing is stated."""
+        """Return whether more is revoked than a list can name, so that nothing is stated."""
         with self._store.reading() as tables:
             return self._publisher.is_silent(tables, now)
 

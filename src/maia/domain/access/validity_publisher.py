@@ -114,18 +114,18 @@ class ValidityPublisher:
         return Instant(max(now, start - self._settings.lead_s * SECOND))
 
     def is_silent(self, tables: Tables, now: Instant) -> bool:
-        """Say whether more is revoked than a list can name."""
+        """Return whether more is revoked than a list can name."""
         return (
             tables.count(RevokedRow, RevokedRow.c.not_after >= now) > self._settings.limits.revoked_in_a_list
         )
 
     def is_behind(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
-        """Say whether a statement of this domain has a number that was not given out here yet."""
+        """Return whether a statement of this domain has a number that was not given out here yet."""
         known = tables.get(MetaRow, _NUMBERING[type(said)])
         return known is None or known.number < said.sequence
 
     def is_from_another_history(self, tables: Tables, said: RevocationList | Revalidation | FactList) -> bool:
-        """Say whether a list of this domain was signed by a store that has done what this one has not.
+        """Return whether a list of this domain was signed by a store that has done what this one has not.
 
         A list states the audit of its moment; that of the lists of this store is part of its own.
         """

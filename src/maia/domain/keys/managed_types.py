@@ -24,7 +24,7 @@ from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Instant
 from maia.sealing.groups.manager import Delivery, Distrusted, GroupManager, Outcome, ShutOut
 from maia.sealing.groups.manager_store import ManagerStore
-from maia.sealing.groups.membership import Grounds
+from maia.sealing.groups.membership import MemberGrounds
 from maia.sealing.groups.type_groups import NewEpoch
 from maia.sealing.keys.delivery import seal_to
 from maia.sealing.keys.epochs import epoch_to_bytes
@@ -188,9 +188,9 @@ class ManagedTypes:
         sealing = self.definitions.history(list(versions)).sealing
         return sealing if sealing is not None and sealing.manager == self._key.principal else None
 
-    def _grounds(self, level: SealingLevel) -> Grounds:
+    def _grounds(self, level: SealingLevel) -> MemberGrounds:
         settings = self._settings
-        return Grounds(
+        return MemberGrounds(
             level,
             settings.bounds,
             settings.constitutions,

@@ -161,17 +161,17 @@ class MqttSession:
 
     @property
     def wants_input(self) -> bool:
-        """Say whether the client should be read from; QoS 0 and 3.1.1 know no other limit."""
+        """Return whether the client should be read from; QoS 0 and 3.1.1 know no other limit."""
         return self._unanswered < _UNANSWERED_MAX and self._unanswered_bytes < _UNANSWERED_BYTES
 
     @property
     def has_will(self) -> bool:
-        """Say whether something is still to be published for the client."""
+        """Return whether something is still to be published for the client."""
         return self._will is not None
 
     @property
     def is_persistent(self) -> bool:
-        """Say whether the session outlives its connection."""
+        """Return whether the session outlives its connection."""
         return self.expiry_s > 0
 
     def restore(self, subscriptions: Mapping[str, tuple[int, int | None]]) -> None:

@@ -212,7 +212,7 @@ class Upstream:
 
     @property
     def has_failed(self) -> bool:
-        """Say whether it could not connect; another one is to be made."""
+        """Return whether it could not connect; another one is to be made."""
         return self._opened.cancelled() or (self._opened.done() and self._opened.exception() is not None)
 
     async def _run(self) -> None:

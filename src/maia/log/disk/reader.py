@@ -122,7 +122,7 @@ class Verification:
 
     @property
     def is_whole(self) -> bool:
-        """Say whether everything is as it was written."""
+        """Return whether everything is as it was written."""
         return not self.problems
 
 

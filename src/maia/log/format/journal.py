@@ -187,7 +187,7 @@ class JournalReader:
         return read_head(self._read(at, HEAD_BYTES), self.opening.marker)
 
     def _follows(self, head: RecordHead) -> bool:
-        """Say whether a record is the next one, in the batch of the last one or in its own."""
+        """Return whether a record is the next one, in the batch of the last one or in its own."""
         expected = self.next_position
         return head.position == expected and head.batch in (self.last.head.batch or expected, expected)
 
@@ -215,7 +215,7 @@ class JournalReader:
         return self._judged_by_zeros(at, length, what)
 
     def _is_unwritten(self, at: int) -> bool:
-        """Say whether there is nothing but the zeros of room that was reserved."""
+        """Return whether there is nothing but the zeros of room that was reserved."""
         while data := self._read(at, _WINDOW):
             if any(data):
                 return False

@@ -59,7 +59,7 @@ def cut_name(first: int, offset: int) -> str:
 
 
 def is_cut(name: str) -> bool:
-    """Say whether this is where the end of a journal was put."""
+    """Return whether this is where the end of a journal was put."""
     return _CUT.fullmatch(name) is not None
 
 

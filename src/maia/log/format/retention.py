@@ -73,7 +73,7 @@ class Piece:
         return size + _ROW_BYTES
 
     def has_room_for(self, row: SegmentRow, size: int, bytes_max: int) -> bool:
-        """Say whether a frame may still come in."""
+        """Return whether a frame may still come in."""
         columns = len(self.columns.union(row.parts))
         return self.size + size <= bytes_max and columns <= SEGMENT_COLUMNS_MAX
 

@@ -131,7 +131,7 @@ def _level(frame: Recorded) -> int:
 
 
 def _can_be_parted(frame: Recorded) -> bool:
-    """Say whether each column of the frame has a column of its own in a table."""
+    """Return whether each column of the frame has a column of its own in a table."""
     uids = [column.uid for column in frame.columns]
     if _level(frame) == 1:
         return uids == [""]

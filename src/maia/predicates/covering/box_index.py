@@ -31,7 +31,7 @@ _FEW_OF: Final = 8
 _KIND, _LOW, _HIGH, _ONLY, _INNER_LOW, _INNER_HIGH, _INNER, _RANGE = range(len(Edge.FIELDS))
 
 
-class Placed(msgspec.Struct, eq=False, gc=False):
+class PlacedBox(msgspec.Struct, eq=False, gc=False):
     """What an index writes down in the caller's own entry, so that it needs no dictionary beside them."""
 
     place: int = 0
@@ -41,7 +41,7 @@ class Placed(msgspec.Struct, eq=False, gc=False):
 class BoxIndex:
     """Boxes by a number that the caller chooses, found by the bounds that they keep or fit into."""
 
-    def __init__(self, entries: Mapping[int, Placed]) -> None:
+    def __init__(self, entries: Mapping[int, PlacedBox]) -> None:
         """Begin without boxes; `entries` has whatever is added here, by its number."""
         self._entries = entries
         self._groups: dict[_Signature, _Group] = {}
@@ -194,7 +194,7 @@ def _discard_from(
 class _Group:
     """The bounds of all boxes that ask for the same attributes, a column per attribute and bound."""
 
-    def __init__(self, uids: tuple[AttributeUid, ...], entries: Mapping[int, Placed], serial: int) -> None:
+    def __init__(self, uids: tuple[AttributeUid, ...], entries: Mapping[int, PlacedBox], serial: int) -> None:
         self.uids, self.serial = uids, serial
         self._entries = entries
         self._count = 0

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from maia.errors import BadInput, Unavailable
-from maia.predicates.covering.box_index import BoxIndex, Placed
+from maia.predicates.covering.box_index import BoxIndex, PlacedBox
 from maia.predicates.covering.sides import Box, RecentBoxes, proved_to_cover
 from maia.predicates.syntax import Predicate
 
@@ -57,7 +57,7 @@ class Removed(Generic[Id]):
     """Filters that ceased to be maximal: one that was freed covers them, which no proof had found before."""
 
 
-class CoverEntry(Placed, Generic[Id], eq=False, gc=False, kw_only=True):
+class CoverEntry(PlacedBox, Generic[Id], eq=False, gc=False, kw_only=True):
     """A filter in the table; callers that know more of each filter have a class below this one."""
 
     id: Id
@@ -159,11 +159,11 @@ class CoverTable(Generic[Id]):
         return self.entry(id).filter
 
     def is_empty(self, id: Id) -> bool:
-        """Say whether the filter with this id is proved to admit nothing."""
+        """Return whether the filter with this id is proved to admit nothing."""
         return self.entry(id).is_empty
 
     def is_maximal(self, id: Id) -> bool:
-        """Say whether no other filter covers this one."""
+        """Return whether no other filter covers this one."""
         entry = self.entry(id)
         return entry.number == self._maximal_empty() if entry.is_empty else entry.keeper is None
 

@@ -51,17 +51,17 @@ from maia.predicates.syntax import (
 
 
 def covers(*, wide: Predicate, narrow: Predicate) -> bool:
-    """Say whether provably every event that `narrow` admits is admitted by `wide`."""
+    """Return whether provably every event that `narrow` admits is admitted by `wide`."""
     return _proved(_formula(wide), _formula(narrow))
 
 
 def provably_empty(predicate: Predicate) -> bool:
-    """Say whether provably no event is admitted."""
+    """Return whether provably no event is admitted."""
     return _proved(NEVER, _formula(predicate))
 
 
 def may_overlap(one: Predicate, other: Predicate) -> bool:
-    """Say whether some event may be admitted by both; "no" is proved, "yes" may be caution."""
+    """Return whether some event may be admitted by both; "no" is proved, "yes" may be caution."""
     return not _proved(NEVER, AllOf((_formula(one), _formula(other))))
 
 
@@ -186,7 +186,7 @@ class _Question:
 
 
 def _covers_groups(part: Predicate, groups: list[ConjunctGroup], question: _Question) -> bool:
-    """Say whether one part of the wide filter covers the groups with its attributes."""
+    """Return whether one part of the wide filter covers the groups with its attributes."""
     try:
         return _covers_clauses(part, product(groups, question.steps), question.steps)
     except OutOfSteps:
@@ -285,7 +285,7 @@ def _visibly(wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
 
 
 def _visibly_covers(wide: Predicate, narrow: Predicate, steps: Steps) -> bool:
-    """Say whether the shapes alone show it: sound, and far from complete."""
+    """Return whether the shapes alone show it: sound, and far from complete."""
     steps.spend(_STEPS_TO_COMPARE)
     if wide == narrow:
         return True
@@ -341,14 +341,14 @@ def _without_idle_parts(parts: list[Predicate], joins: type[AllOf | AnyOf], step
 
 
 def _is_idle(part: Predicate, beside: Predicate, joins: type[AllOf | AnyOf], steps: Steps) -> bool:
-    """Say whether a part adds nothing beside another: a wider one under `and`, a narrower one under `or`."""
+    """Whether a part adds nothing beside another: a wider one under `and`, a narrower one under `or`."""
     if joins is AllOf:
         return _covers_with(steps, wide=part, narrow=beside)
     return _covers_with(steps, wide=beside, narrow=part)
 
 
 def _settles(decisive: Predicate, whole: Predicate, steps: Steps) -> bool:
-    """Say whether a conjunction is never true, or a disjunction always."""
+    """Return whether a conjunction is never true, or a disjunction always."""
     try:
         if decisive == NEVER:
             return _covers_with(steps, wide=NEVER, narrow=whole)

@@ -166,7 +166,7 @@ def _joined(alternatives: Iterable[list[Clause]], steps: Steps) -> list[Clause]:
 
 
 def satisfies(event: Event, clause: Clause) -> bool:
-    """Say whether an event is among those of a clause."""
+    """Return whether an event is among those of a clause."""
     return all(event.get(uid) in values for uid, values in clause.items())
 
 

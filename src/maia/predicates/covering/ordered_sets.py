@@ -96,7 +96,7 @@ def _next_character(character: str) -> str:
 
 
 def is_inside(value: PresentValue, edges: Edges) -> bool:
-    """Say whether a value of the kind of `edges` is in the set."""
+    """Return whether a value of the kind of `edges` is in the set."""
     return bisect_right(edges, value) % 2 == 1
 
 
@@ -126,7 +126,7 @@ def late_value(edges: Edges) -> PresentValue:
 
 
 def is_subset(*, narrow: Edges, wide: Edges) -> bool:
-    """Say whether every member of `narrow` is in `wide`."""
+    """Return whether every member of `narrow` is in `wide`."""
     return all(_holds_interval(wide, first, after_last) for first, after_last in intervals(narrow))
 
 

@@ -32,7 +32,7 @@ _CODE_BYTES: Final = 8
 
 
 def is_faithful(kind: Kind) -> bool:
-    """Say whether different values of `kind` have different codes."""
+    """Return whether different values of `kind` have different codes."""
     return kind not in (Kind.STRING, Kind.BYTES)
 
 
@@ -202,7 +202,7 @@ def box_of(predicate: Predicate) -> Box:
 
 
 def proved_to_cover(*, wide: Box, narrow: Box) -> bool:
-    """Say whether `wide` admits all that `narrow` admits, proved attribute by attribute where possible."""
+    """Return whether `wide` admits all that `narrow` admits, proved attribute by attribute where possible."""
     if narrow.is_empty or wide.is_empty:
         return narrow.is_empty
     if wide.clause is not None and narrow.clause is not None:
@@ -219,7 +219,7 @@ def proved_to_cover(*, wide: Box, narrow: Box) -> bool:
 
 
 def bounds_rule_out(*, wide: Box, narrow: Box) -> bool:
-    """Say whether the bounds alone show that `wide` does not admit all that `narrow` admits.
+    """Return whether the bounds alone show that `wide` does not admit all that `narrow` admits.
 
     It is proof if `narrow` admits anything. Filters with several alternatives
     are left undecided: one of them may admit nothing without our knowing, and

@@ -42,12 +42,12 @@ class TextClaim:
 
 
 def claim_holds(claim: TextClaim, value: str) -> bool:
-    """Say whether one string meets a demand."""
+    """Return whether one string meets a demand."""
     return text_holds(claim.test, value, claim.text) is claim.holds
 
 
 def implies(given: TextClaim, asked: TextClaim) -> bool:
-    """Say whether one demand visibly implies another; a cheap "yes", and no proof of "no"."""
+    """Return whether one demand visibly implies another; a cheap "yes", and no proof of "no"."""
     if given.holds is not asked.holds:
         return False
     strong, weak = (given, asked) if given.holds else (asked, given)
@@ -103,7 +103,7 @@ class _Automaton(Protocol):
         """Return the state after a character; None if no continuation can be accepted."""
 
     def accepts(self, state: State) -> bool:
-        """Say whether the string read so far meets the demand."""
+        """Return whether the string read so far meets the demand."""
 
     def distinguishing(self, state: State) -> Iterable[str]:
         """Return the characters that lead elsewhere than all others do."""

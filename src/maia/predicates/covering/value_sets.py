@@ -83,7 +83,7 @@ class ValueSet:
                 return _of_kind(kind, minus(FULL[kind], edges) if negated else edges)
 
     def __contains__(self, value: object) -> bool:
-        """Say whether a value, or None for absence, is in the set."""
+        """Return whether a value, or None for absence, is in the set."""
         if value is None:
             return self.absent
         assert isinstance(value, str | int | float | bytes)  # noqa: S101 - the classes of a present value
@@ -140,14 +140,14 @@ class ValueSet:
             claims |= {claim}
 
     def is_empty(self, steps: Steps | None = None) -> bool:
-        """Say whether there is provably no value in the set."""
+        """Return whether there is provably no value in the set."""
         try:
             return self.proved_empty(steps or Steps())
         except OutOfSteps:
             return False
 
     def contains_all(self, other: ValueSet, steps: Steps | None = None) -> bool:
-        """Say whether provably every member of `other` is in this set."""
+        """Return whether provably every member of `other` is in this set."""
         try:
             return self.proved_contains(other, steps or Steps())
         except OutOfSteps:
@@ -170,7 +170,7 @@ class ValueSet:
     # The `proved_` forms let `OutOfSteps` through, for those who share steps among many questions.
 
     def proved_empty(self, steps: Steps) -> bool:
-        """Say whether the set is empty; exact, or `OutOfSteps`."""
+        """Return whether the set is empty; exact, or `OutOfSteps`."""
         if self.absent or any(kind is not Kind.STRING for kind in self.edges):
             return False
         strings = self.edges.get(Kind.STRING, NONE)
@@ -181,7 +181,7 @@ class ValueSet:
         return string_satisfying(strings, _strongest(self.claims), steps) is None
 
     def proved_contains(self, other: ValueSet, steps: Steps) -> bool:
-        """Say whether every member of `other` is in this set; exact, or `OutOfSteps`."""
+        """Return whether every member of `other` is in this set; exact, or `OutOfSteps`."""
         if other.absent and not self.absent:
             return False
         outside = [
@@ -264,7 +264,7 @@ def _strongest(claims: frozenset[TextClaim]) -> Collection[TextClaim]:
 
 
 def _is_interval(atom: TextMatch) -> bool:
-    """Say whether a question about text is one about an interval or two, and needs no automaton."""
+    """Return whether a question about text is one about an interval or two, and needs no automaton."""
     if atom.test is TextTest.LEVELS:
         return parse_path_pattern(atom.text).is_literal
     return atom.test is TextTest.PREFIX

@@ -86,7 +86,7 @@ class Scanner:
         return self.position
 
     def at_end(self) -> bool:
-        """Say whether only spaces are left."""
+        """Return whether only spaces are left."""
         return self.mark() == len(self.text)
 
     def must_end(self, what: str) -> None:
@@ -95,7 +95,7 @@ class Scanner:
             raise self.expected(what)
 
     def sees(self, sign: str) -> bool:
-        """Say whether some characters are next, without taking them."""
+        """Return whether some characters are next, without taking them."""
         return self.text.startswith(sign, self.mark())
 
     def take(self, sign: str) -> bool:

@@ -99,7 +99,7 @@ class AskedValues:
 
     @property
     def is_void(self) -> bool:
-        """Say whether there are visibly no such values."""
+        """Return whether there are visibly no such values."""
         return not self.values.edges
 
     @property
@@ -115,7 +115,7 @@ class AskedValues:
 
     @property
     def is_range(self) -> bool:
-        """Say whether every value between the bounds is admitted."""
+        """Return whether every value between the bounds is admitted."""
         return self.kind is None or (is_faithful(self.kind) and len(self.values.edges[self.kind]) <= 2)
 
 
@@ -244,7 +244,7 @@ class Length:
         return span.position(low) / span.size, (span.position(high) + width) / span.size
 
     def is_filled_by(self, asked: AskedValues) -> bool:
-        """Say whether everything in the interval is admitted."""
+        """Return whether everything in the interval is admitted."""
         return not asked.is_void and asked.kind in (None, self.span.kind) and asked.is_range
 
 

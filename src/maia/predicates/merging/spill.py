@@ -69,7 +69,7 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def _is_tight(geometry: Geometry, group: Sequence[int], merged: _Filter) -> bool:
-    """Say whether a merged filter is one of its originals, and lets nothing more through."""
+    """Return whether a merged filter is one of its originals, and lets nothing more through."""
     return len(group) == 1 or any(_same(geometry.originals[one], merged) for one in group)
 
 

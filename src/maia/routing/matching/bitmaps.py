@@ -189,7 +189,7 @@ class RankSpans:
         return RankSpans.in_order(new_slots[self.slots], self.lows, self.highs)
 
     def accept(self, slot: int, rank: int) -> bool:
-        """Say whether a rank lies in one of the ranges of a slot."""
+        """Return whether a rank lies in one of the ranges of a slot."""
         start, end = self.slots.searchsorted([slot, slot + 1]).tolist()
         at = start + int(self.lows[start:end].searchsorted(rank, "right")) - 1
         return at >= start and rank < int(self.highs[at])
@@ -422,7 +422,7 @@ class Doubts:
         return accepted
 
     def accept_one(self, slot: int, rank: int) -> bool:
-        """Say whether one slot truly accepts a rank."""
+        """Return whether one slot truly accepts a rank."""
         if not self._lows.item(slot) <= rank < self._highs.item(slot):
             return False
         if not self._has_several.item(slot):

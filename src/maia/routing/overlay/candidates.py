@@ -73,7 +73,7 @@ class Candidates:
         return len(self._waiting)
 
     def any_waits(self, useful: Callable[[NodeId], bool]) -> bool:
-        """Say whether a useful node waits to be tried."""
+        """Return whether a useful node waits to be tried."""
         return any(map(useful, self._waiting))
 
     def add(self, contact: Contact, *, teller: NodeId) -> None:

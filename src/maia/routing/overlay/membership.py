@@ -117,7 +117,7 @@ class OverlayMembership:
 
     @property
     def is_joined(self) -> bool:
-        """Say whether this node has found its place at least once."""
+        """Return whether this node has found its place at least once."""
         return self._joined
 
     @property

@@ -74,7 +74,7 @@ def closeness(node: NodeId, target: NodeId) -> tuple[int, NodeId]:
 
 
 def is_closer(node: NodeId, *, than: NodeId, target: NodeId) -> bool:
-    """Say whether `node` is strictly closer to `target` than the node `than`."""
+    """Return whether `node` is strictly closer to `target` than the node `than`."""
     return closeness(node, target) < closeness(than, target)
 
 
@@ -141,7 +141,7 @@ class Overlay:
         return True
 
     def would_keep(self, node: NodeId) -> bool:
-        """Say whether `learn` would keep this node, which is not kept yet."""
+        """Return whether `learn` would keep this node, which is not kept yet."""
         if node == self.own or node in self._kept:
             return False
         if slot_of(node, own=self.own) not in self._table:

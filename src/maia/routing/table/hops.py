@@ -48,7 +48,7 @@ def book_key_of_sealed(type_id: bytes) -> TypeId:
 
 
 def is_of_sealed(key: TypeId) -> bool:
-    """Say whether a name of the table is that of sealed publications."""
+    """Return whether a name of the table is that of sealed publications."""
     return len(key) > _TYPE_ID_BYTES
 
 

@@ -63,7 +63,7 @@ class Tally:
         return self.total.to_bytes(32, "big")
 
     def agrees(self, *, entries: int, digest: bytes) -> bool:
-        """Say whether a neighbour's count and digest are these."""
+        """Return whether a neighbour's count and digest are these."""
         return self.count == entries and self.digest == digest
 
 
@@ -238,7 +238,7 @@ class HopInterests:
         return {*changed, *self.groups(removed.now_maximal), *self.groups(removed.now_covered)}
 
     def ought_to_be_shown(self, group: Group) -> bool:
-        """Say whether a group is here, admits anything, and is not covered by another of this hop."""
+        """Return whether a group is here, admits anything, and is not covered by another of this hop."""
         return group.first is not None and not group.is_empty and self.table.is_maximal(group.id)
 
 
@@ -318,7 +318,7 @@ class CoveringOrder:
 
 
 def breaks_tie(*, wide: Group, narrow: Group) -> bool:
-    """Say whether a filter that covers another one also outranks it: the older of two equals does.
+    """Return whether a filter that covers another one also outranks it: the older of two equals does.
 
     Outranking must never go round in a circle, or a circle of equal filters
     would hide all of its members. So a younger filter outranks an older one

@@ -115,7 +115,7 @@ class Leases(Generic[_Subject]):
         return len(self._until)
 
     def __contains__(self, subject: object) -> bool:
-        """Say whether there is a lease for the subject."""
+        """Return whether there is a lease for the subject."""
         return subject in self._until
 
     def grant(self, subject: _Subject, until: Instant) -> None:
@@ -145,5 +145,5 @@ class Leases(Generic[_Subject]):
 
 
 def is_within(then: int | None, now: int, span_us: int) -> bool:
-    """Say whether a moment, if there was one, is less than so long ago."""
+    """Return whether a moment, if there was one, is less than so long ago."""
     return then is not None and then <= now < then + span_us

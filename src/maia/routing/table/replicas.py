@@ -53,7 +53,7 @@ class Replica:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether the neighbour neither wants nor offers anything."""
+        """Return whether the neighbour neither wants nor offers anything."""
         return not self.entries and not self.offers
 
 

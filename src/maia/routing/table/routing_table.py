@@ -72,7 +72,7 @@ class RoutingTable:
         return type_id in self._types
 
     def may_come_from(self, hop: Hop, type_id: TypeId) -> bool:
-        """Say whether publications of a type are expected from a hop: it leads to the rendezvous, or offers.
+        """Whether publications of a type are expected from a hop: it leads to the rendezvous, or offers.
 
         Interests are sent to no other. An offer without an advertisement came from a replica alone.
         """
@@ -114,7 +114,7 @@ class RoutingTable:
         return self._routes(type_id).shown(hop)
 
     def offers(self, hop: Hop, type_id: TypeId) -> bool:
-        """Say whether a hop offers a type."""
+        """Return whether a hop offers a type."""
         return hop in self._routes(type_id).offers
 
     def offer(self, hop: Hop, type_id: TypeId) -> object:

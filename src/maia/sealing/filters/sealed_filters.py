@@ -45,7 +45,7 @@ from maia.sealing.groups.key_group import TYPE_ID_BYTES, GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
 
-# Into which parts is a filter split, so that each can be opened by the readers of its attributes?
+# The parts of a filter, each opened by the readers of its attributes.
 
 
 PART_BYTES_MAX: Final = 1 << 15
@@ -107,7 +107,7 @@ def _travels(part: FilterPart) -> bool:
     return True
 
 
-# Which key seals something about several attributes, and how are bytes sealed under it?
+# The key that seals something about several attributes.
 
 
 MARK_BYTES: Final = 16
@@ -307,7 +307,7 @@ def open_filter(sealed: SealedFilter, keys: KeyRing) -> OpenedFilter:
 
 
 def proved_to_cover(*, wide: OpenedFilter, narrow: OpenedFilter) -> bool:
-    """Say whether provably every event that `narrow` admits, whole, is admitted by `wide`, whole."""
+    """Return whether provably every event that `narrow` admits, whole, is admitted by `wide`, whole."""
     if provably_empty(narrow.opened):
         return True
     return wide.unopened <= narrow.unopened and covers(wide=wide.opened, narrow=narrow.opened)

@@ -155,7 +155,7 @@ class EpochKeys:
         raise TypeError("keys cannot be pickled or copied")
 
 
-# What is a sealed column bound to?
+# What a sealed column is bound to.
 
 
 NONCE_BYTES: Final = 12

@@ -115,7 +115,7 @@ def _beginnings(rows: int) -> tuple[Mapping[bytes, int], int]:
 
 @lru_cache(maxsize=8192)
 def is_uid(text: str) -> bool:
-    """Say whether a text can be the uid of an attribute."""
+    """Return whether a text can be the uid of an attribute."""
     try:
         attribute_uid(text)
     except BadAttribute:

@@ -76,7 +76,7 @@ class VerifiedRun(Proof):
 
     @property
     def is_closed(self) -> bool:
-        """Say whether nothing was opened."""
+        """Return whether nothing was opened."""
         return len(self.closed) == len(self.run.uids)
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ def read_run(frames: Sequence[Sealed]) -> SealedRun:
 
 @lru_cache(maxsize=4096)
 def _has_columns(level: int, uids: tuple[str, ...]) -> bool:
-    """Say whether these can be the columns of a frame at a level."""
+    """Return whether these can be the columns of a frame at a level."""
     if level == _EVENT:
         return uids == ("",)
     return len(set(uids)) == len(uids) and all(map(is_uid, uids))

@@ -4,9 +4,7 @@ The secrets it has issued, newest last, with the moments between which each
 was in use; who was handed the newest one; and the key tree that carries the
 next one to them. The manager of the type decides when; this is the what.
 
-Which readers share a key?
-
-The owner of a type chooses: one group for whole events, or one for each
+Which readers share a key, the owner of a type chooses: one group for whole events, or one for each
 attribute and one for the type itself (dissertation 7.6). Code that seals, opens
 or hands out keys names a group in this one way. No two types and no two
 attributes share a group, and so none share a key (A48).
@@ -67,7 +65,7 @@ class Issued(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         return Instant(min(INSTANT_MAX, self.replaced_at + drift_s * SECOND + 1))
 
     def is_of(self, epoch: int) -> bool:
-        """Say whether it was in use in an epoch."""
+        """Return whether it was in use in an epoch."""
         return self.epoch <= epoch and (self.replaced_in is None or epoch < self.replaced_in)
 
 

@@ -31,7 +31,7 @@ from maia.sealing.groups.membership import (
     VERSIONS_MAX,
     AnsweredRestrictions,
     Claim,
-    Grounds,
+    MemberGrounds,
     MembershipState,
     NoGroupOpen,
     RightHistory,
@@ -124,7 +124,7 @@ class GroupManager:
         self,
         type_id: bytes,
         key: SigningKey,
-        grounds: Grounds,
+        grounds: MemberGrounds,
         *,
         random: Callable[[int], bytes],
         store: ManagerStore,
@@ -146,12 +146,12 @@ class GroupManager:
         self._looks: list[tuple[int, bytes]] = []  # a heap; a deadline that was set twice is checked twice
 
     @property
-    def grounds(self) -> Grounds:
+    def grounds(self) -> MemberGrounds:
         """Return what decisions depend on, the restrictions among it that are answered."""
         return self._grounds
 
     @grounds.setter
-    def grounds(self, grounds: Grounds) -> None:
+    def grounds(self, grounds: MemberGrounds) -> None:
         self._grounds = replace(grounds, answers=AnsweredRestrictions(self._answered, self._answer_to))
 
     def refresh_together(self, together: bool) -> None:

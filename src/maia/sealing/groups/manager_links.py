@@ -69,12 +69,12 @@ class ManagerLink:
 
     @property
     def is_ready(self) -> bool:
-        """Say whether the manager has welcomed this member."""
+        """Return whether the manager has welcomed this member."""
         return self.session is not None and self.session.is_ready
 
     @property
     def is_idle(self) -> bool:
-        """Say whether there is no link to it, and none is awaited."""
+        """Return whether there is no link to it, and none is awaited."""
         return self.session is None and not self.is_dialling
 
     @property
@@ -86,7 +86,7 @@ class ManagerLink:
 
     @property
     def is_away(self) -> bool:
-        """Say whether it was looked for at every address in vain, and is to be looked for again later."""
+        """Return whether it was looked for at every address in vain, and is to be looked for again later."""
         return self.is_idle and self.failures >= max(1, len(self.addresses))
 
     @property
@@ -105,7 +105,7 @@ class ManagerLink:
         return self.addresses[self.turn % len(self.addresses)] if self.addresses else ""
 
     def waits_at(self, address: str | None) -> bool:
-        """Say whether a connection to this address is awaited."""
+        """Return whether a connection to this address is awaited."""
         return self.is_dialling and self.address == address
 
 
@@ -131,11 +131,11 @@ class ManagerLinks(Endpoint[Session]):
         return self._managers.setdefault(principal, ManagerLink(principal))
 
     def owns(self, link: LinkId) -> bool:
-        """Say whether what happens on a link is for this member."""
+        """Return whether what happens on a link is for this member."""
         return link in self._links
 
     def dials(self, address: str) -> bool:
-        """Say whether this member waits for a link to an address."""
+        """Return whether this member waits for a link to an address."""
         return bool(self.waiting_at(address))
 
     def reach(self) -> list[tuple[Principal, bool, int]]:

@@ -34,13 +34,20 @@ from maia.events import INSTANT_MAX, AttributeUid
 from maia.sealing.groups.key_group import GroupId, Issued
 from maia.sealing.groups.membership import Claim
 from maia.sealing.keys.epochs import SignedEpoch, epoch_from_bytes, epoch_to_bytes, verify_epoch
-from maia.sealing.keys.parcels import CERTIFICATES_MAX, WRITERS_MAX, Record, Uid, reader_of, write_record
+from maia.sealing.keys.parcels import (
+    CERTIFICATES_MAX,
+    WRITERS_MAX,
+    MemberRecord,
+    Uid,
+    reader_of,
+    write_record,
+)
 from maia.sealing.keys.secrets import AtRest
 
 _Found = TypeVar("_Found")
 
 
-class KeptMember(Record, frozen=True):
+class KeptMember(MemberRecord, frozen=True):
     """A member as it was kept: what it holds, and what it showed."""
 
     held: Annotated[list[Uid], Meta(max_length=1025)]

@@ -114,7 +114,7 @@ class AnsweredRestrictions:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class MemberGrounds:
     """What a decision depends on beside the certificates that were shown."""
 
     level: SealingLevel
@@ -148,7 +148,7 @@ class MembershipState:
     """What the principal's rights ask of attributes that it may not read."""
 
     def is_within(self, other: MembershipState) -> bool:
-        """Say whether it gives no more than another one."""
+        """Return whether it gives no more than another one."""
         return self.groups <= other.groups and self.may_write <= other.may_write
 
 
@@ -166,7 +166,7 @@ def requests_for(claim: Claim) -> list[Request]:
     ]
 
 
-def standing(claim: Claim, grounds: Grounds, at: Instant) -> MembershipState:
+def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipState:
     """Return what the certificates of a claim open at a moment."""
     groups: set[GroupId] = set()
     windows: list[Window] = []
@@ -208,7 +208,7 @@ def _answers(
     return {GroupId(type_id, uid) for uid in own | known}
 
 
-def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Grounds]:
+def tested_now(claim: Claim, grounds: MemberGrounds, now: Instant) -> tuple[Claim, MemberGrounds]:
     """Return what is left of a claim at the present moment, and grounds on which to judge its past.
 
     Whether a certificate is revoked, or stale, is a question about the
@@ -221,7 +221,7 @@ def tested_now(claim: Claim, grounds: Grounds, now: Instant) -> tuple[Claim, Gro
 
 
 def standing_now(
-    claim: Claim, grounds: Grounds, now: Instant, held: MembershipState = NOTHING_HELD
+    claim: Claim, grounds: MemberGrounds, now: Instant, held: MembershipState = NOTHING_HELD
 ) -> MembershipState:
     """Return what a claim opens at the present moment to a member that holds this already.
 
@@ -241,13 +241,13 @@ def standing_now(
     return replace(found, groups=groups, may_write=found.may_write and (held.may_write or without.may_write))
 
 
-def awaits_statement(claim: Claim, grounds: Grounds, now: Instant) -> bool:
-    """Say whether a certificate of a claim lacks a validity statement that may come at any moment."""
+def awaits_statement(claim: Claim, grounds: MemberGrounds, now: Instant) -> bool:
+    """Return whether a certificate of a claim lacks a validity statement that may come at any moment."""
     check = grounds.tester.check
     return any(isinstance(check(one, now, once=one_time_tests(one)), CertificateStale) for one in claim.pool)
 
 
-def writing_certificates(claim: Claim, grounds: Grounds, at: Instant) -> tuple[SignedCertificate, ...]:
+def writing_certificates(claim: Claim, grounds: MemberGrounds, at: Instant) -> tuple[SignedCertificate, ...]:
     """Return the certificates of a claim that let its principal publish, and no others."""
     found: dict[bytes, SignedCertificate] = {}
     for version in claim.versions:
@@ -266,7 +266,7 @@ class RightHistory:
     def __init__(
         self,
         claim: Claim,
-        grounds: Grounds,
+        grounds: MemberGrounds,
         now: Instant,
         held: MembershipState | None = NOTHING_HELD,
         *,
@@ -285,7 +285,7 @@ class RightHistory:
         self._found = [self.now]
 
     def held_since(self, group: GroupId, moment: Instant) -> bool:
-        """Say whether a group was open at every moment from `moment` on."""
+        """Return whether a group was open at every moment from `moment` on."""
         return group in self.throughout(moment, self.at)
 
     def throughout(self, since: Instant, last: Instant) -> frozenset[GroupId]:
@@ -316,7 +316,7 @@ class RightHistory:
 
 
 def _opened(
-    claim: Claim, version: VerifiedType, action: Action, grounds: Grounds, at: Instant
+    claim: Claim, version: VerifiedType, action: Action, grounds: MemberGrounds, at: Instant
 ) -> tuple[set[GroupId], Validity, Reason | None, tuple[Window, ...]]:
     """Return the groups that an action opens, for how long, what a limit left out, and restricted windows."""
     request = Request(claim.principal, action, version.name, version)
@@ -336,7 +336,7 @@ def _opened(
     return groups, decision.stable, decision.limit, restricted
 
 
-def evidence_for(request: Request, claim: Claim, grounds: Grounds, at: Instant) -> Evidence:
+def evidence_for(request: Request, claim: Claim, grounds: MemberGrounds, at: Instant) -> Evidence:
     """Return the chains in a claim for a request, with the answers that serve at the moment."""
     try:
         return gather_evidence(
@@ -369,7 +369,7 @@ def keys_digest(
 
 
 def demanded(
-    claim: Claim, grounds: Grounds, now: Instant, *, most: int, held: MembershipState | None = None
+    claim: Claim, grounds: MemberGrounds, now: Instant, *, most: int, held: MembershipState | None = None
 ) -> frozenset[Once]:
     """Return which testers must confirm what so that a claim opens more than is `held`, or than without.
 
@@ -387,7 +387,7 @@ def demanded(
     return NO_ANSWERS if opened.is_within(beyond) else wanted
 
 
-def _would_do(claim: Claim, grounds: Grounds, now: Instant) -> frozenset[Once]:
+def _would_do(claim: Claim, grounds: MemberGrounds, now: Instant) -> frozenset[Once]:
     """Return whose word is all that some certificates lack."""
     check = grounds.tester.check
     tested = [(signed, tests) for signed in claim.pool if (tests := one_time_tests(signed))]

@@ -4,8 +4,6 @@ The manager of a type decides who may hold what (`groups/manager.py`), and says
 here which groups need a new secret. All groups of a type share one sequence of
 epochs, each signed and bound to the one before.
 
-Which epochs has the manager of a type signed, and which does a member need that has missed some?
-
 Numbers only ever grow, each epoch names the one before it, and a member that
 is shown an epoch of another process with the same key does not go on: one of the two
 managers must not be running (A54).

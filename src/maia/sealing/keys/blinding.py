@@ -13,9 +13,7 @@ broker goes over to the newest one when every reader has had time to ask.
     ring_seen = BlindedRing(ring, base=7)           what opens what travels under ids[7]
     ids[publishing_epoch(ring, now)]
 
-What does a blinded frame hide beside its events?
-
-Who published them, as which number of which stream, and when. On the outside
+A blinded frame also hides who published its events, as which number of which stream, and when. On the outside
 stands the publisher's broker with a stream of its own, so that neither a
 publisher nor a number leads from one blinded id to the next. All of it is in
 one more column, the envelope, sealed with the others; an envelope without a

@@ -129,7 +129,7 @@ class KeyRing:
         return found
 
     def knows_epoch(self, epoch: int) -> bool:
-        """Say whether the epoch was announced; a key that is missing in it will not come."""
+        """Return whether the epoch was announced; a key that is missing in it will not come."""
         return epoch in self._numbered()
 
     def period(self, epoch: int) -> tuple[Instant, Instant | None] | None:
@@ -148,7 +148,7 @@ class KeyRing:
         return Instant(min(INSTANT_MAX, last if known.ends is None else min(last, known.ends - 1)))
 
     def opens(self, epoch: int, published_at: int, now: Instant) -> bool:
-        """Say whether something published at this moment may have been sealed in this epoch."""
+        """Return whether something published at this moment may have been sealed in this epoch."""
         known = self._numbered().get(epoch)
         slack = self.terms.back_dating_s * SECOND
         if known is None or not known.since - slack <= published_at <= now + slack:

@@ -57,7 +57,7 @@ Uid: TypeAlias = _Name | None
 _Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class MemberRecord(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """Fields that are written one after the other, and read strictly."""
 
 
@@ -105,7 +105,7 @@ def _read_answers(written: Mapping[AttributeUid, bytes]) -> Answers:
 # ------------------------------------------------------------ to a member
 
 
-class Handed(Record, frozen=True):
+class Handed(MemberRecord, frozen=True):
     """A secret of a group, new in `epoch` and in use up to the one before `until`."""
 
     uid: Uid
@@ -114,7 +114,7 @@ class Handed(Record, frozen=True):
     secret: Secret
 
 
-class HeldPath(Record, frozen=True):
+class HeldPath(MemberRecord, frozen=True):
     """A member's place in the key tree of a group."""
 
     uid: Uid
@@ -124,7 +124,7 @@ class HeldPath(Record, frozen=True):
         return "HeldPath(…)"
 
 
-class GroupWelcome(Record, frozen=True):
+class GroupWelcome(MemberRecord, frozen=True):
     """Everything that one member may hold of a type: of which groups, named by their uids, in their order."""
 
     uids: Annotated[list[Uid], Meta(max_length=_KEYS_MAX)]
@@ -165,7 +165,7 @@ def unpack(data: bytes) -> GroupWelcome:
 # ------------------------------------------------------------ to a reader of the past
 
 
-class PastEpoch(Record, frozen=True):
+class PastEpoch(MemberRecord, frozen=True):
     """The content keys of an epoch that is over, from `since` up to, and without, `ends`."""
 
     number: _Number
@@ -179,7 +179,7 @@ class PastEpoch(Record, frozen=True):
         return dict(self.pairs)
 
 
-class PastAnswer(Record, frozen=True):
+class PastAnswer(MemberRecord, frozen=True):
     """What a manager tells a reader of the past: keys, and the certificates of those who published."""
 
     epochs: Annotated[list[PastEpoch], Meta(max_length=PAGE_EPOCHS)]

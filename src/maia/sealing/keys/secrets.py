@@ -104,7 +104,7 @@ class Secret:
         raise TypeError("a secret cannot be pickled or copied")
 
 
-# How does a secret lie on a disk?
+# Secrets on a disk.
 
 
 _NONCE_BYTES: Final = 12

@@ -85,7 +85,7 @@ class TypeKeys:
         return self._chain.head
 
     def is_asked_under(self, number: int) -> bool:
-        """Say whether a question of this number is about this type, on the present link."""
+        """Return whether a question of this number is about this type, on the present link."""
         reading = None if self.reading is None else self.reading.number
         return number in (self.asked, self.joined_as, reading)
 

@@ -43,7 +43,7 @@ from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, Manager
 from maia.sealing.groups.membership import (
     AnsweredRestrictions,
     Claim,
-    Grounds,
+    MemberGrounds,
     MembershipState,
     NoGroupOpen,
     awaits_statement,
@@ -239,7 +239,7 @@ class KeyMember(ManagerLinks):
         return self._finished(self._ask_page(manager, known, reading) if manager.is_ready else [], now)
 
     def is_suspended(self, type_id: bytes) -> bool:
-        """Say whether the manager of a type hands out keys again as soon as a validity statement comes."""
+        """Return whether the manager of a type hands out keys again as soon as a validity statement comes."""
         known = self._types.get(type_id)
         return known is not None and known.is_suspended
 
@@ -611,14 +611,14 @@ class KeyMember(ManagerLinks):
         """Return the groups of a type that are open to us, and until when that is so."""
         return standing(*self._claim(known, now), now)
 
-    def _claim(self, known: TypeKeys, now: Instant) -> tuple[Claim, Grounds]:
+    def _claim(self, known: TypeKeys, now: Instant) -> tuple[Claim, MemberGrounds]:
         """Return what our certificates claim of a type, and on which grounds we judge that ourselves."""
         settings, answers = self.settings, known.ring.answers
         # The manager asks for one-time answers, and has said until when they hold.
         vouched = VouchedFor.assumed(settings.credentials, now, known.vouched_until)
         claim = Claim(self._key.principal, known.versions, settings.credentials, vouched)
         uids = {said: uid for uid, said in answers.items()}
-        grounds = Grounds(
+        grounds = MemberGrounds(
             known.level,
             settings.bounds,
             settings.constitutions,

@@ -52,7 +52,7 @@ class PastReading:
 
     @property
     def is_done(self) -> bool:
-        """Say whether there is nothing to wait for any more."""
+        """Return whether there is nothing to wait for any more."""
         return self.problem is not None or self.after is None
 
     def receive(self, message: HistoryKeysReply, answer: PastAnswer) -> None:
@@ -76,7 +76,7 @@ class PastOpening:
         self.keys = EpochKeys(type_id, epoch.number, epoch.keys.get)
 
     def is_of_its_time(self, *, published_at: int, recorded_at: int) -> bool:
-        """Say whether something may have been sealed in this epoch: an old key seals nothing new (A50)."""
+        """Return whether something may have been sealed in this epoch: an old key seals nothing new (A50)."""
         epoch, slack = self._epoch, self._terms.back_dating_s * SECOND
         in_time = epoch.since - slack <= published_at <= epoch.ends + slack
         return in_time and recorded_at <= epoch.ends + max(slack, self._terms.drift_s * SECOND)
@@ -100,7 +100,7 @@ class MemberPast:
         )
 
     def is_answered(self, type_id: bytes, epoch: int) -> bool:
-        """Say whether it is known what there is of an epoch."""
+        """Return whether it is known what there is of an epoch."""
         return (type_id, epoch) in self._found
 
     def opening(self, type_id: bytes, epoch: int) -> PastOpening | None:

@@ -41,7 +41,7 @@ class MemberSettings:
             raise BadInput("INPUT-MEMBER-SETTINGS", "the longest wait is not shorter than the first")
 
 
-# Which notices does a key member give its broker?
+# The notices that a key member gives its broker.
 
 
 @dataclass(frozen=True, slots=True)

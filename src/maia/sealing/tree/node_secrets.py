@@ -7,8 +7,6 @@ Keyed BLAKE2b leads from secret to secret, AES-256-CCM carries: every key wraps
 one secret, and CCM is the cipher whose keys take the least to set up. Callers
 go through the module, `node_secrets.wrap(...)`, so that a test can listen.
 
-How is one node of a key tree named, and which members are below it?
-
 Members sit in numbered slots. A node of level k is above 2^k slots, so
 its name is its level and a number, and never changes while the tree grows
 above it. The group's own secret belongs to a node of its own, `ROOT`, which

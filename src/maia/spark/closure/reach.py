@@ -136,7 +136,7 @@ _START: Final = _Path(None, UNBOUNDED, may_delegate=True, hinges=_NO_HINGES, cer
 
 
 def covers_type(signed: SignedCertificate, event_type: VerifiedType) -> bool:
-    """Say whether a certificate could be part of a chain for reading a type."""
+    """Return whether a certificate could be part of a chain for reading a type."""
     certificate = signed.certificate
     return isinstance(certificate, AuthorisationCertificate) and covers_request(
         certificate.authority, Action.SUBSCRIBE, event_type.name
@@ -296,7 +296,7 @@ class Reach:
         return True
 
     def _is_as_good(self, one: _Path, other: _Path) -> bool:
-        """Say whether `one` surely grants what `other` grants, as `flows.at_least_as_good` does."""
+        """Return whether `one` surely grants what `other` grants, as `flows.at_least_as_good` does."""
         if not one.hinges <= other.hinges or (other.may_delegate and not one.may_delegate):
             return False
         if one.validity is not other.validity and not one.validity.outlasts(other.validity):

@@ -60,7 +60,7 @@ class _Supposing(VerificationCache):
         self._supposed = frozenset(supposed)
 
     def knows(self, signed: SignedCertificate) -> bool:
-        """Say whether a signature was found good, or is supposed to be."""
+        """Return whether a signature was found good, or is supposed to be."""
         return signed.id in self._supposed or super().knows(signed)
 
 

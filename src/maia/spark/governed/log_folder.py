@@ -75,7 +75,7 @@ class TypeInLog:
 
 
 def is_address(place: str) -> bool:
-    """Say whether a place is an address such as `file:/logs`, and not a path."""
+    """Return whether a place is an address such as `file:/logs`, and not a path."""
     return _ADDRESS.match(place) is not None
 
 
@@ -91,7 +91,7 @@ def _file_system(place: str) -> tuple[Any, str]:
 
 
 def can_list(place: str) -> bool:
-    """Say whether this process finds files in a place."""
+    """Return whether this process finds files in a place."""
     files, root = _file_system(place)
     try:
         return bool(files.get_file_info(fs.FileSelector(root)))

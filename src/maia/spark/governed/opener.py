@@ -125,7 +125,7 @@ class ReadingPeriod:
     """Where the View held only at times between the two moments: these, one after the other."""
 
     def holds_at(self, moment: int) -> bool:
-        """Say whether the View held at a moment."""
+        """Return whether the View held at a moment."""
         if not self.since <= moment <= self.until:
             return False
         if not self.spans:
@@ -258,7 +258,7 @@ class _OpeningTask:
                 yield number, opened
 
     def _admit(self, frame: Carried | Sealed) -> bool:
-        """Say whether the requirements of both sides are met, and count a frame whose own cannot be read."""
+        """Whether the requirements of both sides are met, and count a frame whose own cannot be read."""
         # What a sealed frame says of its author is signed, and proved before a row of it comes out.
         try:
             return self._plan.requirements.admits(frame)
@@ -321,7 +321,7 @@ class _OpeningTask:
 
 
 def _is_readable(opened: VerifiedRun, held: HeldEpoch, asks: frozenset[AttributeUid]) -> bool:
-    """Say whether something of a frame is open to the reader, and nothing that is asked about is not."""
+    """Return whether something of a frame is open to the reader, and nothing that is asked about is not."""
     closed = opened.closed
     if "" in closed or not closed.isdisjoint(asks):
         return False

@@ -137,7 +137,7 @@ class GovernedRead:
 
     @property
     def is_summary(self) -> bool:
-        """Say whether the right shows summaries, in any period."""
+        """Return whether the right shows summaries, in any period."""
         return any(is_summarised(one.view) for one in self.slices)
 
     @property
@@ -340,7 +340,7 @@ def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tup
 
 
 def _holds_any(log: str, type_id: bytes, since: Instant, until: Instant) -> bool:
-    """Say whether a log may hold frames that were published from one moment up to another."""
+    """Return whether a log may hold frames that were published from one moment up to another."""
     found = LogFolder(log).of_type(type_id)
     return since < until and any(
         one.published_until >= since and one.published_from < until for one in found.stretches

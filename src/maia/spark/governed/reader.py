@@ -121,7 +121,7 @@ class FrameRequirements:
     """Whether frames are left out that require anything of subscribers, as summaries leave them out."""
 
     def admits(self, frame: Carried | Sealed) -> bool:
-        """Say whether publisher and reader meet what they require of each other."""
+        """Return whether publisher and reader meet what they require of each other."""
         author = frame.author if isinstance(frame, CarriedWithAuthor | SealedWithAuthor) else None
         if self.requires and not is_met(
             requirement_from_bytes(self.requires), self._publisher(frame, author)
@@ -393,7 +393,7 @@ class AcceptedSigners:
     """What an answer in a frame says something of."""
 
     def may_write(self, signer: bytes, uids: Iterable[str], published_at: int) -> bool:
-        """Say whether a signer might publish all of these at this moment."""
+        """Return whether a signer might publish all of these at this moment."""
         named = frozenset(uids)
         asked = self.known & named.union(*(about for uid, about in self.about.items() if uid in named))
         written: set[AttributeUid] = set()

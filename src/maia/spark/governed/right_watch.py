@@ -68,7 +68,7 @@ class HeldRight:
     """What was asked for: one-time questions are about it."""
 
     def holds(self, monitor: Monitor, now: Instant) -> bool:
-        """Say whether the table would be decided the same way now."""
+        """Return whether the table would be decided the same way now."""
         try:
             return self.decide(self.reader.tested(monitor, now)) == self.decided
         except MaiaError:
@@ -90,7 +90,7 @@ class TesterAnswers:
 
     @property
     def is_refused(self) -> bool:
-        """Say whether a tester has said no, rather than nothing."""
+        """Return whether a tester has said no, rather than nothing."""
         from maia.api.client import REFUSALS
 
         return any(isinstance(one, REFUSALS) for one in self.problems.values())

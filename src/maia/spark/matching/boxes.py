@@ -46,12 +46,12 @@ class Bounds:
 
     @property
     def is_range(self) -> bool:
-        """Say whether any value is ruled out."""
+        """Return whether any value is ruled out."""
         return self.low is not None or self.beyond is not None
 
     @property
     def is_point(self) -> bool:
-        """Say whether one value alone is admitted."""
+        """Return whether one value alone is admitted."""
         return self.low is not None and successor(self.low) == self.beyond
 
 

@@ -137,7 +137,7 @@ def cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _holds(home: Path, script: str) -> bool:
-    """Say whether the wrapper is there, unchanged, and only its owner may change it."""
+    """Return whether the wrapper is there, unchanged, and only its owner may change it."""
     java = home / "bin" / "java"
     try:
         is_whole = os.access(java, os.X_OK) and java.read_text(encoding="utf-8") == script
@@ -147,7 +147,7 @@ def _holds(home: Path, script: str) -> bool:
 
 
 def only_owner_changes(path: Path) -> bool:
-    """Say whether it is there, and nobody but this user and root can change it."""
+    """Return whether it is there, and nobody but this user and root can change it."""
     try:
         found = path.stat()
     except OSError:

@@ -141,7 +141,7 @@ class Inbox:
         return frames[next(ends, 0) :]
 
     def _is_decided(self, last: str) -> bool:
-        """Say whether nothing up to a position is still on its way; what is gone for good is not."""
+        """Return whether nothing up to a position is still on its way; what is gone for good is not."""
         missed = () if self._subscription is None else self._subscription.missed
         return self._holds(last) or any(one.position.hex() == last for one in missed)
 

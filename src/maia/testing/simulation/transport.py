@@ -91,7 +91,7 @@ class End:
 
     @property
     def is_alive(self) -> bool:
-        """Say whether the node that held this end still runs."""
+        """Return whether the node that held this end still runs."""
         return self.host.node is not None and self.host.life == self.life
 
 
@@ -280,7 +280,7 @@ class Transport:
         self._happen(end.host, opened)
 
     def _is_proved(self, verifier: Host, peer: Host) -> bool:
-        """Say whether a link can be opened: by TLS always, by statements while they hold."""
+        """Return whether a link can be opened: by TLS always, by statements while they hold."""
         try:
             self._proved_identity(verifier, peer)
         except MaiaError:

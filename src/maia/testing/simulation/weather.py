@@ -102,7 +102,7 @@ class Partitions:
         self._group_of = {host.name: number for number, group in enumerate(groups, start=1) for host in group}
 
     def is_reachable(self, one: Host, other: Host) -> bool:
-        """Say whether messages pass between two hosts."""
+        """Return whether messages pass between two hosts."""
         return self._group_of.get(one.name, 0) == self._group_of.get(other.name, 0)
 
     def set_weather(self, weather: Weather, between: tuple[str, str] | None) -> None:
