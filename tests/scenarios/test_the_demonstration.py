@@ -176,7 +176,7 @@ def test_a_demonstration_that_is_ended_leaves_no_process() -> None:
             assert demo.wait(180) == 130
         finally:
             demo.kill()
-    assert len(processes) == 8
+    assert len(processes) == 7
     assert not [pid for pid in processes if _is_there(pid)]
 
 
