@@ -29,7 +29,7 @@ class FullDisk(LedgerFiles):
 
 async def publish_until_full(ledger: LedgerFiles, received: list[str]) -> None:
     """Publish three times over TLS, and put what the office receives into `received`."""
-    on_record = settings(STORY, ledger=LedgerSettings(of_all_types=True))
+    on_record = settings(ledger=LedgerSettings(of_all_types=True))
     async with (
         run_broker(STORY.keys[BROKER], on_record, ledger=ledger) as running,
         client("billing office", running.address) as office,

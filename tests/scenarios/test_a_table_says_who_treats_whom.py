@@ -92,7 +92,8 @@ async def hospital(
 ) -> AsyncIterator[tuple[Subscription, Publisher, RecordedNotes]]:
     """Run the domain and a broker; yield what a doctor receives, what a sensor publishes, and the notes."""
     treats = FactConfig(
-        "treats", "postgresql", KINDS, every_s=every_s, stale_s=stale_s, url=address, query=QUERY,
+        name="treats", source="postgresql", kinds=KINDS, every_s=every_s, stale_s=stale_s,
+        url=address, query=QUERY,
         parameters={"ward": "A4"}, listen="treats changed", timeout_s=5,
     )  # fmt: skip
     (folder / "hospital.policy").write_text(POLICY)

@@ -111,7 +111,7 @@ class Town:
 async def town(folder: Path) -> AsyncIterator[Town]:
     roster = Roster(folder / "roster.sqlite")
     query = FactConfig(
-        "on_duty", "sqlite", (ParameterKind.PRINCIPAL,), every_s=1, stale_s=3600,
+        name="on_duty", source="sqlite", kinds=(ParameterKind.PRINCIPAL,), every_s=1, stale_s=3600,
         path=roster.path, query="select officer from duty",
     )  # fmt: skip
     (folder / "met.policy").write_text(POLICY)

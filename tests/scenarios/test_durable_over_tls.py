@@ -30,7 +30,7 @@ async def recording_broker(folder: Path, **changes: object) -> AsyncIterator[Run
         recorder = LogRecorder(log, clock=system_now, records=QuietRecords())
         async with run_broker(
             STORY.keys[BROKER],
-            settings(STORY, recording=RecordingSettings(), **changes),
+            settings(recording=RecordingSettings(), **changes),
             store=FolderStore(folder / "kept"),
             recorder=recorder,
         ) as running:

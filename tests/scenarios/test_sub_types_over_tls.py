@@ -14,9 +14,9 @@ from maia.credentials import SigningKey, TestKind, statement_to_bytes
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
-from maia.testing import Statements, in_a_loop, soon
+from maia.testing import Statements, broker_settings, in_a_loop, soon
 from maia.types import validity_definition
-from support.live import BROKER, client, settings
+from support.live import BROKER, client
 from support.numberplate import tell_numberplate_story
 from support.sub_types import SECRET_FEE, rights_without, tell_of_sub_types
 
@@ -32,9 +32,11 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
     async with AsyncExitStack() as stack:
         log = stack.enter_context(EventLog.open(folder / "log"))
         recorder = LogRecorder(log, clock=system_now, records=QuietRecords())
-        first = await stack.enter_async_context(run_broker(STORY.keys[BROKER], settings(STORY)))
+        first = await stack.enter_async_context(run_broker(STORY.keys[BROKER], broker_settings(STORY)))
         connects = (STORY.connect_right(OTHER.principal),)
-        joined = settings(STORY, credentials=connects, seeds=(first.address,), recording=RecordingSettings())
+        joined = broker_settings(
+            STORY, credentials=connects, seeds=(first.address,), recording=RecordingSettings()
+        )
         second = await stack.enter_async_context(
             run_broker(OTHER, joined, store=FolderStore(folder / "kept"), recorder=recorder)
         )

@@ -136,7 +136,7 @@ def test_every_command_of_the_playground_can_be_typed_and_all_processes_end_with
             assert demo.wait(180) == 130
         finally:
             demo.kill()
-    assert len(processes) == 8
+    assert len(processes) == 7
     assert not [pid for pid in processes if _is_there(pid)]
     assert not folder.exists()
 
