@@ -30,7 +30,7 @@ from maia.credentials import (
     parse_name_pattern,
     reduce_chain,
 )
-from maia.credentials.chains.chain import Links
+from maia.credentials.chains.chain import ChainLinks
 from maia.events import AttributeUid, Instant
 
 BOTH = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
@@ -81,14 +81,14 @@ def cases(_quick: bool) -> Iterator[Case]:
         whole: Authority | None = chain[0].authority
         for link in chain[1:]:
             whole = intersect(whole, link.authority) if whole else None
-        assert reduce_chain(chain).authority == cache.reduce(Links(chain)).authority == whole
+        assert reduce_chain(chain).authority == cache.reduce(ChainLinks(chain)).authority == whole
 
     def race(case: str, run: Callable[[], object], target: float) -> Race:
         return Race(case, ours=Side(run), peer=check, ratio=Ratio.PEER_OVER_OURS, target=at_least(target))
 
     yield race("five that pass one right on, cold", partial(reduce_chain, same), 100)
     yield race("five of which each narrows something, cold", partial(reduce_chain, narrowing), 100)
-    yield race("memoised", partial(cache.reduce, Links(narrowing)), 1000)
+    yield race("memoised", partial(cache.reduce, ChainLinks(narrowing)), 1000)
 
 
 BENCH = Benchmark(

@@ -38,7 +38,7 @@ class TwoOrganisations:
 
 
 def start(stack: ExitStack, organisation: maia.Organisation) -> None:
-    for name, words in (("broker", ("broker",)), ("domain", ("domain", "serve"))):
+    for name, words in (("domain", ("domain", "serve")), ("broker", ("broker",))):
         folder = organisation.folder / f"{name}-output"
         folder.mkdir()
         config = organisation.folder / f"{name}.toml"
